@@ -1,0 +1,105 @@
+"""One filesystem API for training data.
+
+`fs = fsabs.from_url("s3://bucket/imagenet.zip")` gives an `FS` to read, list and write through, whatever the bytes
+live in (local disk, HDFS, S3, a custom scheme of `pfio.ini`, anything that fsspec knows) and however deep zip, tar and
+HDF5 files nest. Importing this package loads no store's library; each is imported where it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .backends.hdfs import Hdfs
+    from .backends.local import Local
+    from .backends.memory import Memory
+    from .backends.s3 import S3
+    from .blobs import Blob
+    from .config import add_custom_scheme, get_custom_scheme
+    from .containers.hdf5 import Hdf5
+    from .containers.pack import pack
+    from .containers.tar import Tar
+    from .containers.zip import Zip
+    from .errors import (
+        ConfigError,
+        CorruptFileError,
+        MissingDependencyError,
+        StaleFileError,
+        UnknownSchemeError,
+    )
+    from .fs import FS, Capabilities, FileStat
+    from .layers import LayerFS, lazify
+    from .registry import register_backend, register_container
+    from .urls import from_url, open_url
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "FS": "fs",
+    "Blob": "blobs",
+    "Capabilities": "fs",
+    "ConfigError": "errors",
+    "CorruptFileError": "errors",
+    "FileStat": "fs",
+    "Hdf5": "containers.hdf5",
+    "Hdfs": "backends.hdfs",
+    "LayerFS": "layers",
+    "Local": "backends.local",
+    "Memory": "backends.memory",
+    "MissingDependencyError": "errors",
+    "S3": "backends.s3",
+    "StaleFileError": "errors",
+    "Tar": "containers.tar",
+    "UnknownSchemeError": "errors",
+    "Zip": "containers.zip",
+    "add_custom_scheme": "config",
+    "from_url": "urls",
+    "get_custom_scheme": "config",
+    "lazify": "layers",
+    "open_url": "urls",
+    "pack": "containers.pack",
+    "register_backend": "registry",
+    "register_container": "registry",
+}
+
+__all__ = [
+    "FS",
+    "S3",
+    "Blob",
+    "Capabilities",
+    "ConfigError",
+    "CorruptFileError",
+    "FileStat",
+    "Hdf5",
+    "Hdfs",
+    "LayerFS",
+    "Local",
+    "Memory",
+    "MissingDependencyError",
+    "StaleFileError",
+    "Tar",
+    "UnknownSchemeError",
+    "Zip",
+    "add_custom_scheme",
+    "from_url",
+    "get_custom_scheme",
+    "lazify",
+    "open_url",
+    "pack",
+    "register_backend",
+    "register_container",
+]
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _HOMES:
+        value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

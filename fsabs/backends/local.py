@@ -1,0 +1,323 @@
+"""Files of this machine, and whatever is mounted on it.
+
+A file is written beside its target under a hidden name that listings leave out, and moved over it at `close()`; where
+Linux has unnamed files (`O_TMPFILE`), even a `kill -9` leaves nothing behind. Blobs read by `os.pread`, which has no
+position to share, so that an open file is good in threads and after a fork as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import secrets
+import shutil
+import stat as stat_bits
+from collections.abc import Iterator
+from typing import Any
+
+from .. import errors, keys, process
+from ..blobs import Blob, BytesBlob
+from ..files import Writer
+from ..fs import FS, Capabilities, FileStat, Path
+
+PARTIAL_SUFFIX = ".fsabs-partial"
+"""What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
+
+
+class Local(FS):
+    """The local filesystem below the directory `cwd` (the process's own by default, then with `/` as the root).
+
+    `create` makes the directory; `fsync` has every written file flushed to the disk before it becomes visible, so that
+    it survives a loss of power and not only of the process.
+    """
+
+    scheme = "file"
+    capabilities = Capabilities(
+        write=True,
+        exclusive=True,
+        replace=True,
+        append=True,
+        update=True,
+        mkdir=True,
+        rename=True,
+        remove=True,
+        last_modified=True,
+        versions=True,
+    )
+
+    def __init__(self, cwd: Path | None = None, *, create: bool = False, fsync: bool = False) -> None:
+        self._fsync = fsync
+        self._cwd = keys.normalize(os.getcwd() if cwd is None else os.path.abspath(os.fspath(cwd)))
+        if cwd is not None:
+            self._root = self._cwd
+            if create:
+                self.makedirs("", exist_ok=True)
+
+    @classmethod
+    def from_location(cls, authority: str, path: str, **options: Any) -> Local:
+        """`file:///path`; the only host that a URL may name is `localhost`."""
+        if authority not in ("", "localhost"):
+            raise ValueError(f"a file URL names no host: file://{authority}{path} (file:///path has three slashes)")
+        return cls(path, **options)
+
+    def _url(self, key: str) -> str:
+        return "file:///" + keys.to_url_path(key)
+
+    def _stat(self, key: str) -> FileStat:
+        return _to_stat(keys.name(key), os.stat("/" + key))
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        with os.scandir("/" + key) as entries:
+            found = [_entry(entry) for entry in entries if not _is_partial(entry.name)]
+        found.sort(key=lambda stat: stat.filename + "/" if stat.directory else stat.filename)
+        return iter(found)
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """As derived, but a link to a directory above itself is listed and not entered."""
+        stack = [("", self._list(key))]
+        above = [_identity("/" + key)]
+        while stack:
+            base, members = stack[-1]
+            member = next(members, None)
+            if member is None:
+                stack.pop()
+                above.pop()
+                continue
+            name = base + member.filename
+            yield member._replace(filename=name)
+            if member.directory:
+                path = f"/{keys.join(key, name)}"
+                if (identity := _identity(path)) not in above:
+                    stack.append((name + "/", self._list(path[1:])))
+                    above.append(identity)
+
+    def _open_blob(self, key: str) -> Blob:
+        path = "/" + key
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(fd)
+            if stat_bits.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat_bits.S_ISREG(status.st_mode):
+                raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
+            if status.st_size:
+                return LocalBlob(self, key, fd, status)
+            # Files of /proc and the like say that they are empty, and are not.
+            data = b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
+            blob = BytesBlob(self, key, data, _version(status))
+            os.close(fd)
+            return blob
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        path = "/" + key
+        with contextlib.suppress(FileNotFoundError):
+            if stat_bits.S_ISDIR(os.stat(path).st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if exclusive:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            path = os.path.realpath(path)  # what a link points to is replaced, and not the link
+        return LocalWriter(path, exclusive, self._fsync)
+
+    def _append(self, key: str) -> Writer:
+        return AppendWriter("/" + key, self._fsync)
+
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        return open("/" + key, "r+b")
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        os.mkdir("/" + key, mode)
+
+    def _rename(self, src: str, dst: str) -> None:
+        os.replace("/" + src, "/" + dst)
+
+    def _remove(self, key: str) -> None:
+        path = "/" + key
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.remove(path)
+
+    def _remove_tree(self, key: str) -> None:
+        if os.path.islink("/" + key):
+            os.remove("/" + key)
+        else:
+            shutil.rmtree("/" + key)
+
+    def __repr__(self) -> str:
+        return f"Local({self.cwd!r})"
+
+
+class LocalBlob(Blob):
+    """An open descriptor of a local file; its version is the inode, the time of writing and the size."""
+
+    __slots__ = ("_fd", "_own_fd")
+
+    def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
+        super().__init__(origin, key, status.st_size, _version(status))
+        self._fd = fd
+        self._own_fd: process.PerProcess[int] | None = None
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        found = [data]  # one read gives at most 2 GiB on Linux
+        while (size := size - len(data)) and (data := os.pread(self._fd, size, offset := offset + len(data))):
+            found.append(data)
+        return b"".join(found)
+
+    def fileno(self) -> int:
+        """A descriptor with a position of its own in each process."""
+        if self._own_fd is None:
+            self._own_fd = process.PerProcess(self._open_again, os.close)
+        return self._own_fd.get()
+
+    def _open_again(self) -> int:
+        try:
+            return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
+            fd = os.open("/" + self._key, os.O_RDONLY | os.O_CLOEXEC)
+            if _version(os.fstat(fd)) != self.version:
+                os.close(fd)
+                raise errors.stale(self.url, operation="fileno") from None
+            return fd
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        if self._own_fd is not None:
+            self._own_fd.close()
+
+
+class LocalWriter(Writer):
+    """Writes an unnamed file, or a hidden one, and moves it into its place."""
+
+    def __init__(self, path: str, exclusive: bool, fsync: bool) -> None:
+        self._path = path
+        self._exclusive = exclusive
+        self._fsync = fsync
+        folder, name = os.path.split(path)
+        self._partial = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}")
+        self._named = False
+        self._fd = self._open(folder)
+
+    def _open(self, folder: str) -> int:
+        if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+            try:
+                return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            except OSError as exc:
+                if exc.errno not in _NO_TMPFILE:
+                    raise
+        fd = os.open(self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        self._named = True
+        return fd
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def commit(self) -> None:
+        """Move the file over its target, or for `x` link it there if there is none."""
+        with contextlib.suppress(OSError):  # keep the permissions of what is replaced, as writing into it would
+            os.fchmod(self._fd, stat_bits.S_IMODE(os.stat(self._path).st_mode))
+        if self._fsync:
+            os.fsync(self._fd)
+        if self._exclusive:
+            self._link(self._path)
+        else:
+            if not self._named:
+                self._link(self._partial)
+                self._named = True
+            os.replace(self._partial, self._path)
+            self._named = False
+        if self._fsync:
+            _fsync_directory(os.path.dirname(self._path))
+        self.abort()
+
+    def _link(self, target: str) -> None:
+        if self._named:
+            os.link(self._partial, target)
+        else:
+            # Naming a directory descriptor makes Python call linkat(), which follows; link() does not.
+            os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
+
+    def abort(self) -> None:
+        """Close, and remove what has a hidden name."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+        if self._named:
+            self._named = False
+            with contextlib.suppress(OSError):  # gone already, or the directory is: nothing is left either way
+                os.remove(self._partial)
+
+
+class AppendWriter(Writer):
+    """Appends in place: what is written is visible at once, and stays."""
+
+    def __init__(self, path: str, fsync: bool) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fsync = fsync
+
+    def write(self, data: bytes) -> None:
+        """Append all of `data`."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def commit(self) -> None:
+        """Close the file."""
+        if self._fsync:
+            os.fsync(self._fd)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the file; what was appended stays."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _to_stat(name: str, status: os.stat_result) -> FileStat:
+    if stat_bits.S_ISDIR(status.st_mode):
+        return FileStat.of_directory(name, status.st_mtime, status.st_mode)
+    return FileStat(name, status.st_size, False, status.st_mtime, status.st_mode, _version(status))
+
+
+def _entry(entry: os.DirEntry[str]) -> FileStat:
+    try:
+        return _to_stat(entry.name, entry.stat())
+    except OSError:  # a link to nothing, or gone since: listed as what it is
+        try:
+            return _to_stat(entry.name, entry.stat(follow_symlinks=False))
+        except OSError:
+            return FileStat(entry.name, 0)
+
+
+def _is_partial(name: str) -> bool:
+    return name.endswith(PARTIAL_SUFFIX) and name.startswith(".")
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _fsync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

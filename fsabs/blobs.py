@@ -1,0 +1,175 @@
+"""Blobs: immutable objects opened for positioned reads, the one thing that every read comes down to.
+
+A backend or a container writes `_pread(size, offset)`; clipping at the end, checks of what came back and the
+life after fork and pickle are here. No blob has a position, so that threads and forked processes share it.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from . import errors
+
+
+class Origin(Protocol):
+    """Where a blob comes from: an FS, as far as a blob has to know it."""
+
+    def _open_blob(self, key: str) -> Blob: ...
+
+    def _url(self, key: str) -> str: ...
+
+
+class Blob(abc.ABC):
+    """One immutable object of `size` bytes, opened for positioned reads.
+
+    `version` is what the store tells one content of the key from another by (an etag, say), or None where it has
+    nothing of the kind. A read of a version that is gone raises `StaleFileError`.
+    """
+
+    __slots__ = ("__weakref__", "_closed", "_key", "_origin", "size", "version")
+
+    def __init__(self, origin: Origin, key: str, size: int, version: str | None = None) -> None:
+        self._origin = origin
+        self._key = key
+        self._closed = False
+        self.size = size
+        self.version = version
+
+    @property
+    def url(self) -> str:
+        """The full URL of the object."""
+        return self._origin._url(self._key)
+
+    @abc.abstractmethod
+    def _pread(self, size: int, offset: int) -> bytes:
+        """Exactly `size` bytes from `offset`; the range lies inside of the blob, and `size` is not 0."""
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The contents of `(size, offset)` ranges, in order; a fast path that may be overridden."""
+        return [self._pread(size, offset) if size else b"" for size, offset in ranges]
+
+    def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
+        """Free what is held; called once in a process."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only where the blob ends, `b""` at and after its end."""
+        size = self._clip(size, offset)
+        if not size:
+            return b""
+        try:
+            data = self._pread(size, offset)
+        except OSError as exc:
+            errors.named(exc, "read", self.url)
+            raise
+        if len(data) != size:
+            raise self._short(len(data), size, offset)
+        return data
+
+    def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The contents of several `(size, offset)` ranges, in order, each as `pread` gives it."""
+        clipped = [(self._clip(size, offset), offset) for size, offset in ranges]
+        try:
+            found = self._pread_many(clipped)
+        except OSError as exc:
+            errors.named(exc, "read", self.url)
+            raise
+        for data, (size, offset) in zip(found, clipped, strict=True):
+            if len(data) != size:
+                raise self._short(len(data), size, offset)
+        return found
+
+    def read_all(self) -> bytes:
+        """The whole content."""
+        return self.pread(self.size, 0)
+
+    def fileno(self) -> int:
+        """A descriptor of the same bytes that is this process's own; `UnsupportedOperation` where there is none."""
+        raise errors.unsupported("fileno", self.url, "only a local file has a descriptor")
+
+    def close(self) -> None:
+        """Free what the blob holds; closing twice is no error."""
+        if not self._closed:
+            self._closed = True
+            self._close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._closed
+
+    def _clip(self, size: int, offset: int) -> int:
+        if self._closed:
+            raise ValueError(f"read of a closed file: {self.url}")
+        if size < 0 or offset < 0:
+            raise ValueError(f"negative size or offset: {size}, {offset}")
+        return max(0, min(size, self.size - offset))
+
+    def _short(self, got: int, size: int, offset: int) -> errors.CorruptFileError:
+        return errors.corrupt(self.url, f"{got} bytes at offset {offset} where {size} were expected")
+
+    def __enter__(self) -> Blob:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r}, size={self.size})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self._origin, self._key, self.size, self.version)
+
+
+def _reopen(origin: Origin, key: str, size: int, version: str | None) -> Blob:
+    """The blob of an unpickled file: the same version, or an error."""
+    blob = origin._open_blob(key)
+    if (blob.size, blob.version) != (size, version):
+        blob.close()
+        raise errors.stale(origin._url(key), "the file changed since the open file was pickled", "open")
+    return blob
+
+
+class BytesBlob(Blob):
+    """A blob whose content is in memory; it pickles with its content."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, origin: Origin, key: str, data: bytes, version: str | None = None) -> None:
+        super().__init__(origin, key, len(data), version)
+        self._data = data
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        if size == len(self._data):
+            return bytes(self._data)
+        return bytes(self._data[offset : offset + size])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BytesBlob, (self._origin, self._key, self._data, self.version)
+
+
+class BlobSlice(Blob):
+    """`size` bytes of another blob from `start`; slices of slices add up to one of the undermost blob.
+
+    Closing a slice leaves its parent open.
+    """
+
+    __slots__ = ("_parent", "start")
+
+    def __init__(
+        self, origin: Origin, key: str, parent: Blob, start: int, size: int, version: str | None = None
+    ) -> None:
+        if start < 0 or size < 0 or start + size > parent.size:
+            raise errors.corrupt(
+                origin._url(key), f"bytes {start} to {start + size} of a file of {parent.size} bytes", "open"
+            )
+        super().__init__(origin, key, size, version)
+        self._parent: Blob = parent._parent if isinstance(parent, BlobSlice) else parent
+        self.start: int = start + parent.start if isinstance(parent, BlobSlice) else start
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        return self._parent.pread(size, self.start + offset)
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._parent.pread_many([(size, self.start + offset) for size, offset in ranges])

@@ -1,0 +1,164 @@
+"""Custom schemes: sections of `pfio.ini`, and those added by a program.
+
+    [corp]                                  ; corp://bucket/key
+    scheme = s3                             ; a known scheme, or another section's
+    endpoint = https://s3.example.com/      ; the rest: keyword options of from_url
+    aws_access_key_id = $CORP_KEY           ; $VAR and ${VAR} are expanded on use; $$ is a dollar
+    prefix = datasets/2026                  ; goes before every path
+
+The file is the one named by `$PFIO_CONFIG_PATH`, else `$XDG_CONFIG_HOME/pfio.ini`, else `~/.config/pfio.ini`.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import keys, registry
+from .errors import ConfigError
+
+_added: dict[str, dict[str, Any]] = {}
+_read: tuple[Any, dict[str, dict[str, Any]]] | None = None
+
+
+class Scheme(NamedTuple):
+    """What a custom scheme comes down to."""
+
+    scheme: str
+    """The scheme that is no section's."""
+    options: dict[str, Any]
+    """Keyword options, expanded; text where they come from a file."""
+    prefix: str
+    """The key that goes before every path."""
+
+
+def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = None) -> None:
+    """Add a custom scheme to this process, or replace it; `data` holds what a section of the file would."""
+    _added[_checked(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
+
+
+def get_custom_scheme(name: str) -> dict[str, Any] | None:
+    """The keys of a custom scheme as they were written (nothing expanded), or None."""
+    section = _added.get(name) or _sections().get(name)
+    return dict(section) if section is not None else None
+
+
+def config_path() -> str:
+    """Where the configuration file is looked for."""
+    if path := os.environ.get("PFIO_CONFIG_PATH"):
+        return path
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(folder, "pfio.ini")
+
+
+def custom_schemes() -> list[str]:
+    """The names of all custom schemes."""
+    return sorted({*_added, *_sections()})
+
+
+def resolve(name: str) -> Scheme | None:
+    """What the custom scheme `name` comes down to; None if there is none of that name."""
+    if get_custom_scheme(name) is None:
+        return None
+    chain: list[str] = []
+    options: dict[str, Any] = {}
+    prefixes: list[str] = []
+    while (section := get_custom_scheme(name)) is not None:
+        if name in chain:
+            raise ConfigError(f"the custom schemes {' -> '.join([*chain, name])} go in a circle ({config_path()})")
+        chain.append(name)
+        if not section.get("scheme"):
+            raise ConfigError(f"the custom scheme [{name}] has no scheme= ({config_path()})")
+        base = section.pop("scheme")
+        prefixes.insert(0, expand(section.pop("prefix", ""), name, "prefix"))
+        for key, value in section.items():
+            options.setdefault(key, expand(value, name, key))
+        name = base
+    return Scheme(name, options, keys.normalize("/".join(prefixes)))
+
+
+def expand(value: Any, section: str, key: str) -> Any:
+    """`value` with `$VAR` and `${VAR}` replaced from the environment; a missing variable is a `ConfigError`."""
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        variable = match[1] or match[2]
+        if variable not in os.environ:
+            raise ConfigError(f"[{section}] {key} needs the environment variable {variable}, which is not set")
+        return os.environ[variable]
+
+    return re.sub(r"\$\$|\$(\w+)|\$\{(\w+)\}", replace, value)
+
+
+def convert(value: Any, annotation: Any, where: str) -> Any:
+    """Text from a file as the type that an option is annotated with; what is no text stays as it is."""
+    if not isinstance(value, str):
+        return value
+    kinds = set(_alternatives(annotation))
+    text = value.strip()
+    if type(None) in kinds and text.lower() in ("", "none"):
+        return None
+    try:
+        if bool in kinds:
+            return configparser.ConfigParser.BOOLEAN_STATES[text.lower()]
+        if int in kinds and (float not in kinds or text.lstrip("+-").isdigit()):
+            return int(text)
+        if float in kinds:
+            return float(text)
+    except (KeyError, ValueError):
+        wanted = " or ".join(sorted(kind.__name__ for kind in kinds if kind is not type(None)))
+        raise ConfigError(f"{where} must be {wanted}, not {text!r}") from None
+    if kinds & {list, tuple}:
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        return tuple(items) if tuple in kinds else items
+    return value
+
+
+def _alternatives(annotation: Any) -> list[type]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return [kind for part in typing.get_args(annotation) for kind in _alternatives(part)]
+    kind = typing.get_origin(annotation) or annotation
+    return [kind] if isinstance(kind, type) else []
+
+
+def _sections() -> dict[str, dict[str, Any]]:
+    """The file's sections; read again when the file or its name has changed."""
+    global _read
+    path = config_path()
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    stamp = (path, status.st_mtime_ns, status.st_size, status.st_ino)
+    if _read is None or _read[0] != stamp:
+        _read = (stamp, _parse(path))
+    return _read[1]
+
+
+def _parse(path: str) -> dict[str, dict[str, Any]]:
+    parser = configparser.RawConfigParser()
+    try:
+        with open(path, encoding="utf-8") as file:
+            parser.read_file(file)
+    except (configparser.Error, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: {exc}") from exc
+    return {
+        _checked(name, path): {key.replace(" ", "_").replace("-", "_"): value for key, value in parser[name].items()}
+        for name in parser.sections()
+    }
+
+
+def _checked(name: str, where: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*", name):
+        raise ConfigError(f"{where}: {name!r} can't be a scheme: small letters, digits and + - . make one")
+    if name in registry.BUILTIN_SCHEMES:
+        raise ConfigError(f"{where}: [{name}] is a built-in scheme and can't be defined again; choose another name")
+    return name

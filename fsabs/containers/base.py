@@ -1,0 +1,116 @@
+"""What every container shares: the file that it is, its place in URLs, and being whole or not at all when written."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, cast
+
+from .. import errors, keys
+from ..blobs import Blob
+from ..files import WriteFile
+from ..fs import FS, Capabilities, Path
+
+READ_ONLY = Capabilities(implied_directories=True, versions=True)
+
+
+class Container(FS):
+    """An FS that is a file of another FS.
+
+    Opened with `r` it reads `self._blob`; opened with `w`, `x` or `a` it writes to `self._out`, a file that becomes
+    visible when the container is closed, complete, or never: an exception in its `with` block throws it away.
+    """
+
+    modes: str = "r"
+    """The modes that the format knows, of `r w x a`."""
+
+    def __init__(self, parent: FS, path: Path, mode: str = "r") -> None:
+        self._parent = parent
+        self._file = parent._key(path, "open_container")
+        self._mode = mode
+        self._owned: list[FS] = []
+        self._blob: Blob | None = None
+        self._out: WriteFile | None = None
+        self.scheme = parent.scheme
+        if mode not in ("r", "w", "x", "a"):
+            raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
+        if mode not in self.modes:
+            raise parent._unsupported(f"open a {type(self).__name__} with mode {mode!r}", self._file)
+        if mode == "r":
+            self._blob = self._open_file()
+        elif mode == "a" and parent._is(self._file, directory=False):
+            self._blob = self._open_file()
+            self._out = cast(WriteFile, parent.open("/" + self._file, "wb"))
+        else:
+            self._out = cast(WriteFile, parent.open("/" + self._file, "xb" if mode == "x" else "wb"))
+
+    @property
+    def file_url(self) -> str:
+        """The full URL of the container's file."""
+        return self._parent._url(self._file)
+
+    def own(self, fs: FS) -> None:
+        """Have `fs` closed together with this container."""
+        self._owned.append(fs)
+
+    def _open_file(self) -> Blob:
+        if self._file == "":
+            raise errors.error(errno.EISDIR, "open_container", self.file_url)
+        try:
+            return self._parent._open_blob(self._file)
+        except OSError as exc:
+            errors.named(exc, "open_container", self.file_url)
+            raise
+
+    def _reader(self) -> Blob:
+        """The container's bytes; `ValueError` once it is closed."""
+        if self._blob is None or self._blob.closed:
+            raise ValueError(f"I/O operation on a closed container: {self.file_url}")
+        return self._blob
+
+    def _writer(self) -> WriteFile:
+        """The file that the container is written to; `ValueError` once it is closed."""
+        if self._out is None or self._out.closed:
+            raise ValueError(f"I/O operation on a closed container: {self.file_url}")
+        return self._out
+
+    def _finish(self) -> None:
+        """Write what the format has at its end; called once, before a written container becomes visible."""
+
+    def _close(self) -> None:
+        try:
+            if self._out is not None and not self._out.closed:
+                self._commit(self._out)
+        finally:
+            if self._blob is not None:
+                self._blob.close()
+        for fs in self._owned:
+            fs.close()
+
+    def _commit(self, out: WriteFile) -> None:
+        try:
+            if not out.inherited:
+                self._finish()
+            out.close()
+        except BaseException:
+            self._abort()
+            raise
+
+    def _abort(self) -> None:
+        if self._out is not None:
+            self._out.abort()
+        if self._blob is not None:
+            self._blob.close()
+        for fs in self._owned:
+            fs._abort()
+
+    def _url(self, key: str) -> str:
+        return f"{self.file_url}/{keys.to_url_path(key)}" if key else self.file_url
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._out is not None:
+            raise TypeError(f"a container opened for writing can't be pickled: {self.file_url}")
+        return self.__dict__.copy()
+
+    def __repr__(self) -> str:
+        inside = f", {self._root!r}" if self._root else ""
+        return f"{type(self).__name__}({self._parent!r}, {self._file!r}{inside})"

@@ -1,0 +1,109 @@
+"""The errors that are ours, and how every error gets its errno, URL and operation.
+
+Everything raised for a file is an `OSError` of Python's own family; a library's exceptions never pass.
+
+    OSError
+     |-- FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
+     |   PermissionError, TimeoutError, ConnectionError, io.UnsupportedOperation   (Python's)
+     |-- CorruptFileError      the bytes are not what they claim to be             EBADMSG
+     +-- StaleFileError        the file changed under an open reader               ESTALE
+    ValueError
+     |-- UnknownSchemeError    no backend for a URL's scheme
+     +-- ConfigError           a bad pfio.ini
+    ImportError
+     +-- MissingDependencyError   an extra is not installed
+
+Each `OSError` raised by an FS or a file has `errno`, the full URL in `filename` and the name of the
+operation in `operation`.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from typing import TypeVar
+
+E = TypeVar("E", bound=OSError)
+
+
+class CorruptFileError(OSError):
+    """The bytes of a file are not what its format or its store says they are."""
+
+
+class StaleFileError(OSError):
+    """A file was replaced or removed while a reader had its earlier version open."""
+
+
+class UnknownSchemeError(ValueError):
+    """No backend, custom scheme or plugin answers to a URL's scheme."""
+
+
+class ConfigError(ValueError):
+    """`pfio.ini` or a custom scheme is not right; the message names the file, section and key."""
+
+
+class MissingDependencyError(ImportError):
+    """A library that an operation needs is not installed; the message says which extra brings it."""
+
+
+def error(code: int, operation: str, url: str, reason: str | None = None) -> OSError:
+    """The `OSError` (or subclass, by errno) for `operation` on `url`; `reason` replaces the errno's text."""
+    return named(OSError(code, reason or os.strerror(code)), operation, url)
+
+
+def corrupt(url: str, reason: str, operation: str = "read") -> CorruptFileError:
+    """A `CorruptFileError` that says what was found and what was expected."""
+    return named(CorruptFileError(errno.EBADMSG, reason), operation, url)
+
+
+def stale(url: str, reason: str = "the file changed while it was open", operation: str = "read") -> StaleFileError:
+    """A `StaleFileError` for a blob whose version is no longer what the store holds."""
+    return named(StaleFileError(errno.ESTALE, reason), operation, url)
+
+
+def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperation:
+    """An `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
+    return named(io.UnsupportedOperation(errno.EOPNOTSUPP, reason), operation, url)
+
+
+def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:
+    """The error for an optional library that is not installed."""
+    return MissingDependencyError(f"{purpose} needs {package}: pip install 'fsabs[{extra}]'", name=package)
+
+
+def named(exc: E, operation: str, url: str) -> E:
+    """Give `exc` its errno, URL and operation, keeping what an inner FS has already said; returns `exc`."""
+    if getattr(exc, "operation", None) is None:
+        if exc.errno is None:
+            exc.errno, exc.strerror = _errno_of(exc), str(exc) or type(exc).__name__
+        exc.filename = url
+        if exc.filename2 is not None:
+            del exc.filename2  # a None in its place would be printed
+        exc.operation = operation  # type: ignore[attr-defined]
+        exc.strerror = f"{exc.strerror or os.strerror(exc.errno)} [{operation}]"
+    return exc
+
+
+_ERRNO_BY_TYPE: dict[type[OSError], int] = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    IsADirectoryError: errno.EISDIR,
+    NotADirectoryError: errno.ENOTDIR,
+    PermissionError: errno.EACCES,
+    TimeoutError: errno.ETIMEDOUT,
+    ConnectionRefusedError: errno.ECONNREFUSED,
+    ConnectionResetError: errno.ECONNRESET,
+    BrokenPipeError: errno.EPIPE,
+    ConnectionError: errno.ECONNABORTED,
+    io.UnsupportedOperation: errno.EOPNOTSUPP,
+    CorruptFileError: errno.EBADMSG,
+    StaleFileError: errno.ESTALE,
+}
+
+
+def _errno_of(exc: OSError) -> int:
+    for kind in type(exc).__mro__:
+        if kind in _ERRNO_BY_TYPE:
+            return _ERRNO_BY_TYPE[kind]
+    return errno.EIO

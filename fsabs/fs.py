@@ -1,0 +1,596 @@
+"""FS: the required core that a backend or container writes, and the public face that is derived from it.
+
+A backend writes the methods under "the core", all on keys counted from its own root; nothing else is needed. The
+public methods are PFIO v2's, with its names and arguments, and a few more. Whatever must hold on every FS (the jail,
+the names in a listing, the URL in an error) is done here, once.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import errno
+import functools
+import io
+import itertools
+import stat as stat_bits
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from . import errors, files, keys, process, registry
+from .blobs import Blob
+from .files import BlobReader, Mode, WriteFile, Writer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Buffer
+
+Path = str | PathLike[str]
+T = TypeVar("T")
+
+
+class FileStat(NamedTuple):
+    """What is known of a file or directory without opening it."""
+
+    filename: str
+    """The name: as listed (a directory's ends in `/`), or the last segment of the path asked for."""
+    size: int
+    """Bytes; 0 for a directory."""
+    directory: bool = False
+    last_modified: float | None = None
+    """Seconds since 1970 in UTC, or None where the store doesn't tell."""
+    mode: int = stat_bits.S_IFREG | 0o644
+    """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
+    version: str | None = None
+    """What tells this content of the path from another (etag; inode, mtime and size), or None."""
+
+    def isdir(self) -> bool:
+        """Whether it is a directory."""
+        return self.directory
+
+    def isfile(self) -> bool:
+        """Whether it is a file."""
+        return not self.directory
+
+    @classmethod
+    def of_directory(cls, filename: str, last_modified: float | None = None, mode: int | None = None) -> FileStat:
+        """The stat of a directory."""
+        return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
+
+
+Names = list[str]
+
+
+class Capabilities(NamedTuple):
+    """What an FS can do; the rest is refused early with `io.UnsupportedOperation`. It selects the conformance tests."""
+
+    read: bool = True
+    write: bool = False
+    """Files can be created (`w`, `x`)."""
+    exclusive: bool = False
+    """`x` is safe against another process that creates the same file."""
+    replace: bool = False
+    """`w` may replace an existing file."""
+    append: bool = False
+    """Mode `a`; such a file is not whole-or-nothing."""
+    update: bool = False
+    """Mode `r+`; such a file is not whole-or-nothing."""
+    mkdir: bool = False
+    rename: bool = False
+    remove: bool = False
+    implied_directories: bool = False
+    """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
+    last_modified: bool = False
+    """Files tell when they were written."""
+    versions: bool = False
+    """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""
+
+
+class FS(abc.ABC):
+    """A tree of files under one interface, whatever it lies in.
+
+    Use it from any thread, in forked processes and pickled, with no preparation; as a context manager it closes
+    itself. Paths are `/`-separated and relative to `cwd`; an absolute one starts at the root of the backend and must
+    lie inside the FS's own root.
+    """
+
+    capabilities: Capabilities = Capabilities()
+    scheme: str = ""
+    default_concurrency: int = 1
+    """How many files `read_many` has under way at once if not told."""
+
+    _root: str = ""
+    _cwd: str = ""
+    _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
+
+    # ---- the core: what a backend or container writes, on keys counted from the backend's own root
+
+    @abc.abstractmethod
+    def _stat(self, key: str) -> FileStat:
+        """The stat of `key`; `FileNotFoundError` if there is nothing."""
+
+    @abc.abstractmethod
+    def _list(self, key: str) -> Iterator[FileStat]:
+        """The members of the directory `key`, one level, with bare names.
+
+        In the order of their names as listed (a directory counts with its `/`), by code point. `FileNotFoundError` or
+        `NotADirectoryError` at the latest when the first item is asked for.
+        """
+
+    @abc.abstractmethod
+    def _open_blob(self, key: str) -> Blob:
+        """The blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+
+    @abc.abstractmethod
+    def _url(self, key: str) -> str:
+        """The full URL of `key`, with no secret in it."""
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
+        raise self._unsupported("open for writing", key)
+
+    def _append(self, key: str) -> Writer:
+        """A writer at the end of the file `key`, made if missing (needs `append`)."""
+        raise self._unsupported("open for appending", key)
+
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        """A file of the existing `key` that reads and writes in place (needs `update`)."""
+        raise self._unsupported("open for update", key)
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        """Make the directory `key`; `FileExistsError`, and `FileNotFoundError` without its parent."""
+        raise self._unsupported("mkdir", key)
+
+    def _rename(self, src: str, dst: str) -> None:
+        """Move a file or directory; a file at `dst` is replaced."""
+        raise self._unsupported("rename", src)
+
+    def _remove(self, key: str) -> None:
+        """Remove a file or an empty directory (ENOTEMPTY otherwise); `FileNotFoundError`."""
+        raise self._unsupported("remove", key)
+
+    def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
+        """Free what is held in this process; may be called again."""
+
+    def _abort(self) -> None:
+        """As `_close`, after a failure: a container being written is thrown away."""
+        self._close()
+
+    # ---- fast paths: right as they stand, overridden where a store can do better
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """All files and directories below `key`, a directory before its members, names relative to `key`."""
+        stack = [("", self._list(key))]
+        while stack:
+            base, members = stack[-1]
+            member = next(members, None)
+            if member is None:
+                stack.pop()
+                continue
+            name = base + member.filename
+            yield member._replace(filename=name)
+            if member.directory:
+                stack.append((name + "/", self._list(keys.join(key, name))))
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        """The contents of the files `wanted`, in order."""
+        workers = min(concurrency or self.default_concurrency, len(wanted))
+        if workers <= 1:
+            return map(self._read_bytes, wanted)
+        return _in_threads(self._read_bytes, wanted, workers)
+
+    def _read_bytes(self, key: str) -> bytes:
+        """The content of the file `key`."""
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _remove_tree(self, key: str) -> None:
+        """Remove the directory `key` and all that is in it."""
+        for member in reversed(list(self._walk(key))):
+            self._remove(keys.join(key, member.filename))
+        if not self.capabilities.implied_directories or self._is(key, directory=True):
+            self._remove(key)
+
+    def _copy(self, src: str, dst: str) -> None:
+        """Copy the file `src` to `dst`, replacing it."""
+        with self._open_blob(src) as blob:
+            _pump(blob, self._create(dst, False))
+
+    # ---- reading
+
+    def open(
+        self,
+        path: Path,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Open a file; every argument means what it means to `builtins.open`.
+
+        Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
+        `capabilities` say so.
+        """
+        how = _mode(mode)
+        files.check_arguments(how, buffering, encoding, errors, newline)
+        key = self._key(path, "open")
+        if how.action == "r" and not how.update:
+            binary: io.BufferedIOBase = self._open_reader(key, buffering)
+        else:
+            binary = self._open_writer(key, how, buffering)
+        if not how.text:
+            return cast(IO[Any], binary)
+        try:
+            return cast(IO[Any], files.as_text(binary, encoding, errors, newline, buffering == 1))
+        except BaseException:
+            binary.abort() if isinstance(binary, WriteFile) else binary.close()
+            raise
+
+    def read_bytes(self, path: Path) -> bytes:
+        """The whole content of a file."""
+        key = self._key(path, "read_bytes")
+        try:
+            return self._read_bytes(key)
+        except OSError as exc:
+            self._named(exc, "read_bytes", key)
+            raise
+
+    def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
+        """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        wanted = [self._key(path, "read_many") for path in paths]
+        return process.Resumable(functools.partial(self._contents, wanted, concurrency))
+
+    def stat(self, path: Path) -> FileStat:
+        """What is known of a file or directory."""
+        key = self._key(path, "stat")
+        try:
+            return self._stat(key)._replace(filename=keys.name(key))
+        except OSError as exc:
+            self._named(exc, "stat", key)
+            raise
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or a directory; a store that can't be asked is an error, not False."""
+        return self._is(self._key(path, "exists"), directory=None)
+
+    def isdir(self, file_path: Path) -> bool:
+        """Whether there is a directory."""
+        return self._is(self._key(file_path, "isdir"), directory=True)
+
+    def isfile(self, file_path: Path) -> bool:
+        """Whether there is a file."""
+        return self._is(self._key(file_path, "isfile"), directory=False)
+
+    def list(self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
+        """The members of a directory, ordered by name: names relative to it, a directory's ending in `/`.
+
+        `recursive` yields what is in its directories, too, and them; `detail` yields `FileStat` in place of names. What
+        is missing, or a file, raises at the call.
+        """
+        key = self._key(path_or_prefix or "", "list")
+        return process.Resumable(functools.partial(self._members, key, recursive, detail)).prime()
+
+    def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
+        """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
+        return Walk(self, str(path))
+
+    def glob(self, pattern: str) -> Iterator[str]:
+        """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
+        self._key(pattern, "glob")
+        return process.Resumable(functools.partial(self._glob_from, pattern))
+
+    # ---- writing
+
+    def write_bytes(self, path: Path, data: Buffer) -> int:
+        """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
+        with cast(WriteFile, self.open(path, "wb")) as file:
+            return file.write(data)
+
+    def mkdir(self, file_path: Path, mode: int = 0o777) -> None:
+        """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`."""
+        key = self._key(file_path, "mkdir")
+        self._require("mkdir", "mkdir", key)
+        try:
+            self._mkdir(key, mode)
+        except OSError as exc:
+            self._named(exc, "mkdir", key)
+            raise
+
+    def makedirs(self, file_path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+        """Make a directory and what is missing of its parents."""
+        key = self._key(file_path, "makedirs")
+        self._require("mkdir", "makedirs", key)
+        try:
+            self._makedirs(key, mode)
+        except FileExistsError as exc:
+            if not (exist_ok and self._is(key, directory=True)):
+                self._named(exc, "makedirs", key)
+                raise
+        except OSError as exc:
+            self._named(exc, "makedirs", key)
+            raise
+
+    def rename(self, src: Path, dst: Path) -> None:
+        """Move a file or directory; a file at `dst` is replaced."""
+        source, target = self._key(src, "rename"), self._key(dst, "rename")
+        self._require("rename", "rename", source)
+        if source != target and keys.inside(target, source):
+            raise errors.error(errno.EINVAL, "rename", self._url(source), "can't move a directory into itself")
+        try:
+            self._rename(source, target) if source != target else self._stat(source)
+        except OSError as exc:
+            self._named(exc, "rename", source)
+            raise
+
+    def remove(self, file_path: Path, recursive: bool = False) -> None:
+        """Remove a file, or with `recursive` a directory and all that is in it."""
+        key = self._key(file_path, "remove")
+        self._require("remove", "remove", key)
+        if not key:
+            raise errors.error(errno.EBUSY, "remove", self._url(key), "the root of a backend can't be removed")
+        try:
+            if not self._stat(key).directory:
+                self._remove(key)
+            elif recursive:
+                self._remove_tree(key)
+            else:
+                raise errors.error(errno.EISDIR, "remove", self._url(key))
+        except OSError as exc:
+            self._named(exc, "remove", key)
+            raise
+
+    def copy(self, src: Path, dst: Path, dst_fs: FS | None = None) -> None:
+        """Copy a file, to another FS if one is given; whole or not at all, replacing what was there."""
+        target_fs = self if dst_fs is None else dst_fs
+        source, target = self._key(src, "copy"), target_fs._key(dst, "copy")
+        target_fs._require("write", "copy", target)
+        try:
+            if target_fs is self:
+                self._copy(source, target)
+                return
+            with self._open_blob(source) as blob:
+                _pump(blob, target_fs._create(target, False))
+        except OSError as exc:
+            self._named(exc, "copy", source)
+            raise
+
+    # ---- trees and containers
+
+    def subfs(self, path: Path) -> Self:
+        """The same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
+        sub = copy.copy(self)
+        sub._root = sub._cwd = self._key(path, "subfs")
+        sub._borrowed = True
+        return sub
+
+    def open_zip(self, file_path: Path, mode: str = "r", **options: Any) -> FS:
+        """The zip file at `file_path` as an FS; options as of `Zip`."""
+        return self.open_container(file_path, mode, force_type="zip", **options)
+
+    def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
+        """The container (zip, tar, HDF5) in the file at `path` as an FS, told by its suffix or `force_type`.
+
+        `mode` is `r`, `w` (a new file, replacing), `x` (a new file) or `a` (adding to a file, where the format can).
+        """
+        key = self._key(path, "open_container")
+        name = force_type or registry.container_of(keys.name(key))
+        if name is None:
+            raise ValueError(f"no container has the suffix of {self._url(key)!r}; name one by force_type=")
+        kind = registry.container(name)
+        if kind is None:
+            raise ValueError(f"unknown container {name!r}; known: {', '.join(registry.containers())}")
+        return cast(Callable[..., FS], kind)(self, path, mode, **options)
+
+    @property
+    def cwd(self) -> str:
+        """The directory that relative paths start from, as an absolute path; may be set, inside of the root."""
+        return "/" + self._cwd
+
+    @cwd.setter
+    def cwd(self, path: Path) -> None:
+        self._cwd = self._key(path, "cwd")
+
+    def url(self, path: Path = "") -> str:
+        """The full URL of a path, as `from_url` and `open_url` take it."""
+        return self._url(self._key(path, "url"))
+
+    def info(self) -> dict[str, Any]:
+        """What this FS is: its type, scheme, URL, and capabilities."""
+        return {
+            "type": type(self).__name__,
+            "scheme": self.scheme,
+            "url": self._url(self._root),
+            "capabilities": self.capabilities._asdict(),
+        }
+
+    def close(self) -> None:
+        """Free what is held in this process; closing twice is no error. A container being written becomes visible.
+
+        Closing what `subfs` gave closes nothing: the FS that it came from goes on.
+        """
+        if not self._borrowed:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._borrowed:
+            return
+        if kind is None:
+            self._close()
+        else:
+            self._abort()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url(self._root)!r})"
+
+    # ---- how it is derived
+
+    @classmethod
+    def from_location(cls, authority: str, path: str, **options: Any) -> FS:
+        """The FS of a URL's authority and (decoded, absolute) path; options are the keyword-only ones of the class.
+
+        The FS's root is `path`. A backend overrides this where its constructor takes something else.
+        """
+        return cast(Callable[..., FS], cls)(authority, path, **options)
+
+    def _key(self, path: Path, operation: str) -> str:
+        """The key of a path; the jail's door."""
+        try:
+            key = keys.normalize(path, self._cwd)
+            if not keys.inside(key, self._root):
+                raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
+            return key
+        except PermissionError as exc:
+            self._named(exc, operation, self._root)
+            raise
+
+    def _named(self, exc: OSError, operation: str, key: str) -> None:
+        if getattr(exc, "operation", None) is None:
+            errors.named(exc, operation, self._url(key))
+
+    def _require(self, capability: str, operation: str, key: str) -> None:
+        if not getattr(self.capabilities, capability):
+            raise self._unsupported(operation, key)
+
+    def _unsupported(self, operation: str, key: str) -> io.UnsupportedOperation:
+        return errors.unsupported(operation, self._url(key), f"{type(self).__name__} can't {operation}")
+
+    def _is(self, key: str, directory: bool | None) -> bool:
+        try:
+            found = self._stat(key).directory
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as exc:
+            self._named(exc, "stat", key)
+            raise
+        return directory is None or found == directory
+
+    def _open_reader(self, key: str, buffering: int) -> BlobReader:
+        self._require("read", "open for reading", key)
+        try:
+            blob = self._open_blob(key)
+        except OSError as exc:
+            self._named(exc, "open", key)
+            raise
+        return BlobReader(blob, buffering if buffering not in (-1, 1) else files.BUFFER_SIZE)
+
+    def _open_writer(self, key: str, how: Mode, buffering: int) -> io.BufferedIOBase:
+        if how.update and how.action != "r":
+            raise errors.unsupported(
+                "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
+            )
+        self._require("update" if how.update else "append" if how.action == "a" else "write", "open for writing", key)
+        if not key:
+            raise errors.error(errno.EISDIR, "open", self._url(key))
+        try:
+            if how.update:
+                return self._open_update(key)
+            writer = self._append(key) if how.action == "a" else self._create(key, how.action == "x")
+        except OSError as exc:
+            self._named(exc, "open", key)
+            raise
+        return WriteFile(writer, self._url(key), buffering if buffering > 1 else files.WRITE_BUFFER_SIZE)
+
+    def _makedirs(self, key: str, mode: int) -> None:
+        try:
+            self._mkdir(key, mode)
+        except FileNotFoundError:
+            if not key:
+                raise
+            try:
+                self._makedirs(keys.parent(key), 0o777)
+            except FileExistsError:  # another process was faster
+                pass
+            self._mkdir(key, mode)
+
+    def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
+        contents = self._read_many(wanted[start:], concurrency)
+        for at in itertools.count(start):
+            try:
+                yield next(contents)
+            except StopIteration:
+                return
+            except OSError as exc:
+                self._named(exc, "read_many", wanted[min(at, len(wanted) - 1)])
+                raise
+
+    def _members(self, key: str, recursive: bool, detail: bool, start: int) -> Iterator[Any]:
+        try:
+            members = self._walk(key) if recursive else self._list(key)
+            for member in itertools.islice(members, start, None):
+                name = member.filename + "/" if member.directory else member.filename
+                yield member._replace(filename=name) if detail else name
+        except OSError as exc:
+            self._named(exc, "list", key)
+            raise
+
+    def _glob_from(self, pattern: str, start: int) -> Iterator[str]:
+        from .globbing import glob
+
+        return itertools.islice(glob(self, pattern), start, None)
+
+
+class Walk(Iterator[tuple[str, list[str], list[str]]]):
+    """`FS.walk`'s iterator: a stack of directories still to visit, so that it forks and pickles as it stands."""
+
+    def __init__(self, fs: FS, top: str) -> None:
+        self._fs = fs
+        self._current: tuple[str, list[str]] | None = None
+        self._todo: list[str] = [top]
+
+    def __next__(self) -> tuple[str, list[str], list[str]]:
+        if self._current is not None:  # only now is it known what the caller pruned
+            base, directories = self._current
+            self._todo += [keys.join(base.rstrip("/"), name) if base else name for name in reversed(directories)]
+        if not self._todo:
+            self._current = None
+            raise StopIteration
+        path = self._todo.pop()
+        names = list(self._fs.list(path))
+        directories = [name[:-1] for name in names if name.endswith("/")]
+        self._current = (path, directories)
+        return path, directories, [name for name in names if not name.endswith("/")]
+
+
+@functools.lru_cache(maxsize=64)
+def _mode(mode: str) -> Mode:
+    return Mode(mode)
+
+
+def _pump(blob: Blob, writer: Writer, chunk: int = 8 * 1024 * 1024) -> None:
+    """Write the whole of `blob`, and commit."""
+    try:
+        for offset in range(0, blob.size, chunk):
+            writer.write(blob.pread(chunk, offset))
+        writer.commit()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _in_threads(read: Callable[[str], bytes], wanted: Sequence[str], workers: int) -> Iterator[bytes]:
+    """`read` of each, in order, with `workers` threads and at most twice as many results waiting."""
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-read")
+    under_way: deque[Future[bytes]] = deque()
+    try:
+        for key in wanted:
+            under_way.append(pool.submit(read, key))
+            if len(under_way) >= 2 * workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

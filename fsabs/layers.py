@@ -1,0 +1,177 @@
+"""LayerFS, an FS around an FS that changes how and not what; and lazify, the layer that builds its FS on first use.
+
+A layer is transparent: same keys, same root, same capabilities. It overrides the core methods that it has something
+to add to; every other call goes to the inner FS, fast paths included, so that a layer never makes a store slower by
+being forgetful.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import process
+from .blobs import Blob
+from .files import Writer
+from .fs import FS, Capabilities, FileStat, Path
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class LayerFS(FS):
+    """The base of layers: delegates the whole core to `inner`."""
+
+    def __init__(self, inner: FS) -> None:
+        self._inner = inner
+        self._root = inner._root
+        self._cwd = inner._cwd
+
+    @property
+    def inner(self) -> FS:
+        """The FS that this layer is around."""
+        return self._inner
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        """The inner FS's."""
+        return self.inner.capabilities
+
+    @property
+    def scheme(self) -> str:  # type: ignore[override]
+        """The inner FS's."""
+        return self.inner.scheme
+
+    @property
+    def default_concurrency(self) -> int:  # type: ignore[override]
+        """The inner FS's."""
+        return self.inner.default_concurrency
+
+    def _stat(self, key: str) -> FileStat:
+        return self.inner._stat(key)
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return self.inner._list(key)
+
+    def _open_blob(self, key: str) -> Blob:
+        return self.inner._open_blob(key)
+
+    def _url(self, key: str) -> str:
+        return self.inner._url(key)
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        return self.inner._create(key, exclusive)
+
+    def _append(self, key: str) -> Writer:
+        return self.inner._append(key)
+
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        return self.inner._open_update(key)
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        self.inner._mkdir(key, mode)
+
+    def _makedirs(self, key: str, mode: int) -> None:
+        self.inner._makedirs(key, mode)
+
+    def _rename(self, src: str, dst: str) -> None:
+        self.inner._rename(src, dst)
+
+    def _remove(self, key: str) -> None:
+        self.inner._remove(key)
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return self.inner._walk(key)
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return self.inner._read_many(wanted, concurrency)
+
+    def _read_bytes(self, key: str) -> bytes:
+        return self.inner._read_bytes(key)
+
+    def _remove_tree(self, key: str) -> None:
+        self.inner._remove_tree(key)
+
+    def _copy(self, src: str, dst: str) -> None:
+        self.inner._copy(src, dst)
+
+    def _close(self) -> None:
+        self.inner._close()
+
+    def _abort(self) -> None:
+        self.inner._abort()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+
+class LazyFS(LayerFS):
+    """The layer of `lazify`: its inner FS is what `init_func()` gives, asked for on first use and after `close()`."""
+
+    def __init__(self, init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> None:
+        self._init_func = init_func
+        self._recreate_on_fork = recreate_on_fork
+        self._made = process.PerProcess(init_func, FS.close)
+        self._kept: FS | None = None
+        if not lazy_init:
+            self.inner  # noqa: B018 - builds it now
+
+    @property
+    def inner(self) -> FS:
+        """The FS, built by `init_func` if this process has none yet."""
+        if self._recreate_on_fork:
+            return self._made.get()
+        if self._kept is None:
+            self._kept = self._made.get()
+        return self._kept
+
+    @property
+    def _root(self) -> str:  # type: ignore[override]
+        return self.inner._root
+
+    @property
+    def _cwd(self) -> str:
+        return self.inner._cwd
+
+    @_cwd.setter
+    def _cwd(self, key: str) -> None:
+        self.inner._cwd = key
+
+    def subfs(self, path: Path) -> Self:
+        """The directory `path` of the FS, as lazy as this one."""
+        return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
+
+    def _close(self) -> None:
+        self._kept = None
+        self._made.close()
+
+    def _abort(self) -> None:
+        self._close()
+
+    def __repr__(self) -> str:
+        made = self._made.peek()
+        return f"lazify({made if made is not None else self._init_func!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyFS, (self._init_func, True, self._recreate_on_fork)
+
+
+class _SubOf:
+    """A picklable recipe of a `subfs`."""
+
+    def __init__(self, init_func: Callable[[], FS], path: Path) -> None:
+        self._init_func = init_func
+        self._path = path
+
+    def __call__(self) -> FS:
+        return self._init_func().subfs(self._path)
+
+
+def lazify(init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> LazyFS:
+    """An FS that `init_func()` builds on first use (`lazy_init=False`: now), and again in every new process.
+
+    `recreate_on_fork=False` keeps the parent's FS in a forked child, for an `init_func` that is dear. To be pickled,
+    `init_func` must be picklable: a function of a module, or a `functools.partial` of one.
+    """
+    return LazyFS(init_func, lazy_init, recreate_on_fork)

@@ -1,0 +1,209 @@
+"""What happens to per-process resources at fork, pickle and close.
+
+A client of a store, a lock or a decompressor belongs to the process that made it. These small holders
+make one anew in every process that asks, and *abandon* what was inherited: it is neither closed nor
+freed in the child, because its threads and sockets are the parent's (an inherited Rust or Java client
+hangs when it is dropped). Nothing above this module has to know that a fork took place.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Counts the forks between this process and the first one. Cheaper to compare than os.getpid(), and
+# right where pids are used again.
+_generation = 0
+_renewing = threading.Lock()
+_abandoned: list[object] = []
+
+
+def generation() -> int:
+    """A number that differs between a process and its forked children."""
+    return _generation
+
+
+def _in_child() -> None:
+    global _generation, _renewing
+    _generation += 1
+    _renewing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def abandon(resource: object) -> None:
+    """Keep `resource` for ever: never closed, never freed, not even when the interpreter exits."""
+    import ctypes
+
+    _abandoned.append(resource)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
+
+
+class Lock:
+    """A lock that a forked child finds open, whoever held it in the parent.
+
+    Code under it must leave its data whole at every instruction (replace, not mutate), since a fork
+    may copy the process in the middle of it.
+    """
+
+    __slots__ = ("_generation", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._generation = _generation
+
+    def __enter__(self) -> None:
+        if self._generation != _generation:
+            self._renew()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+    def _renew(self) -> None:
+        with _renewing:
+            if self._generation != _generation:
+                self._lock = threading.Lock()
+                self._generation = _generation
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+class PerProcess(Generic[T]):
+    """One `T` for each process, made by `make()` on first use; pickles as its recipe alone.
+
+    `dispose` is called by `close()`, in the process that made the value and in no other.
+    """
+
+    __slots__ = ("_dispose", "_lock", "_made", "_make")
+
+    def __init__(self, make: Callable[[], T], dispose: Callable[[T], None] | None = None) -> None:
+        self._make = make
+        self._dispose = dispose
+        self._made: tuple[int, T] | None = None
+        self._lock = Lock()
+
+    def get(self) -> T:
+        """This process's value."""
+        made = self._made
+        if made is not None and made[0] == _generation:
+            return made[1]
+        with self._lock:
+            self._leave_inherited()
+            if self._made is None:
+                self._made = (_generation, self._make())
+            return self._made[1]
+
+    def peek(self) -> T | None:
+        """This process's value if it has been made, else None."""
+        made = self._made
+        return made[1] if made is not None and made[0] == _generation else None
+
+    def close(self) -> None:
+        """Dispose of this process's value; a later `get()` makes another."""
+        with self._lock:
+            self._leave_inherited()
+            made, self._made = self._made, None
+        if made is not None and self._dispose is not None:
+            self._dispose(made[1])
+
+    def _leave_inherited(self) -> None:
+        if self._made is not None and self._made[0] != _generation:
+            abandon(self._made[1])
+            self._made = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PerProcess, (self._make, self._dispose)
+
+
+class Resumable(Iterator[T_co]):
+    """An iterator that goes on in a forked child, in several threads and after pickling.
+
+    `start(n)` gives an iterator that begins at item `n`; it is called again, with the number of items
+    taken so far, in each new process.
+    """
+
+    __slots__ = ("_generation", "_items", "_lock", "_start", "_taken")
+
+    def __init__(self, start: Callable[[int], Iterator[T_co]], taken: int = 0) -> None:
+        self._start = start
+        self._taken = taken
+        self._items: Iterator[T_co] | None = None
+        self._generation = _generation
+        self._lock = Lock()
+
+    def __next__(self) -> T_co:
+        with self._lock:
+            if self._generation != _generation:
+                if self._items is not None:
+                    abandon(self._items)
+                self._items, self._generation = None, _generation
+            if self._items is None:
+                self._items = self._start(self._taken)
+            item = next(self._items)
+            self._taken += 1
+            return item
+
+    def prime(self) -> Resumable[T_co]:
+        """Start now, so that what is wrong with the request is raised at the call; returns itself."""
+        try:
+            first = next(self)
+        except StopIteration:
+            return self
+        with self._lock:
+            self._items, self._taken = _chain(first, self._items), self._taken - 1
+        return self
+
+    def close(self) -> None:
+        """Stop early and free what the iterator holds in this process."""
+        with self._lock:
+            items, self._items = self._items, iter(())
+            if items is not None and self._generation != _generation:
+                abandon(items)
+            elif items is not None and hasattr(items, "close"):
+                items.close()
+            self._generation = _generation
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Resumable, (self._start, self._taken)
+
+
+def _chain(first: T, rest: Iterator[T] | None) -> Iterator[T]:
+    yield first
+    if rest is not None:
+        yield from rest
+
+
+class Unfinished(Protocol):
+    """What `abort_at_exit` takes: something half-made, to be thrown away."""
+
+    def abort(self) -> None:
+        """Throw the half-made thing away."""
+
+
+_unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def abort_at_exit(thing: Unfinished) -> None:
+    """Have `thing.abort()` called if it is still referenced when the interpreter exits."""
+    _unfinished.add(thing)
+
+
+def finished(thing: Unfinished) -> None:
+    """Take back `abort_at_exit(thing)`."""
+    _unfinished.discard(thing)
+
+
+@atexit.register
+def _abort_unfinished() -> None:
+    for thing in list(_unfinished):
+        thing.abort()

@@ -1,0 +1,330 @@
+"""From a URL to an FS: scheme -> backend -> the containers on the path -> layers.
+
+URLs are WHATWG's: `scheme://authority/path` with percent-encoding in the path; text without a scheme is a local path
+as it stands. Any segment of the path may be a file that is a container (told by its suffix, or `force_type` for the
+last one), and the path goes on inside of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import inspect
+import os
+import re
+import typing
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple
+
+from . import config, errors, keys, registry
+from .errors import ConfigError, UnknownSchemeError
+from .fs import FS
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
+
+
+class Location(NamedTuple):
+    """A URL, taken apart."""
+
+    scheme: str
+    authority: str
+    path: str
+    """Decoded; starts with `/`, or is empty."""
+    text: str
+    """The URL as it was given, without its credentials."""
+
+
+def from_url(
+    url: str | os.PathLike[str],
+    *,
+    mode: str = "r",
+    force_type: str | None = None,
+    create: bool = False,
+    **options: Any,
+) -> FS:
+    """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
+
+    Args:
+        url: `scheme://authority/path`, or a local path.
+        mode: how the innermost container on the path is opened: `r`, `w` (new, replacing), `x` (new), or `a` (added to,
+            where its format can).
+        force_type: a container's name (`zip`, `tar`, `hdf5`): what the last segment is, whatever its suffix; or the
+            URL's own scheme: the path is all directories.
+        create: make the directory at the URL, and the directories above it, if missing; a missing container is made
+            and written, as with `mode="w"`.
+        options: keyword options of the scheme's backend, and of the container.
+
+    Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
+    """
+    fs, container = _open_tree(parse(url), mode, force_type, create, options)
+    if mode != "r" and not container:
+        raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
+    return fs
+
+
+@contextlib.contextmanager
+def open_url(
+    url: str | os.PathLike[str],
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Any,
+) -> Iterator[IO[Any]]:
+    """Open the file at a URL, as a context manager; options as of `from_url`, the rest as of `builtins.open`.
+
+    A file is written into a container by adding it to the container, which is made if it is missing.
+    """
+    location = parse(url)
+    folder, _, name = location.path.rpartition("/")
+    if not name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), location.text)
+    force_type = options.pop("force_type", None)
+    create = options.pop("create", False)
+    tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
+    location = location._replace(path=folder or "/")
+    tree, _ = _open_tree(location, tree_mode, force_type, create, options)
+    with tree as fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
+        yield file
+
+
+def parse(url: str | os.PathLike[str]) -> Location:
+    """Take a URL apart; a path without a scheme is a local one."""
+    text = os.fspath(url)
+    match = _SCHEME.match(text)
+    if match is None:
+        if ":" in text.split("/")[0] and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:[^/]*$", text) and not os.path.exists(text):
+            raise ValueError(f"a URL has // after its scheme: {text!r} (a local path with a colon: ./{text})")
+        path = os.path.abspath(text)
+        return Location("file", "", path, "file://" + keys.to_url_path(path))
+    rest = text[match.end() :]
+    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    return Location(match[1].lower(), authority, slash + path, _without_credentials(text))
+
+
+def _without_credentials(url: str) -> str:
+    return re.sub(r"^([^/]*//)[^/@]*@", r"\1***@", url)
+
+
+# ---- the backend
+
+
+def _open_tree(
+    location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
+) -> tuple[FS, bool]:
+    """The FS, and whether the URL leads into a container."""
+    if mode not in ("r", "w", "x", "a"):
+        raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
+    opener, location, options = _backend(location, options)
+    parts = [part for part in location.path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        parts = keys.normalize(location.path).split("/")
+    forced = _forced_container(force_type, location)
+    candidates = _candidates(parts, forced, force_type)
+    if not candidates:
+        fs = _plain(opener(location.authority, location.path, _only(options, opener, location)), create)
+        return fs, False
+    return _Descent(opener, location, parts, forced, mode, create).run(options, candidates)
+
+
+def _plain(fs: FS, create: bool) -> FS:
+    """Check that the FS's root is a directory, or make it one."""
+    if create:
+        fs.makedirs("", exist_ok=True)
+    elif not fs.capabilities.implied_directories and not fs.stat("").directory:
+        raise errors.error(errno.ENOTDIR, "from_url", fs.url())
+    return fs
+
+
+class _Opener:
+    """A backend as from_url needs it: a function of authority, path and options, and the options that it knows."""
+
+    def __init__(self, open_at: Callable[..., FS], options: dict[str, Any] | None, name: str) -> None:
+        self._open_at = open_at
+        self.known = options
+        self.name = name
+
+    def __call__(self, authority: str, path: str, options: dict[str, Any]) -> FS:
+        return self._open_at(authority, path, **options)
+
+
+def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Location, dict[str, Any]]:
+    """Whose URL it is: a registered backend's, a custom scheme's, or one that fsspec knows."""
+    scheme = location.scheme
+    custom = None if registry.backend(scheme) else config.resolve(scheme)
+    if custom is not None:
+        scheme = custom.scheme
+        location = location._replace(path=_prefixed(custom.prefix, location.path))
+    backend = registry.backend(scheme)
+    if backend is not None:
+        opener = _Opener(backend.from_location, known_options(backend), backend.__name__)
+        location = location._replace(path=_decoded(location))
+    else:
+        opener = _fsspec_opener(scheme, location)
+    if custom is not None:
+        options = {**_typed(custom.options, opener, location.scheme), **options}
+    return opener, location, options
+
+
+def _fsspec_opener(scheme: str, location: Location) -> _Opener:
+    from .backends import fsspec
+
+    if not fsspec.knows(scheme):
+        known = ", ".join([*registry.schemes(), *config.custom_schemes()])
+        raise UnknownSchemeError(
+            f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
+            f"Custom schemes are looked for in {config.config_path()}"
+        )
+    return _Opener(fsspec.opener(scheme), None, scheme)
+
+
+def _prefixed(prefix: str, path: str) -> str:
+    return f"/{keys.to_url_path(prefix)}{path}" if prefix else path
+
+
+def _decoded(location: Location) -> str:
+    if location.scheme == "file" and not location.authority and "%" not in location.text:
+        return location.path
+    if bad := re.search(r"[?#]", location.path):
+        escape = f"%{ord(bad[0]):02X}"
+        raise ValueError(f"a {bad[0]!r} in a path is written as {escape}: {location.text}")
+    return keys.from_url_path(location.path)
+
+
+# ---- options
+
+
+def known_options(kind: type[FS]) -> dict[str, Any]:
+    """The keyword-only options of a backend's or container's constructor, with their types."""
+    hints = typing.get_type_hints(kind.__init__)
+    return {
+        name: hints.get(name, str)
+        for name, parameter in inspect.signature(kind.__init__).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+
+def _typed(options: dict[str, Any], opener: _Opener, scheme: str) -> dict[str, Any]:
+    if opener.known is None:
+        return options
+    for name in options:
+        if name not in opener.known:
+            raise ConfigError(f"custom scheme [{scheme}]: {_unknown(name, opener.known, opener.name)}")
+    return {name: config.convert(value, opener.known[name], f"[{scheme}] {name}") for name, value in options.items()}
+
+
+def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[str, Any]:
+    """`options`, all of which the backend must know."""
+    for name in options if opener.known is not None else ():
+        assert opener.known is not None
+        if name not in opener.known:
+            raise TypeError(f"{location.text}: {_unknown(name, opener.known, opener.name)}")
+    return options
+
+
+def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
+    return f"{owner} has no option {name!r}{hint}"
+
+
+# ---- containers on the path
+
+
+def _forced_container(force_type: str | None, location: Location) -> str | None:
+    if force_type is None or registry.container(force_type) is not None:
+        return force_type
+    if force_type != location.scheme:
+        known = ", ".join(registry.containers())
+        raise ValueError(
+            f"force_type={force_type!r} is neither a container ({known}) nor the scheme of {location.text}"
+        )
+    return None
+
+
+def _candidates(parts: list[str], forced: str | None, force_type: str | None) -> list[int]:
+    """The positions of the segments that may be containers."""
+    if force_type is not None and forced is None:
+        return []
+    found = [at for at, part in enumerate(parts) if registry.container_of(part)]
+    if forced is not None and parts and len(parts) - 1 not in found:
+        found.append(len(parts) - 1)
+    return found
+
+
+class _Descent:
+    """The way down a path through the containers on it."""
+
+    def __init__(
+        self, opener: _Opener, location: Location, parts: list[str], forced: str | None, mode: str, create: bool
+    ) -> None:
+        self._opener = opener
+        self._location = location
+        self._parts = parts
+        self._forced = forced
+        self._mode = mode
+        self._create = create
+
+    def run(self, options: dict[str, Any], candidates: list[int]) -> tuple[FS, bool]:
+        """The FS at the end of the path, and whether it lies in a container."""
+        backend_options, container_options = self._split(options, candidates[-1])
+        fs = self._opener(self._location.authority, "/", backend_options)
+        start, opened = 0, False
+        try:
+            for at in candidates:
+                innermost = at == candidates[-1]
+                found = self._enter(fs, start, at, innermost, container_options if innermost else {})
+                if found is not None:
+                    fs, start, opened = found, at + 1, True
+            if opened:
+                return self._below(fs, start), True
+        except BaseException as exc:
+            fs.__exit__(type(exc), exc, exc.__traceback__)
+            raise
+        fs.close()  # what looked like containers were directories
+        return _plain(self._opener(self._location.authority, self._location.path, backend_options), self._create), False
+
+    def _split(self, options: dict[str, Any], last: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The backend's options, and the innermost container's."""
+        kind = registry.container(self._type(last))
+        theirs = known_options(kind) if kind is not None else {}
+        mine = self._opener.known
+        container = {
+            name: value for name, value in options.items() if name in theirs and (mine is None or name not in mine)
+        }
+        backend = {name: value for name, value in options.items() if name not in container}
+        if mine is not None:
+            _only(backend, _Opener(self._opener._open_at, {**theirs, **mine}, self._opener.name), self._location)
+        return backend, container
+
+    def _type(self, at: int) -> str:
+        forced = self._forced if at == len(self._parts) - 1 else None
+        return forced or registry.container_of(self._parts[at]) or ""
+
+    def _enter(self, fs: FS, start: int, at: int, innermost: bool, options: dict[str, Any]) -> FS | None:
+        """The container in the segment at `at`; None if that is a directory."""
+        path = "/" + "/".join(self._parts[start : at + 1])
+        mode = self._mode if innermost or self._mode == "r" else "a"
+        if self._create and mode == "r" and not fs.exists(path):
+            mode = "w"
+            if fs.capabilities.mkdir and not fs.capabilities.implied_directories:
+                fs.makedirs(keys.parent(path) or "/", exist_ok=True)
+        try:
+            container = fs.open_container(path, mode, force_type=self._type(at), **options)
+        except IsADirectoryError:
+            if self._forced and at == len(self._parts) - 1:
+                raise
+            return None
+        container.own(fs)  # type: ignore[attr-defined]
+        return container
+
+    def _below(self, fs: FS, start: int) -> FS:
+        """The directory of the container that the rest of the path names."""
+        rest = "/" + "/".join(self._parts[start:])
+        if rest == "/":
+            return fs
+        sub = fs.subfs(rest)
+        sub._borrowed = False  # nobody else has the container, so that closing this closes it
+        return _plain(sub, False) if fs.capabilities.read else sub
