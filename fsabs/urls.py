@@ -163,6 +163,8 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
         location = location._replace(path=_decoded(location))
     else:
         opener = _fsspec_opener(scheme, location)
+        if scheme not in ("http", "https"):  # there a path is sent as it is written, with its query
+            location = location._replace(path=_decoded(location))
     if custom is not None:
         options = {**_typed(custom.options, opener, location.scheme), **options}
     return opener, location, options

@@ -1,0 +1,262 @@
+"""Any scheme that fsspec knows (http, https, gs, az, sftp, hf, ...), with our semantics on top.
+
+fsspec's filesystems differ in what they promise. Reads go by ranges of `cat_file`. A file is written to a local
+temporary file and uploaded in one call at `close()`; where a store has real renames it is uploaded under a hidden name
+and moved. What fsspec can't tell, such as whether a file changed while it is open, is not promised in `capabilities`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from .. import errors, keys, process
+from ..blobs import Blob, BytesBlob
+from ..files import Writer
+from ..fs import FS, Capabilities, FileStat
+
+PARTIAL_SUFFIX = ".fsabs-partial"
+
+_READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
+_REAL_DIRECTORIES = frozenset({"arrow_hdfs", "asynclocal", "dbfs", "ftp", "local", "sftp", "smb", "ssh", "webhdfs"})
+_TIMES = ("mtime", "created", "LastModified", "last_modified", "updated", "last_commit")
+
+
+def knows(scheme: str) -> bool:
+    """Whether fsspec has an implementation for `scheme`."""
+    from fsspec.registry import known_implementations, registry
+
+    return scheme in registry or scheme in known_implementations
+
+
+def opener(scheme: str) -> Callable[..., Fsspec]:
+    """A function of authority, path and fsspec's own options that opens an FS of `scheme`."""
+    return functools.partial(Fsspec, scheme)
+
+
+class Fsspec(FS):
+    """The filesystem that fsspec has for `protocol`, at `authority` and `path`; options are that filesystem's own.
+
+    Options are checked by fsspec's class, which makes its instance on first use, once in each process.
+    """
+
+    default_concurrency = 8
+
+    def __init__(self, protocol: str, authority: str = "", path: str = "", **storage_options: Any) -> None:
+        self.scheme = protocol
+        self._authority = authority
+        self._root = self._cwd = keys.normalize(path)
+        self._made = process.PerProcess(functools.partial(_make, protocol, authority, storage_options))
+        writable = protocol not in _READ_ONLY
+        self.capabilities = Capabilities(
+            write=writable,
+            replace=writable,
+            mkdir=writable,
+            rename=writable,
+            remove=writable,
+            implied_directories=protocol not in _REAL_DIRECTORIES,
+            last_modified=protocol in _REAL_DIRECTORIES or protocol == "memory",
+        )
+
+    @property
+    def fsspec(self) -> Any:
+        """This process's instance of fsspec's filesystem."""
+        return self._made.get()
+
+    def _url(self, key: str) -> str:
+        authority = self._authority.rpartition("@")[2]
+        return f"{self.scheme}://{authority}/{key if self.scheme in ('http', 'https') else keys.to_url_path(key)}"
+
+    def _path(self, key: str) -> str:
+        return str(self.fsspec._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
+
+    def _stat(self, key: str) -> FileStat:
+        return _to_stat(keys.name(key), self._info(key))
+
+    def _info(self, key: str) -> dict[str, Any]:
+        with _translated():
+            try:
+                info: dict[str, Any] = self.fsspec.info(self._path(key))
+            except FileNotFoundError:
+                if key:
+                    raise
+                return {"name": "", "type": "directory", "size": 0}
+            return info
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        path = self._path(key)
+        with _translated():
+            if key and self._info(key)["type"] != "directory":
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            found = self.fsspec.ls(path, detail=True)
+        stats = [_to_stat(info["name"].rstrip("/").rpartition("/")[2], info) for info in found]
+        stats = [stat for stat, info in zip(stats, found, strict=True) if info["name"].rstrip("/") != path.rstrip("/")]
+        stats = [stat for stat in stats if not stat.filename.endswith(PARTIAL_SUFFIX)]
+        return iter(sorted(stats, key=lambda stat: stat.filename + "/" if stat.directory else stat.filename))
+
+    def _open_blob(self, key: str) -> Blob:
+        info = self._info(key)
+        if info["type"] == "directory":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if info.get("size") is None:  # a server that doesn't say how much it will send
+            with _translated():
+                return BytesBlob(self, key, self.fsspec.cat_file(self._path(key)))
+        return FsspecBlob(self, key, int(info["size"]))
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        with contextlib.suppress(FileNotFoundError):
+            if self._info(key)["type"] == "directory":
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if exclusive:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if not self.capabilities.implied_directories and keys.parent(key):
+            self._stat(keys.parent(key))
+        return FsspecWriter(self, key, exclusive)
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        if self._is(key, directory=None):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with _translated():
+            self.fsspec.mkdir(self._path(key), create_parents=self.capabilities.implied_directories)
+
+    def _rename(self, src: str, dst: str) -> None:
+        source = self._stat(src)
+        with contextlib.suppress(FileNotFoundError):
+            target = self._stat(dst)
+            if target.directory and not source.directory:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if source.directory and not target.directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if target.directory and next(self._list(dst), None) is not None:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            if target.directory:
+                self._remove(dst)
+        with _translated():
+            self.fsspec.mv(self._path(src), self._path(dst), recursive=source.directory)
+
+    def _remove(self, key: str) -> None:
+        with _translated():
+            if not self._stat(key).directory:
+                self.fsspec.rm_file(self._path(key))
+            elif next(self._list(key), None) is not None:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            else:
+                self.fsspec.rmdir(self._path(key))
+
+    def _remove_tree(self, key: str) -> None:
+        with _translated():
+            self.fsspec.rm(self._path(key), recursive=True)
+
+    def __repr__(self) -> str:
+        return f"Fsspec({self._url(self._root)!r})"
+
+
+class FsspecBlob(Blob):
+    """A file by its path: each read is one request for a range."""
+
+    __slots__ = ()
+    _origin: Fsspec
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        with _translated():
+            data: bytes = self._origin.fsspec.cat_file(self._origin._path(self._key), start=offset, end=offset + size)
+            return data
+
+
+class FsspecWriter(Writer):
+    """Spools to a temporary file, which `commit` uploads."""
+
+    def __init__(self, fs: Fsspec, key: str, exclusive: bool) -> None:
+        self._fs = fs
+        self._key = key
+        self._exclusive = exclusive
+        self._spool = tempfile.NamedTemporaryFile(prefix="fsabs-")  # noqa: SIM115 - lives until commit or abort
+
+    def write(self, data: bytes) -> None:
+        """Append to the spool."""
+        self._spool.write(data)
+
+    def commit(self) -> None:
+        """Upload the file, in one call or by upload and rename."""
+        self._spool.flush()
+        if self._exclusive and self._fs._is(self._key, directory=None):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        fs, path = self._fs.fsspec, self._fs._path(self._key)
+        with _translated():
+            if self._fs.capabilities.implied_directories:
+                fs.put_file(self._spool.name, path)
+            else:
+                self._upload_and_move(fs, path)
+        self.abort()
+
+    def _upload_and_move(self, fs: Any, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        partial = f"{folder}/.{name[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
+        try:
+            fs.put_file(self._spool.name, partial)
+            fs.mv(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # what went wrong is being raised already
+                fs.rm_file(partial)
+            raise
+
+    def abort(self) -> None:
+        """Remove the spool."""
+        self._spool.close()
+
+
+def _make(protocol: str, authority: str, options: dict[str, Any]) -> Any:
+    import fsspec
+
+    try:
+        kind = fsspec.get_filesystem_class(protocol)
+    except ImportError as exc:
+        raise errors.MissingDependencyError(f"fsspec needs another package for {protocol}:// : {exc}") from exc
+    told = kind._get_kwargs_from_urls(f"{protocol}://{authority}/")
+    # fsspec shares instances and keeps listings; both would show another process's or an earlier state.
+    return kind(**{**told, "use_listings_cache": False, "skip_instance_cache": True, **options})
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what fsspec's implementations raise into Python's own errors."""
+    try:
+        yield
+    except OSError as exc:
+        if type(exc).__module__ in ("builtins", "io") or type(exc).__module__.startswith("fsabs."):
+            raise
+        raise OSError(exc.errno or errno.EIO, exc.strerror or f"{type(exc).__name__}: {exc}") from exc
+    except (TypeError, AttributeError, ImportError):
+        raise
+    except Exception as exc:  # every implementation has exceptions of its own, and their bases tell nothing
+        raise OSError(_errno_of(exc), f"{type(exc).__name__}: {exc}") from exc
+
+
+_ERRNO_OF_STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT, 504: errno.ETIMEDOUT}
+
+
+def _errno_of(exc: Exception) -> int:
+    if isinstance(exc, TimeoutError) or "timeout" in type(exc).__name__.lower():
+        return errno.ETIMEDOUT
+    if isinstance(exc, NotImplementedError):
+        return errno.EOPNOTSUPP
+    status = getattr(exc, "status", None) or getattr(exc, "code", None)
+    return _ERRNO_OF_STATUS.get(status, errno.EIO) if isinstance(status, int) else errno.EIO
+
+
+def _to_stat(name: str, info: dict[str, Any]) -> FileStat:
+    written = next((info[field] for field in _TIMES if info.get(field) is not None), None)
+    if isinstance(written, datetime):
+        written = written.timestamp()
+    elif not isinstance(written, int | float):
+        written = None
+    if info["type"] == "directory":
+        return FileStat.of_directory(name, written)
+    return FileStat(name, int(info.get("size") or 0), False, written)
