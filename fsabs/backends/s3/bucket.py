@@ -1,0 +1,348 @@
+"""A bucket as a tree. A directory is a common prefix of keys, or an empty object whose key ends in `/` (mkdir makes
+one). Keys that no path can name (with an empty, `.` or `..` segment) are not listed, and go when their tree is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ... import errors, keys
+from ...blobs import Blob
+from ...files import Writer
+from ...fs import FS, Capabilities, FileStat
+from .client import Options, shared_client, translated
+from .objects import MIN_PART_SIZE, S3Blob, S3Writer, get
+
+DELETE_BATCH = 1000
+
+
+class S3(FS):
+    """The bucket `bucket` below `prefix`.
+
+    Options (all by keyword); what is not given comes from the environment and files that boto3 looks at, credentials
+    that it refreshes included:
+        endpoint: URL of the store (`$S3_ENDPOINT`, `$AWS_ENDPOINT_URL`); AWS if there is none.
+        aws_access_key_id, aws_secret_access_key, aws_session_token: credentials.
+        region, profile: as boto3 has them.
+        create_bucket: make the bucket if it is missing.
+        mpu_chunksize: bytes that are uploaded in one part, at least 5 MiB; a smaller file is one PUT.
+        connect_timeout, read_timeout: seconds, for each attempt.
+        max_attempts: how often a request is sent at most.
+        anonymous: send no signature.
+        path_style: the bucket in the URL's path (True) or host name (False); None: as boto3 chooses.
+
+    Mode `x` of a file that is uploaded in parts is only as safe as the store: some ignore the condition of the last
+    request, so that of two writers at the same moment the later one may win.
+    """
+
+    scheme = "s3"
+    default_concurrency = 16
+    capabilities = Capabilities(
+        write=True,
+        exclusive=True,
+        replace=True,
+        mkdir=True,
+        rename=True,
+        remove=True,
+        implied_directories=True,
+        last_modified=True,
+        versions=True,
+    )
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str | None = None,
+        *,
+        endpoint: str | None = None,
+        aws_access_key_id: str | None = None,
+        aws_secret_access_key: str | None = None,
+        aws_session_token: str | None = None,
+        region: str | None = None,
+        profile: str | None = None,
+        create_bucket: bool = False,
+        mpu_chunksize: int = 32 * 1024 * 1024,
+        connect_timeout: float | None = None,
+        read_timeout: float | None = None,
+        max_attempts: int = 5,
+        anonymous: bool = False,
+        path_style: bool | None = None,
+    ) -> None:
+        if not bucket:
+            raise ValueError(f"an S3 URL names a bucket: s3://bucket/key, not s3://{bucket}/{prefix or ''}")
+        if mpu_chunksize < MIN_PART_SIZE:
+            raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
+        if max_attempts < 1:
+            raise ValueError(f"max_attempts is at least 1, not {max_attempts}")
+        self.bucket = bucket
+        self.options = Options(
+            endpoint,
+            aws_access_key_id,
+            aws_secret_access_key,
+            aws_session_token,
+            region,
+            profile,
+            connect_timeout if connect_timeout is not None else Options().connect_timeout,
+            read_timeout if read_timeout is not None else Options().read_timeout,
+            max_attempts,
+            anonymous,
+            path_style,
+        )
+        self._mpu_chunksize = mpu_chunksize
+        self._client = shared_client(self.options)
+        self._root = self._cwd = keys.normalize(prefix or "")
+        if create_bucket:
+            self._create_bucket()
+
+    @property
+    def client(self) -> Any:
+        """This process's boto3 client."""
+        return self._client.get()
+
+    def abort_uploads(self, older_than: float, key: str = "") -> int:
+        """Abort multipart uploads that were begun more than `older_than` seconds ago; returns how many.
+
+        They are what killed writers leave behind: invisible, but stored. All below the FS's root, or only those of one
+        object `key` of the bucket.
+        """
+        prefix = key or (self._root + "/" if self._root else "")
+        aborted = 0
+        for upload in self._uploads(prefix):
+            old = time.time() - upload["Initiated"].timestamp() >= older_than
+            if old and (not key or upload["Key"] == key):
+                with translated():
+                    self.client.abort_multipart_upload(
+                        Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                    )
+                aborted += 1
+        return aborted
+
+    def _uploads(self, prefix: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        marker: dict[str, str] = {}
+        while True:
+            with translated():
+                page = self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=prefix, **marker)
+            found += page.get("Uploads", [])
+            if not page.get("IsTruncated"):
+                return found
+            marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def _url(self, key: str) -> str:
+        return f"s3://{self.bucket}/{keys.to_url_path(key)}"
+
+    # ---- looking
+
+    def _stat(self, key: str) -> FileStat:
+        if key and (found := self._head(key)) is not None:
+            return found
+        if not self._any_below(key) and key:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return FileStat.of_directory(keys.name(key))
+
+    def _head(self, key: str) -> FileStat | None:
+        try:
+            with translated():
+                head = self.client.head_object(Bucket=self.bucket, Key=key)
+        except FileNotFoundError:
+            return None
+        return _to_stat(keys.name(key), head["ContentLength"], head)
+
+    def _any_below(self, key: str) -> bool:
+        """Whether anything lies below `key`; a missing bucket is an error."""
+        page = self._page(key + "/" if key else "", MaxKeys=1)
+        return bool(page.get("Contents"))
+
+    def _page(self, prefix: str, **options: Any) -> dict[str, Any]:
+        with translated():
+            page: dict[str, Any] = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **options)
+            return page
+
+    def _pages(self, prefix: str, **options: Any) -> Iterator[dict[str, Any]]:
+        """Pages of up to 1,000 keys in order, one request each, when they are asked for."""
+        page = self._page(prefix, **options)
+        yield page
+        while page.get("IsTruncated"):
+            page = self._page(prefix, ContinuationToken=page["NextContinuationToken"], **options)
+            yield page
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        prefix = key + "/" if key else ""
+        pages = self._pages(prefix, Delimiter="/")
+        return self._existing(key, (member for page in pages for member in _merged(prefix, page)))
+
+    def _existing(self, key: str, members: Iterator[FileStat | None]) -> Iterator[FileStat]:
+        """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""
+        there = not key
+        for member in members:
+            there = True
+            if member is not None:
+                yield member
+        if not there:
+            if self._head(key) is not None:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return self._existing(key, self._flat(key + "/" if key else ""))
+
+    def _flat(self, prefix: str) -> Iterator[FileStat | None]:
+        """Everything below `prefix` from a flat listing; directories are put in where their first key shows them."""
+        above: list[str] = []
+        for page in self._pages(prefix):
+            for entry in page.get("Contents", []):
+                name = entry["Key"][len(prefix) :]
+                if not _is_path(name):
+                    yield None
+                    continue
+                folders = name.split("/")[:-1]
+                shared = sum(
+                    1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(above, folders, strict=False))
+                )
+                for depth in range(shared, len(folders)):
+                    yield FileStat.of_directory("/".join(folders[: depth + 1]))
+                above = folders
+                if not name.endswith("/"):
+                    yield _to_stat(name, entry["Size"], entry)
+
+    # ---- reading
+
+    def _open_blob(self, key: str) -> Blob:
+        found = self._head(key) if key else None
+        if found is None:
+            raise self._no_file(key)
+        return S3Blob(self, key, found.size, found.version)
+
+    def _read_bytes(self, key: str) -> bytes:
+        try:
+            return get(self, key)[1] if key else self._open_blob(key).read_all()
+        except FileNotFoundError as exc:
+            raise self._no_file(key) from exc
+
+    def _no_file(self, key: str) -> OSError:
+        """The error for a key with no object: it may be a directory, or the bucket may be missing."""
+        code = errno.EISDIR if self._any_below(key) or not key else errno.ENOENT
+        return OSError(code, os.strerror(code))
+
+    # ---- writing
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        if exclusive and self._head(key) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return S3Writer(self, key, exclusive, self._mpu_chunksize)
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        if not key or self._is(key, directory=None):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with translated():
+            self.client.put_object(Bucket=self.bucket, Key=key + "/", Body=b"")
+
+    def _remove(self, key: str) -> None:
+        if self._head(key) is None:
+            if next(self._list(key), None) is not None:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            key += "/"
+        self._delete(key)
+
+    def _delete(self, key: str) -> None:
+        with translated():
+            self.client.delete_object(Bucket=self.bucket, Key=key)
+
+    def _remove_tree(self, key: str) -> None:
+        for page in self._pages(key + "/"):
+            names = [entry["Key"] for entry in page.get("Contents", [])]
+            for odd in [name for name in names if not name.isprintable()]:
+                self._delete(odd)  # XML can't carry every character
+            self._delete_batch([name for name in names if name.isprintable()])
+
+    def _delete_batch(self, names: list[str]) -> None:
+        if not names:
+            return
+        with translated():
+            answer = self.client.delete_objects(
+                Bucket=self.bucket, Delete={"Objects": [{"Key": name} for name in names], "Quiet": True}
+            )
+        for failed in answer.get("Errors", []):
+            code = errno.EACCES if failed.get("Code") == "AccessDenied" else errno.EIO
+            reason = f"{failed.get('Code')}: {failed.get('Message') or 'not removed'}"
+            raise errors.error(code, "remove", self._url(failed.get("Key", "")), reason)
+
+    def _copy(self, src: str, dst: str) -> None:
+        """By the store itself, in parts where the object is large."""
+        from boto3.s3.transfer import TransferConfig
+
+        here = TransferConfig(use_threads=False)
+        try:
+            with translated():
+                source = {"Bucket": self.bucket, "Key": src}
+                self.client.copy(source, self.bucket, dst, Config=here)
+        except FileNotFoundError as exc:
+            raise self._no_file(src) from exc
+
+    def _rename(self, src: str, dst: str) -> None:
+        """By copies and removals: not in one moment. What is interrupted leaves the source whole."""
+        source = self._stat(src)
+        self._check_target(dst, source)
+        if not source.directory:
+            self._copy(src, dst)
+            self._delete(src)
+            return
+        for page in self._pages(src + "/"):
+            for entry in page.get("Contents", []):
+                self._copy(entry["Key"], dst + entry["Key"][len(src) :])
+        self._remove_tree(src)
+
+    def _check_target(self, dst: str, source: FileStat) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            target = self._stat(dst)
+            if target.directory and not source.directory:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if source.directory and not target.directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if target.directory and next(self._list(dst), None) is not None:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    def _create_bucket(self) -> None:
+        with translated():
+            try:
+                self.client.head_bucket(Bucket=self.bucket)
+                return
+            except self.client.exceptions.ClientError as exc:
+                if exc.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+                    raise
+            own_store = self.options.endpoint or os.environ.get("S3_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL")
+            region = self.client.meta.region_name
+            place = {} if own_store or region == "us-east-1" else {"LocationConstraint": region}
+            with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
+                self.client.create_bucket(Bucket=self.bucket, **({"CreateBucketConfiguration": place} if place else {}))
+
+    def __repr__(self) -> str:
+        return f"S3({self.bucket!r}, {self._root!r})"
+
+
+def _is_path(name: str) -> bool:
+    """Whether a path can name the key (a directory's may end in `/`)."""
+    return keys.is_key(name[:-1] if name.endswith("/") else name)
+
+
+def _to_stat(name: str, size: int, entry: dict[str, Any]) -> FileStat:
+    # Some stores list milliseconds where a HEAD has seconds.
+    return FileStat(name, size, False, float(int(entry["LastModified"].timestamp())), version=entry["ETag"].strip('"'))
+
+
+def _merged(prefix: str, page: dict[str, Any]) -> list[FileStat | None]:
+    """The members on a page of one level: files and common prefixes, in the order of their names."""
+    found: dict[str, FileStat | None] = {}
+    for entry in page.get("Contents", []):
+        name = entry["Key"][len(prefix) :]
+        found[name] = _to_stat(name, entry["Size"], entry) if keys.is_key(name) else None
+    for entry in page.get("CommonPrefixes", []):
+        name = entry["Prefix"][len(prefix) :]
+        found[name] = FileStat.of_directory(name[:-1]) if keys.is_key(name[:-1]) else None
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,175 @@
+"""boto3's client: made once in each process from the options, and its exceptions turned into Python's errors.
+
+An inherited client must never be used: parent and child would read each other's answers from the same socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ... import errors, process
+
+POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at once
+
+
+class Options(NamedTuple):
+    """What a client is made of; as of `S3`."""
+
+    endpoint: str | None = None
+    aws_access_key_id: str | None = None
+    aws_secret_access_key: str | None = None
+    aws_session_token: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    connect_timeout: float = 10
+    read_timeout: float = 60
+    max_attempts: int = 5
+    anonymous: bool = False
+    path_style: bool | None = None
+
+
+def shared_client(options: Options) -> process.PerProcess[Any]:
+    """The holder of this process's client with these options; equal options share one, so that it is made once."""
+    settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "S3_", "BOTO"))))
+    return _shared(options, settings)
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(options: Options, settings: tuple[tuple[str, str], ...]) -> process.PerProcess[Any]:
+    return process.PerProcess(functools.partial(make_client, options))
+
+
+def make_client(options: Options) -> Any:
+    """A new boto3 client."""
+    try:
+        import boto3
+        import botocore
+        from botocore.config import Config
+        from botocore.exceptions import ProfileNotFound
+    except ImportError as exc:
+        raise errors.missing("boto3", "s3", "reading S3") from exc
+
+    addressing: Any = {"addressing_style": {None: "auto", True: "path", False: "virtual"}[options.path_style]}
+    config = Config(
+        connect_timeout=options.connect_timeout,
+        read_timeout=options.read_timeout,
+        retries={"total_max_attempts": options.max_attempts, "mode": "standard"},
+        max_pool_connections=POOL_SIZE,
+        signature_version=botocore.UNSIGNED if options.anonymous else None,
+        s3=addressing,
+        # Checksums in a chunked trailer, boto3's default, are refused by stores other than AWS. Uploads carry an MD5.
+        request_checksum_calculation="when_required",
+    )
+    try:
+        session = boto3.Session(
+            aws_access_key_id=options.aws_access_key_id,
+            aws_secret_access_key=options.aws_secret_access_key,
+            aws_session_token=options.aws_session_token,
+            region_name=options.region,
+            profile_name=options.profile,
+        )
+    except ProfileNotFound as exc:
+        raise errors.ConfigError(f"S3: {exc}") from exc
+    endpoint = options.endpoint or os.environ.get("S3_ENDPOINT") or None
+    # A store of one's own has no regions, but a signature needs the name of one.
+    region = session.region_name or "us-east-1"
+    try:
+        return session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+    except ValueError as exc:
+        raise errors.ConfigError(f"S3: {exc}") from exc
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn what boto3 raises into Python's own errors; the original stays as the cause."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as exc:
+        raise _of_answer(exc) from exc
+    except BotoCoreError as exc:
+        raise _of_transport(exc) from exc
+    except RecursionError as exc:  # botocore follows a circle of redirects until the stack ends
+        raise OSError(errno.EREMOTEIO, "the endpoint redirects in a circle") from exc
+
+
+_REFUSED = frozenset(
+    {
+        "AccessDenied",
+        "AccountProblem",
+        "AllAccessDisabled",
+        "AuthorizationHeaderMalformed",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    }
+)
+_ERRNO_OF_STATUS = {
+    401: errno.EACCES,
+    403: errno.EACCES,
+    404: errno.ENOENT,
+    408: errno.ETIMEDOUT,
+    409: errno.EBUSY,
+    429: errno.EBUSY,
+    503: errno.EBUSY,
+    504: errno.ETIMEDOUT,
+}
+
+
+def _of_answer(exc: Any) -> OSError:
+    """The error for an answer that says no."""
+    said = exc.response.get("Error", {})
+    code = str(said.get("Code", ""))
+    status = int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    message = said.get("Message")
+    name = message if code.isdigit() else code  # a HEAD has no body to say more than its status
+    text = f"{name} ({status})" + (f": {message}" if message not in (None, name) else "")
+    if status == 412 or code in ("PreconditionFailed", "ConditionalRequestConflict"):
+        return errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
+    if status == 416:
+        return errors.StaleFileError(errno.ESTALE, "the object has become shorter since it was opened")
+    if code == "NoSuchBucket":
+        return FileNotFoundError(errno.ENOENT, "the bucket does not exist")
+    if code == "NoSuchUpload":
+        return OSError(errno.EIO, "the multipart upload is gone: somebody aborted it")
+    if code in _REFUSED:
+        return PermissionError(errno.EACCES, text)
+    if code == "RequestTimeout":
+        return TimeoutError(errno.ETIMEDOUT, text)
+    if status == 404:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if 300 <= status < 400:
+        return OSError(errno.EREMCHG, f"{text}: the bucket is in another region or behind another endpoint")
+    return OSError(_ERRNO_OF_STATUS.get(status, errno.EREMOTEIO if status >= 500 else errno.EINVAL), text)
+
+
+def _of_transport(exc: Any) -> OSError:
+    """The error for a request that got no whole answer, or was never sent."""
+    from botocore import exceptions as known
+
+    text = f"{exc}"
+    refused = (known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError)
+    if isinstance(exc, (*refused, known.TokenRetrievalError, known.UnauthorizedSSOTokenError)):
+        return PermissionError(errno.EACCES, text)
+    if isinstance(exc, known.ConnectTimeoutError | known.ReadTimeoutError):
+        return TimeoutError(errno.ETIMEDOUT, text)
+    if isinstance(exc, known.IncompleteReadError):
+        return errors.CorruptFileError(errno.EBADMSG, f"the body was cut short: {text}")
+    if isinstance(exc, known.EndpointConnectionError):
+        return ConnectionRefusedError(errno.ECONNREFUSED, text)
+    if isinstance(exc, known.ConnectionClosedError | known.ResponseStreamingError):
+        return ConnectionResetError(errno.ECONNRESET, text)
+    if isinstance(exc, known.HTTPClientError | known.ConnectionError):
+        return ConnectionAbortedError(errno.ECONNABORTED, text)
+    if isinstance(exc, known.ParamValidationError):
+        return OSError(errno.EINVAL, text)
+    return OSError(errno.EIO, f"{type(exc).__name__}: {text}")

@@ -1,0 +1,164 @@
+"""Single objects: a blob that reads ranges of one version, and a writer by one PUT or a multipart upload.
+
+Limits are those of the S3 API: parts of 5 MiB to 5 GiB, at most 10,000 of them, objects up to 5 TiB
+(docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import hashlib
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from ... import errors
+from ...blobs import Blob
+from ...files import Writer
+from .client import translated
+
+if TYPE_CHECKING:
+    from .bucket import S3
+
+MIN_PART_SIZE = 5 * 1024**2
+MAX_PART_SIZE = 5 * 1024**3
+MAX_PARTS = 10_000
+STALE_UPLOAD_AGE = 24 * 3600.0
+
+
+def part_size(number: int, first: int) -> int:
+    """The size of part `number` (from 1) of an upload of unknown length: doubles every 1,000 parts.
+
+    10,000 parts that start at 5 MiB reach 5 TiB, the largest object there is.
+    """
+    return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
+
+
+def get(fs: S3, key: str, **conditions: str) -> tuple[dict[str, Any], bytes]:
+    """One GET: the answer's head, and its body, whose length is right.
+
+    boto3 tries again what fails before the body; a body that breaks off is tried again here.
+    """
+    for attempt in range(fs.options.max_attempts):
+        with translated():
+            answer = fs.client.get_object(Bucket=fs.bucket, Key=key, **conditions)
+        try:
+            with translated(), contextlib.closing(answer["Body"]) as stream:
+                body: bytes = stream.read()
+            if len(body) != answer["ContentLength"]:
+                raise errors.corrupt(
+                    fs._url(key), f"a body of {len(body)} bytes where {answer['ContentLength']} were announced", "read"
+                )
+            return answer, body
+        except (ConnectionError, TimeoutError, errors.CorruptFileError):
+            if attempt + 1 >= fs.options.max_attempts:
+                raise
+            time.sleep(min(20.0, 0.1 * 2**attempt) * random.random())
+    raise AssertionError("max_attempts is at least 1")
+
+
+class S3Blob(Blob):
+    """One version of an object, told by its ETag: each read is a GET of a range with If-Match."""
+
+    __slots__ = ()
+    _origin: S3
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        wanted: dict[str, str] = {}
+        if size != self.size:
+            wanted["Range"] = f"bytes={offset}-{offset + size - 1}"
+        if self.version:
+            wanted["IfMatch"] = f'"{self.version}"'
+        try:
+            return get(self._origin, self._key, **wanted)[1]
+        except FileNotFoundError as exc:
+            raise errors.stale(self.url, "the object was removed while it was open") from exc
+
+
+class S3Writer(Writer):
+    """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`."""
+
+    def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int) -> None:
+        self._fs = fs
+        self._key = key
+        self._exclusive = exclusive
+        self._chunk = chunk
+        self._buffer = bytearray()
+        self._upload: str | None = None
+        self._parts: list[dict[str, Any]] = []
+
+    @property
+    def _where(self) -> dict[str, str]:
+        return {"Bucket": self._fs.bucket, "Key": self._key}
+
+    def write(self, data: bytes) -> None:
+        """Buffer `data`; upload the parts that are full."""
+        self._buffer += data
+        while len(self._buffer) > (size := part_size(len(self._parts) + 1, self._chunk)):
+            self._upload_part(bytes(self._buffer[:size]))
+            del self._buffer[:size]
+
+    def commit(self) -> None:
+        """Make the object visible."""
+        body = bytes(self._buffer)
+        self._buffer.clear()
+        if self._upload is None:
+            self._put(body)
+            return
+        if body:
+            self._upload_part(body)
+        if self._exclusive and self._fs._is(self._key, directory=False):  # for stores that ignore the condition below
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        condition = {"IfNoneMatch": "*"} if self._exclusive else {}
+        try:
+            with translated():
+                self._fs.client.complete_multipart_upload(
+                    **self._where, UploadId=self._upload, MultipartUpload={"Parts": self._parts}, **condition
+                )
+        except errors.StaleFileError as exc:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
+        self._upload = None
+
+    def abort(self) -> None:
+        """Abort the upload, so that the store forgets its parts."""
+        self._buffer.clear()
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            with contextlib.suppress(OSError), translated():  # what went wrong before is what the user has to see
+                self._fs.client.abort_multipart_upload(**self._where, UploadId=upload)
+
+    def _put(self, body: bytes) -> None:
+        condition = {"IfNoneMatch": "*"} if self._exclusive else {}
+        digest = hashlib.md5(body, usedforsecurity=False)
+        try:
+            with translated():
+                self._fs.client.put_object(**self._where, Body=body, ContentMD5=_md5(digest.digest()), **condition)
+        except errors.StaleFileError as exc:
+            # After an answer that was lost, boto3's second try meets what its first one wrote.
+            with translated():
+                there = self._fs.client.head_object(**self._where)
+            tried_again = getattr(exc.__cause__, "response", {}).get("ResponseMetadata", {}).get("RetryAttempts", 0)
+            if not (tried_again and there["ETag"].strip('"') == digest.hexdigest()):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
+
+    def _upload_part(self, data: bytes) -> None:
+        with translated():
+            client = self._fs.client
+            if self._upload is None:
+                self._fs.abort_uploads(STALE_UPLOAD_AGE, self._key)
+                self._upload = client.create_multipart_upload(**self._where)["UploadId"]
+            number = len(self._parts) + 1
+            if number > MAX_PARTS:
+                raise OSError(errno.EFBIG, f"more than {MAX_PARTS} parts: an object has at most 5 TiB")
+            checksum = _md5(hashlib.md5(data, usedforsecurity=False).digest())
+            answer = client.upload_part(
+                **self._where, UploadId=self._upload, PartNumber=number, Body=data, ContentMD5=checksum
+            )
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+
+
+def _md5(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()

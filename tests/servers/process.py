@@ -1,0 +1,98 @@
+"""How the servers of the tests are run: free ports, child processes that die with their parent, waiting and stopping.
+
+Nothing here knows any particular server, and nothing here imports pytest: the fixtures and the command lines of
+``tests/servers`` share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded here: after a fork it is too late for the dynamic loader
+
+# Below the kernel's range for outgoing connections (32768 and up on Linux), so that no client takes a port between
+# the moment it is found free and the moment its server binds it.
+_PORTS = range(15000, 32000)
+_RANDOM = random.SystemRandom()  # a test that seeds `random` must not make two servers meet
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """Returns a TCP port that nothing listens on at 127.0.0.1; never the same one twice in a process."""
+    while True:
+        port = _RANDOM.choice(_PORTS)
+        if port not in _given and _bindable(port):
+            _given.add(port)
+            return port
+
+
+def _bindable(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+def spawn(argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Starts `argv` with its output appended to `log`; the kernel kills it when its parent dies, however it dies.
+
+    The kernel watches the *thread* that called: call this from one that lives as long as the server, such as the main
+    thread. `env` replaces the environment; None inherits it. A session of its own keeps Ctrl-C for the tests alone.
+    """
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the call above
+            os._exit(1)
+
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+
+
+def wait_until(predicate: Callable[[], bool], timeout: float, what: str) -> None:
+    """Returns once `predicate()` is true; raises TimeoutError naming `what` after `timeout` seconds.
+
+    An exception from `predicate` goes through: this is how a caller reports a process that ended while it waited.
+    """
+    end = time.monotonic() + timeout
+    while not predicate():
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {timeout:g} s for {what}")
+        time.sleep(0.05)
+
+
+def check_alive(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Raises RuntimeError with the end of `log` if `process` has ended."""
+    if process.poll() is not None:
+        tail = log.read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"{process.args!r} ended with {process.returncode}:\n{tail}")
+
+
+def stop(process: subprocess.Popen[bytes], grace: float = 5.0) -> None:
+    """Ends `process`, by SIGTERM and after `grace` seconds by SIGKILL, and reaps it; harmless when it has ended."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()

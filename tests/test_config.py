@@ -1,0 +1,159 @@
+"""Custom schemes: where the file is looked for, what it may say, and what is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs import config
+from fsabs.backends.local import Local
+from fsabs.errors import ConfigError
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture(autouse=True)
+def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(config, "_added", {})
+    yield
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("place", ["PFIO_CONFIG_PATH", "XDG_CONFIG_HOME", "HOME"])
+def test_where_the_file_is_found(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    text = f"[mine]\nscheme = file\nprefix = {data}\n"
+    if place == "PFIO_CONFIG_PATH":
+        monkeypatch.setenv(place, str(write(tmp_path / "other.ini", text)))
+    elif place == "XDG_CONFIG_HOME":
+        monkeypatch.setenv(place, str(write(tmp_path / "xdg/pfio.ini", text).parent))
+    else:
+        write(tmp_path / ".config/pfio.ini", text)
+    fs = fsabs.from_url("mine:///")
+    fs.write_bytes("a", b"1")
+    assert (data / "a").read_bytes() == b"1"
+
+
+def test_options_are_expanded_and_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLUSH", "yes")
+    monkeypatch.setenv("MAKE", "1")
+    fsabs.add_custom_scheme("mine", "file", {"fsync": "${FLUSH}", "create": "$MAKE"})
+    fs = fsabs.from_url(f"mine://{tmp_path}/new")
+    assert isinstance(fs, Local)
+    assert fs._fsync is True
+    assert (tmp_path / "new").is_dir()
+
+
+def test_keyword_arguments_win(tmp_path: Path) -> None:
+    fsabs.add_custom_scheme("mine", "file", {"fsync": "true"})
+    fs = fsabs.from_url(f"mine://{tmp_path}", fsync=False)
+    assert isinstance(fs, Local)
+    assert fs._fsync is False
+
+
+def test_a_missing_variable_is_named(tmp_path: Path) -> None:
+    fsabs.add_custom_scheme("mine", "file", {"fsync": "$NOT_SET_ANYWHERE"})
+    with pytest.raises(ConfigError, match=r"\[mine\] fsync.*NOT_SET_ANYWHERE"):
+        fsabs.from_url(f"mine://{tmp_path}")
+
+
+def test_a_doubled_dollar_is_a_dollar() -> None:
+    assert config.expand("a$$b", "s", "k") == "a$b"
+    assert config.expand(3, "s", "k") == 3
+
+
+def test_an_unknown_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    fsabs.add_custom_scheme("mine", "file", {"fsnyc": "1"})
+    with pytest.raises(ConfigError, match=r"\[mine\].*'fsnyc'.*'fsync'"):
+        fsabs.from_url(f"mine://{tmp_path}")
+
+
+def test_a_bad_value_is_refused(tmp_path: Path) -> None:
+    fsabs.add_custom_scheme("mine", "file", {"fsync": "perhaps"})
+    with pytest.raises(ConfigError, match=r"\[mine\] fsync must be bool, not 'perhaps'"):
+        fsabs.from_url(f"mine://{tmp_path}")
+
+
+def test_schemes_may_stand_on_schemes(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    fsabs.add_custom_scheme("lower", "file", {"prefix": f"{tmp_path}/a", "fsync": "no"})
+    fsabs.add_custom_scheme("upper", "lower", {"prefix": "b", "fsync": "yes"})
+    fs = fsabs.from_url("upper:///")
+    assert isinstance(fs, Local)
+    assert fs._fsync
+    fs.write_bytes("c", b"x")
+    assert (tmp_path / "a/b/c").exists()
+
+
+def test_a_circle_is_refused_by_name() -> None:
+    fsabs.add_custom_scheme("one", "two")
+    fsabs.add_custom_scheme("two", "one")
+    with pytest.raises(ConfigError, match="one -> two -> one"):
+        fsabs.from_url("one:///x")
+
+
+def test_a_built_in_scheme_cannot_be_defined_again() -> None:
+    with pytest.raises(ConfigError, match="s3"):
+        fsabs.add_custom_scheme("s3", "file")
+
+
+def test_a_section_without_scheme_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / ".config/pfio.ini", "[mine]\nfsync = 1\n")
+    with pytest.raises(ConfigError, match=r"\[mine\] has no scheme"):
+        fsabs.from_url("mine:///x")
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / ".config/pfio.ini", "scheme = file\n")
+    with pytest.raises(ConfigError, match=str(path)):
+        fsabs.from_url("mine:///x")
+
+
+def test_the_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = write(tmp_path / ".config/pfio.ini", "[mine]\nscheme = file\n")
+    assert fsabs.get_custom_scheme("mine") == {"scheme": "file"}
+    path.write_text("[mine]\nscheme = file\nfsync = on\n")
+    assert fsabs.get_custom_scheme("mine") == {"scheme": "file", "fsync": "on"}
+    assert fsabs.get_custom_scheme("other") is None
+
+
+def test_keys_may_be_written_with_spaces(tmp_path: Path) -> None:
+    write(tmp_path / ".config/pfio.ini", "[mine]\nscheme = s3\naws access_key_id = me\n")
+    assert fsabs.get_custom_scheme("mine") == {"scheme": "s3", "aws_access_key_id": "me"}
+
+
+@pytest.mark.parametrize(
+    ("text", "annotation", "value"),
+    [
+        ("3", int, 3),
+        ("3", "int | None", 3),
+        ("none", "int | None", None),
+        ("2.5", float, 2.5),
+        ("2", "float | int", 2),
+        ("off", bool, False),
+        ("a, b", "list[str]", ["a", "b"]),
+        ("x", str, "x"),
+        ("5", str, "5"),
+    ],
+)
+def test_conversion(text: str, annotation: object, value: object) -> None:
+    kind = eval(annotation) if isinstance(annotation, str) else annotation
+    assert config.convert(text, kind, "here") == value
+
+
+def test_an_unknown_scheme_lists_what_is_known() -> None:
+    fsabs.add_custom_scheme("mine", "file")
+    with pytest.raises(fsabs.UnknownSchemeError, match=r"nonesuch.*file.*hdfs.*s3.*mine.*pfio\.ini"):
+        fsabs.from_url("nonesuch://x/y")

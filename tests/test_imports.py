@@ -1,0 +1,108 @@
+"""What importing costs, and that imports point down the map of docs and CONTRIBUTING."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fsabs
+
+pytestmark = pytest.mark.quick
+
+PACKAGE = Path(fsabs.__file__).parent
+HEAVY = ("boto3", "botocore", "pyarrow", "h5py", "numpy", "fsspec", "hdfs_native", "torch", "asyncio", "dataclasses")
+
+# A module may import from rooms of a lower number, and from its own room.
+FLOORS = {
+    "cli": 9,
+    "prepare": 8,
+    "dispatch": 8,
+    "readers": 8,
+    "adapters": 8,
+    "testing": 8,
+    "cache": 7,
+    "trace": 7,
+    "urls": 6,
+    "config": 5,
+    "containers": 4,
+    "backends": 4,
+    "layers": 3,
+    "globbing": 2,
+    "paths": 2,
+    "fs": 2,
+    "registry": 1,
+    "files": 1,
+    "blobs": 0,
+    "keys": 0,
+    "errors": 0,
+    "process": 0,
+}
+# Names that are looked up when they are used: the door that the map leaves open between a class and what makes it.
+TYPE_ONLY = {("registry", "fs"), ("globbing", "fs")}
+
+
+def test_importing_fsabs_loads_no_heavy_library() -> None:
+    code = f"import fsabs, sys; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_opening_a_local_directory_loads_no_heavy_library(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    code = (
+        f"import fsabs, sys; fs = fsabs.from_url({str(tmp_path)!r}); assert fs.read_bytes('a.txt') == b'x';"
+        f"print([m for m in {HEAVY[:6]} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def _imports(path: Path) -> set[str]:
+    """The rooms of the package that a module imports, wherever in it."""
+    module = ("fsabs", *path.relative_to(PACKAGE).with_suffix("").parts)
+    package = module if path.name == "__init__.py" else module[:-1]
+    if path.name == "__init__.py":
+        package = module[:-1]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            target = (*base, *(node.module or "").split(".")) if node.module else tuple(base)
+            names = [(*target, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [tuple(alias.name.split(".")) for alias in node.names]
+        else:
+            continue
+        found |= {name[1] for name in names if name[0] == "fsabs" and len(name) > 1}
+    return found
+
+
+def test_imports_point_down_the_map() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for other in _imports(path) & FLOORS.keys() - {room}:
+            if FLOORS[other] > FLOORS[room] and (room, other) not in TYPE_ONLY:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {other}")
+            if {room, other} == {"backends", "containers"}:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {other}")
+    assert not wrong, wrong
+
+
+def test_every_room_is_on_the_map() -> None:
+    rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
+    assert rooms - {"__init__"} <= FLOORS.keys()
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(fsabs.__all__) == sorted(fsabs._HOMES)
+    for name in fsabs.__all__:
+        assert getattr(fsabs, name) is not None
+    with pytest.raises(AttributeError):
+        fsabs.nonesuch  # noqa: B018
