@@ -21,6 +21,7 @@ from . import config, errors, keys, registry
 from .errors import ConfigError, UnknownSchemeError
 from .fs import FS
 
+_VERBATIM = frozenset({"http", "https"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
 
 
@@ -30,7 +31,7 @@ class Location(NamedTuple):
     scheme: str
     authority: str
     path: str
-    """Decoded; starts with `/`, or is empty."""
+    """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
     text: str
     """The URL as it was given, without its credentials."""
 
@@ -101,7 +102,14 @@ def parse(url: str | os.PathLike[str]) -> Location:
         return Location("file", "", path, "file://" + keys.to_url_path(path))
     rest = text[match.end() :]
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
-    return Location(match[1].lower(), authority, slash + path, _without_credentials(text))
+    scheme, shown = match[1].lower(), _without_credentials(text)
+    return Location(scheme, authority, slash + path if scheme in _VERBATIM else _decoded(slash + path, shown), shown)
+
+
+def _decoded(path: str, url: str) -> str:
+    if bad := re.search(r"[?#]", path):
+        raise ValueError(f"a {bad[0]!r} in a path is written as %{ord(bad[0]):02X}: {url}")
+    return keys.from_url_path(path)
 
 
 def _without_credentials(url: str) -> str:
@@ -160,11 +168,10 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
     backend = registry.backend(scheme)
     if backend is not None:
         opener = _Opener(backend.from_location, known_options(backend), backend.__name__)
-        location = location._replace(path=_decoded(location))
     else:
         opener = _fsspec_opener(scheme, location)
-        if scheme not in ("http", "https"):  # there a path is sent as it is written, with its query
-            location = location._replace(path=_decoded(location))
+        if scheme in _VERBATIM and location.scheme not in _VERBATIM:
+            location = location._replace(path=keys.to_url_path(location.path))
     if custom is not None:
         options = {**_typed(custom.options, opener, location.scheme), **options}
     return opener, location, options
@@ -183,16 +190,7 @@ def _fsspec_opener(scheme: str, location: Location) -> _Opener:
 
 
 def _prefixed(prefix: str, path: str) -> str:
-    return f"/{keys.to_url_path(prefix)}{path}" if prefix else path
-
-
-def _decoded(location: Location) -> str:
-    if location.scheme == "file" and not location.authority and "%" not in location.text:
-        return location.path
-    if bad := re.search(r"[?#]", location.path):
-        escape = f"%{ord(bad[0]):02X}"
-        raise ValueError(f"a {bad[0]!r} in a path is written as {escape}: {location.text}")
-    return keys.from_url_path(location.path)
+    return f"/{prefix}{path}" if prefix else path
 
 
 # ---- options

@@ -1,6 +1,6 @@
 """Single objects: a blob that reads ranges of one version, and a writer by one PUT or a multipart upload.
 
-Limits are those of the S3 API: parts of 5 MiB to 5 GiB, at most 10,000 of them, objects up to 5 TiB
+Limits are those of the S3 API: parts of 5 MiB to 5 GiB, at most 10,000 of them
 (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
 """
 
@@ -32,7 +32,7 @@ STALE_UPLOAD_AGE = 24 * 3600.0
 def part_size(number: int, first: int) -> int:
     """The size of part `number` (from 1) of an upload of unknown length: doubles every 1,000 parts.
 
-    10,000 parts that start at 5 MiB reach 5 TiB, the largest object there is.
+    10,000 parts that start at 5 MiB reach 4.8 TiB, those that start at 32 MiB 31 TiB.
     """
     return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
 
@@ -152,7 +152,7 @@ class S3Writer(Writer):
                 self._upload = client.create_multipart_upload(**self._where)["UploadId"]
             number = len(self._parts) + 1
             if number > MAX_PARTS:
-                raise OSError(errno.EFBIG, f"more than {MAX_PARTS} parts: an object has at most 5 TiB")
+                raise OSError(errno.EFBIG, f"more than {MAX_PARTS} parts; a larger mpu_chunksize reaches further")
             checksum = _md5(hashlib.md5(data, usedforsecurity=False).digest())
             answer = client.upload_part(
                 **self._where, UploadId=self._upload, PartNumber=number, Body=data, ContentMD5=checksum

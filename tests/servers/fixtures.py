@@ -1,0 +1,54 @@
+"""The pytest fixtures `moto`, `ceph` and `hdfs`: one server of each a session, started by the first test that asks.
+
+Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
+CI (the environment variable CI is set) a missing server is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.servers import ceph as ceph_server
+from tests.servers import hdfs as hdfs_server
+from tests.servers import moto as moto_server
+
+
+def in_ci() -> bool:
+    """Whether a missing server is a failure."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+def require(missing: Callable[[], str | None]) -> None:
+    """Goes on if the server can start here; else fails in CI, and skips elsewhere, with the command to run."""
+    if (reason := missing()) is None:
+        return
+    if in_ci():
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[moto_server.MotoServer]:
+    """moto's imitation of S3: quick to start, and it checks no signature."""
+    require(moto_server.missing)
+    with moto_server.MotoServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def ceph() -> Iterator[ceph_server.CephGateway]:
+    """A real S3 service: Ceph's gateway."""
+    require(ceph_server.missing)
+    with ceph_server.CephGateway() as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[hdfs_server.HdfsCluster]:
+    """A real HDFS: one NameNode and one DataNode."""
+    require(hdfs_server.missing)
+    with hdfs_server.HdfsCluster() as cluster:
+        yield cluster
