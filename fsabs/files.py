@@ -8,6 +8,7 @@ exception, by garbage collection, by the interpreter's exit or in a forked child
 from __future__ import annotations
 
 import abc
+import codecs
 import io
 import os
 import warnings
@@ -416,6 +417,12 @@ def as_text(
     if isinstance(text, TextReader):
         text._newline = newline
     return text
+
+
+def write_bom(text: io.TextIOWrapper) -> None:
+    """Begin a new text file with its byte order mark, which `TextIOWrapper` leaves out where it can't seek."""
+    if codecs.lookup(text.encoding).name in ("utf-16", "utf-32"):
+        text.write("\ufeff")
 
 
 def check_arguments(mode: Mode, buffering: int, encoding: str | None, errors: str | None, newline: str | None) -> None:

@@ -56,6 +56,10 @@ class FileStat(NamedTuple):
         """Whether it is a file."""
         return not self.directory
 
+    def listed(self) -> str:
+        """The name as a listing has it, and the key that listings are sorted by."""
+        return self.filename + "/" if self.directory else self.filename
+
     @classmethod
     def of_directory(cls, filename: str, last_modified: float | None = None, mode: int | None = None) -> FileStat:
         """The stat of a directory."""
@@ -226,7 +230,10 @@ class FS(abc.ABC):
         if not how.text:
             return cast(IO[Any], binary)
         try:
-            return cast(IO[Any], files.as_text(binary, encoding, errors, newline, buffering == 1))
+            text = files.as_text(binary, encoding, errors, newline, buffering == 1)
+            if how.action in "wx":
+                files.write_bom(text)
+            return cast(IO[Any], text)
         except BaseException:
             binary.abort() if isinstance(binary, WriteFile) else binary.close()
             raise
@@ -529,8 +536,7 @@ class FS(abc.ABC):
         try:
             members = self._walk(key) if recursive else self._list(key)
             for member in itertools.islice(members, start, None):
-                name = member.filename + "/" if member.directory else member.filename
-                yield member._replace(filename=name) if detail else name
+                yield member._replace(filename=member.listed()) if detail else member.listed()
         except OSError as exc:
             self._named(exc, "list", key)
             raise

@@ -30,10 +30,17 @@ def generation() -> int:
     return _generation
 
 
+# What must not be freed in a forked child, by the id of its holder.
+_held: dict[int, object] = {}
+
+
 def _in_child() -> None:
     global _generation, _renewing
     _generation += 1
     _renewing = threading.Lock()
+    for resource in _held.values():
+        abandon(resource)
+    _held.clear()
 
 
 os.register_at_fork(after_in_child=_in_child)
@@ -81,7 +88,8 @@ class Lock:
 class PerProcess(Generic[T]):
     """One `T` for each process, made by `make()` on first use; pickles as its recipe alone.
 
-    `dispose` is called by `close()`, in the process that made the value and in no other.
+    `dispose` is called by `close()`, in the process that made the value and in no other. In a forked child the value
+    is abandoned at once, so that not even the end of the child frees it.
     """
 
     __slots__ = ("_dispose", "_lock", "_made", "_make")
@@ -100,8 +108,16 @@ class PerProcess(Generic[T]):
         with self._lock:
             self._leave_inherited()
             if self._made is None:
-                self._made = (_generation, self._make())
+                value = self._make()
+                _held[id(self)] = value
+                self._made = (_generation, value)
             return self._made[1]
+
+    def adopt(self, value: T) -> None:
+        """Take `value`, made elsewhere, as this process's."""
+        with self._lock:
+            _held[id(self)] = value
+            self._made = (_generation, value)
 
     def peek(self) -> T | None:
         """This process's value if it has been made, else None."""
@@ -113,13 +129,17 @@ class PerProcess(Generic[T]):
         with self._lock:
             self._leave_inherited()
             made, self._made = self._made, None
+            _held.pop(id(self), None)
         if made is not None and self._dispose is not None:
             self._dispose(made[1])
 
     def _leave_inherited(self) -> None:
         if self._made is not None and self._made[0] != _generation:
-            abandon(self._made[1])
-            self._made = None
+            self._made = None  # kept alive by _in_child
+
+    def __del__(self) -> None:
+        if self._made is not None and self._made[0] == _generation:
+            _held.pop(id(self), None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PerProcess, (self._make, self._dispose)

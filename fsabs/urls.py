@@ -141,7 +141,7 @@ def _plain(fs: FS, create: bool) -> FS:
     """Check that the FS's root is a directory, or make it one."""
     if create:
         fs.makedirs("", exist_ok=True)
-    elif not fs.capabilities.implied_directories and not fs.stat("").directory:
+    elif not fs.capabilities.implied_directories and not fs.stat("/" + fs._root).directory:
         raise errors.error(errno.ENOTDIR, "from_url", fs.url())
     return fs
 

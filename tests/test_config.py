@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,11 @@ pytestmark = pytest.mark.quick
 
 
 @pytest.fixture(autouse=True)
-def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(config, "_added", {})
-    yield
 
 
 def write(path: Path, text: str) -> Path:

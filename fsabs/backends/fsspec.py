@@ -99,7 +99,7 @@ class Fsspec(FS):
         stats = [_to_stat(info["name"].rstrip("/").rpartition("/")[2], info) for info in found]
         stats = [stat for stat, info in zip(stats, found, strict=True) if info["name"].rstrip("/") != path.rstrip("/")]
         stats = [stat for stat in stats if not stat.filename.endswith(PARTIAL_SUFFIX)]
-        return iter(sorted(stats, key=lambda stat: stat.filename + "/" if stat.directory else stat.filename))
+        return iter(sorted(stats, key=FileStat.listed))
 
     def _open_blob(self, key: str) -> Blob:
         info = self._info(key)

@@ -73,7 +73,7 @@ class Local(FS):
     def _list(self, key: str) -> Iterator[FileStat]:
         with os.scandir("/" + key) as entries:
             found = [_entry(entry) for entry in entries if not _is_partial(entry.name)]
-        found.sort(key=lambda stat: stat.filename + "/" if stat.directory else stat.filename)
+        found.sort(key=FileStat.listed)
         return iter(found)
 
     def _walk(self, key: str) -> Iterator[FileStat]:

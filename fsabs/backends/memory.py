@@ -91,7 +91,7 @@ class Memory(FS):
             for member, node in list(self._tree.nodes.items())
             if member and keys.parent(member) == key
         ]
-        members.sort(key=lambda stat: stat.filename + "/" if stat.directory else stat.filename)
+        members.sort(key=FileStat.listed)
         return iter(members)
 
     def _open_blob(self, key: str) -> Blob:

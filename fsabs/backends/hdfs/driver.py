@@ -1,0 +1,97 @@
+"""What a driver of HDFS does, on absolute paths, with Python's own errors; and the time limit that both need."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Info(NamedTuple):
+    """A file or directory as the NameNode tells it."""
+
+    name: str
+    """The last segment."""
+    size: int
+    directory: bool
+    modified: int
+    """Milliseconds since 1970."""
+    mode: int
+    """Permission bits."""
+
+
+class Reader(Protocol):
+    """An open file; its blocks are located, and stay this version's."""
+
+    size: int
+
+    def read_range(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes from `offset`, both inside of the file; from any thread."""
+
+
+class Output(Protocol):
+    """A file being written."""
+
+    def write(self, data: bytes) -> None:
+        """Take all of `data`."""
+
+    def close(self) -> None:
+        """Send what is left, and complete the file."""
+
+
+class Driver(Protocol):
+    """One process's connection to a nameservice."""
+
+    def stat(self, path: str) -> Info:
+        """What is at `path`; `FileNotFoundError`."""
+
+    def list(self, path: str) -> Iterator[Info]:
+        """The members of a directory, by name; a file lists nothing or itself."""
+
+    def open(self, path: str) -> Reader:
+        """Open a file; `FileNotFoundError`, `IsADirectoryError`."""
+
+    def create(self, path: str) -> Output:
+        """Make a file that is not there, in a directory that is."""
+
+    def append(self, path: str) -> Output:
+        """Go on at the end of an existing file."""
+
+    def mkdir(self, path: str, mode: int) -> None:
+        """Make one directory; its parent is there."""
+
+    def rename(self, src: str, dst: str) -> None:
+        """Move; `FileExistsError` if there is something at `dst`."""
+
+    def replace(self, src: str, dst: str) -> None:
+        """Move a file over a file, or over nothing."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it; what is missing is no error."""
+
+
+def within(seconds: float, what: str, function: Callable[..., T], *arguments: Any) -> T:
+    """`function(*arguments)`, or a `TimeoutError`: the drivers themselves wait for a silent NameNode for ever.
+
+    The call goes on in its thread, which nobody waits for.
+    """
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(function(*arguments))
+        except BaseException as exc:  # handed to the caller, whatever it is
+            failure.append(exc)
+
+    thread = threading.Thread(target=run, daemon=True, name="fsabs-hdfs")
+    thread.start()
+    thread.join(seconds)
+    if failure:
+        raise failure[0]
+    if thread.is_alive():
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer to {what} within {seconds:g} s")
+    return result[0]

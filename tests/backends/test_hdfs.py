@@ -1,0 +1,321 @@
+"""HDFS beyond what every FS must hold: forks, users, time limits, nodes that die, configuration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs
+from fsabs.backends.hdfs.libhdfs import Arrow
+from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
+from tests.servers.hdfs import HdfsCluster
+from tests.servers.network import Blackhole, Refused
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _own_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+
+
+@pytest.fixture
+def fs(hdfs: HdfsCluster, request: pytest.FixtureRequest) -> Hdfs:
+    found = fsabs.from_url(f"{hdfs.url}/t/{abs(hash(request.node.name))}", create=True)
+    assert isinstance(found, Hdfs)
+    return found
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[HdfsCluster]:
+    with HdfsCluster() as cluster:
+        yield cluster
+
+
+def hidden(hdfs: HdfsCluster, fs: Hdfs) -> list[str]:
+    return [path for path, _, _ in hdfs.ls("/" + fs._root, recursive=True) if path.endswith(PARTIAL_SUFFIX)]
+
+
+# ---- processes
+
+
+def test_forked_children_read_what_they_ask_for_while_the_parent_reads(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    """hdfs-native keeps connections for a whole process: without a copy of it, parent and child swap bytes."""
+    data = os.urandom(4 * MIB)
+    hdfs.put(f"/{fs._root}/x", data)
+    stop = threading.Event()
+    wrong: list[int] = []
+
+    def read_on(number: int) -> None:
+        with fs.open("x", "rb") as file:
+            at = number
+            while not stop.is_set():
+                at = (at * 7919 + 13) % (len(data) - 5000)
+                file.seek(at)
+                if file.read(5000) != data[at : at + 5000]:
+                    wrong.append(at)
+
+    threads = [threading.Thread(target=read_on, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    with fs.open("x", "rb") as shared:
+        for turn in range(3):
+            shared.seek(turn)
+            shared.read(10)
+            pids = []
+            for child in range(2):
+                pid = os.fork()
+                if pid == 0:
+                    good = shared.read(20) == data[turn + 10 : turn + 30]
+                    for at in range(child, len(data) - MIB, 300_001):
+                        shared.seek(at)
+                        good = good and shared.read(1000) == data[at : at + 1000]
+                    good = good and fs.read_bytes("x") == data
+                    os._exit(0 if good else 1)
+                pids.append(pid)
+            ends = [wait_for(pid, 20) for pid in pids]
+            assert ends == [0, 0]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def wait_for(pid: int, seconds: float) -> int:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return -1000
+
+
+def test_a_child_that_only_exits_does_not_hang(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    code = (
+        "import fsabs, os, sys\n"
+        f"fs = fsabs.from_url({hdfs.url + '/' + fs._root!r}); fs.write_bytes('x', b'1' * 100000)\n"
+        "file = fs.open('x', 'rb'); file.read(5); names = fs.list(); next(names)\n"
+        "if os.fork() == 0:\n"
+        "    sys.exit(0)\n"
+        "_, status = os.wait()\n"
+        "assert status == 0, status\n"
+        "assert file.read(5) == b'11111'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("end", ["kill", "exit"])
+def test_a_process_that_ends_leaves_no_file(hdfs: HdfsCluster, fs: Hdfs, end: str) -> None:
+    fs.write_bytes("x", b"old")
+    code = (
+        "import fsabs, os, signal\n"
+        f"fs = fsabs.from_url({hdfs.url + '/' + fs._root!r})\n"
+        "file = fs.open('x', 'wb'); file.write(bytes(5 << 20)); file.flush()\n"
+        f"{'os.kill(os.getpid(), signal.SIGKILL)' if end == 'kill' else ''}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == (-signal.SIGKILL if end == "kill" else 0), done.stderr
+    assert list(fs.list()) == ["x"]
+    assert fs.read_bytes("x") == b"old"
+    assert len(hidden(hdfs, fs)) == (1 if end == "kill" else 0)
+
+
+# ---- users, limits and dying nodes
+
+
+def test_permission_denied(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    hdfs.put(f"/{fs._root}/x", b"mine")
+    hdfs.chmod(f"/{fs._root}/x", 0o600)
+    hdfs.chmod(f"/{fs._root}", 0o755)
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    alice = fsabs.from_url(f"{hdfs.url}/{fs._root}")
+    for ask in (lambda: alice.read_bytes("x"), lambda: alice.write_bytes("y", b"1"), lambda: alice.remove("x")):
+        with pytest.raises(PermissionError) as caught:
+            ask()
+        assert str(caught.value.filename).startswith(f"{hdfs.url}/{fs._root}")
+    assert alice.exists("x")
+
+
+def test_nobody_at_the_address() -> None:
+    with Refused() as nobody:
+        begun = time.monotonic()
+        with pytest.raises(ConnectionError):
+            fsabs.from_url(f"hdfs://127.0.0.1:{nobody.port}/x")
+        assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize("connects", [True, False])
+def test_a_silent_namenode_times_out(connects: bool) -> None:
+    with Blackhole(connects=connects) as hole:
+        fs = Hdfs("/x", f"127.0.0.1:{hole.port}", timeout=0.5)
+        with pytest.raises(TimeoutError) as caught:
+            fs.exists("y")
+        assert caught.value.filename == f"hdfs://127.0.0.1:{hole.port}/x/y"
+
+
+def test_a_datanode_that_dies(own_cluster: HdfsCluster) -> None:
+    fs = fsabs.from_url(f"{own_cluster.url}/", timeout=5)
+    fs.write_bytes("x", bytes(MIB))
+    reader = fs.open("x", "rb", buffering=0)
+    assert reader.read(10) == bytes(10)
+    writer = fs.open("y", "wb", buffering=2)
+    writer.write(bytes(MIB))
+    own_cluster.kill_datanode()
+    with pytest.raises(OSError) as caught:
+        reader.read(10)
+    assert caught.value.filename == f"{own_cluster.url}/x"
+    with pytest.raises(OSError):
+        for _ in range(200):
+            writer.write(bytes(MIB))
+    with pytest.raises(OSError):
+        writer.close()
+    assert list(fs.list()) == ["x"]
+    own_cluster.start_datanode()
+    assert fs.read_bytes("x") == bytes(MIB)
+
+
+# ---- configuration and places
+
+
+def test_the_configured_default(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+    fs = fsabs.from_url("hdfs:///configured", create=True)
+    fs.write_bytes("x", b"1")
+    assert hdfs.get("/configured/x") == b"1"
+    assert fs.url("x") == "hdfs:///configured/x"
+
+
+def test_a_nameservice_with_two_namenodes(hdfs: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "dfs.nameservices": "cluster1",
+        "dfs.ha.namenodes.cluster1": "dead,live",
+        "dfs.namenode.rpc-address.cluster1.live": f"{hdfs.host}:{hdfs.port}",
+    }
+    with Refused() as nobody:
+        settings["dfs.namenode.rpc-address.cluster1.dead"] = f"127.0.0.1:{nobody.port}"
+        for name, content in (("core-site.xml", {"fs.defaultFS": "hdfs://cluster1"}), ("hdfs-site.xml", settings)):
+            rows = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in content.items())
+            (tmp_path / name).write_text(f"<configuration>{rows}</configuration>")
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        for url in ("hdfs://cluster1/ha", "hdfs:///ha"):
+            fs = fsabs.from_url(url, create=True)
+            fs.write_bytes("x", url.encode())
+            assert hdfs.get("/ha/x") == url.encode()
+
+
+def test_relative_paths_start_at_the_users_directory(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "smith")
+    hdfs.mkdir("/user/smith/data")
+    hdfs.put("/user/smith/data/x", b"1")
+    hdfs.put("/elsewhere/y", b"2")
+    address = f"{hdfs.host}:{hdfs.port}"
+    assert fsabs.from_url(f"hdfs://{address}").read_bytes("data/x") == b"1"
+    assert fsabs.from_url(f"hdfs://{address}").read_bytes("/elsewhere/y") == b"2"
+    assert Hdfs(None, address).cwd == "/user/smith"
+    assert Hdfs("data", address).read_bytes("x") == b"1"
+    with pytest.raises(PermissionError):
+        Hdfs("data", address).read_bytes("/elsewhere/y")
+
+
+def test_a_file_that_is_replaced_is_not_mixed(fs: Hdfs) -> None:
+    fs.write_bytes("x", bytes(MIB))
+    file = fs.open("x", "rb", buffering=0)
+    assert file.read(10) == bytes(10)
+    time.sleep(0.01)
+    fs.write_bytes("x", b"\1" * MIB)
+    try:
+        assert file.read(10) == bytes(10)
+    except fsabs.StaleFileError:
+        pass
+    pid = os.fork()
+    if pid == 0:
+        try:
+            file.read(10)
+        except fsabs.StaleFileError:
+            os._exit(0)
+        os._exit(1)
+    assert wait_for(pid, 20) == 0
+
+
+def test_x_and_replacing_are_decided_by_the_namenode(fs: Hdfs) -> None:
+    first, second = fs.open("x", "xb"), fs.open("x", "xb")
+    first.write(b"1")
+    second.write(b"2")
+    first.close()
+    with pytest.raises(FileExistsError):
+        second.close()
+    assert fs.read_bytes("x") == b"1"
+    with pytest.raises(FileExistsError):
+        fs.open("x", "xb")
+
+
+def test_a_directory_of_many_files_in_order(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    for name in ("foo", "foo-bar", "a b", "a"):
+        fs.mkdir(name)
+    for name in ("foo.txt", "foo0", "a-file", "é"):
+        fs.write_bytes(name, b"")
+    names = list(fs.list())
+    assert names == sorted(names)
+    assert len(names) == 8
+
+
+# ---- libhdfs
+
+
+@pytest.mark.quick
+def test_the_drivers_are_named() -> None:
+    with pytest.raises(ValueError, match="native, libhdfs"):
+        Hdfs("/x", driver="jni")
+
+
+@pytest.mark.quick
+def test_the_driver_over_arrow_holds_on_a_filesystem_of_arrow(tmp_path: Path) -> None:
+    """HadoopFileSystem needs Hadoop; the same interface of pyarrow over local files does not."""
+    from pyarrow.fs import LocalFileSystem
+
+    fs: Any = Hdfs("/", driver="libhdfs")
+    fs._driver.adopt(Arrow(LocalFileSystem(), 10))
+    fs = fs.subfs(str(tmp_path))
+    fs.makedirs("a/b")
+    fs.write_bytes("a/b/x", b"0123456789")
+    fs.write_bytes("a/b/x", b"abcdefghij")
+    with fs.open("a/b/x", "rb") as file:
+        file.seek(3)
+        assert file.read(4) == b"defg"
+    assert list(fs.list(recursive=True)) == ["a/", "a/b/", "a/b/x"]
+    with pytest.raises(FileExistsError):
+        fs.open("a/b/x", "xb")
+    with pytest.raises(FileNotFoundError):
+        fs.open("no/x", "wb")
+    with pytest.raises(IsADirectoryError):
+        fs.open("a/b", "rb")
+    fs.rename("a/b/x", "a/y")
+    fs.remove("a", recursive=True)
+    assert list(fs.list()) == []
+
+
+@pytest.mark.quick
+def test_libhdfs_without_hadoop_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = (
+        "import fsabs\n"
+        "try:\n    fsabs.from_url('hdfs://127.0.0.1:1/x', driver='libhdfs', timeout=5)\n"
+        "except OSError as exc:\n    print(type(exc).__name__, exc.filename)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP", "ARROW"))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, env=environment)
+    assert "hdfs://127.0.0.1:1/x" in done.stdout, done.stderr

@@ -1,0 +1,108 @@
+"""The documentation does what it says: its Python blocks are run, its links and its commands exist.
+
+All ```python blocks of a page are one program, run in order in an empty folder, with an S3 server that has an empty
+bucket called `bucket`. A line `expression  # -> value` states what `repr(expression)` is, and is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.fixtures import require
+from tests.servers.moto import MotoServer, missing
+
+ROOT = Path(__file__).parent.parent
+DOCS = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+FENCE = re.compile(r"```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+STATEMENT = re.compile(r"^( *)(\S.*?)  +# -> (.+)$", re.MULTILINE)
+
+PRELUDE = "def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'"
+
+
+def program(page: str) -> str:
+    """The code of a page, every line at the number that it has in the page; the first, its title, is ours."""
+    lines = [PRELUDE] + [""] * page.count("\n")
+    for block in FENCE.finditer(page):
+        start = page.count("\n", 0, block.start(1))
+        code = STATEMENT.sub(lambda match: f"{match[1]}_is({match[2]}, {match[3]!r})", block[1]).splitlines()
+        lines[start : start + len(code)] = code
+    return "\n".join(lines)
+
+
+def run(page: str, folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the code of a page in `folder`."""
+    (folder / "page.py").write_text(program(page))
+    work = folder / "work"
+    work.mkdir()
+    env = {**os.environ, "PFIO_CONFIG_PATH": str(folder / "none.ini"), **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-W", "error", folder / "page.py"],
+        cwd=work,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+
+
+@pytest.fixture
+def s3_env() -> Iterator[dict[str, str]]:
+    """The environment in which `s3://bucket/` is an empty bucket."""
+    require(missing)
+    with MotoServer() as server:
+        server.create_bucket("bucket")
+        yield {
+            "S3_ENDPOINT": server.endpoint,
+            "AWS_ACCESS_KEY_ID": server.access_key,
+            "AWS_SECRET_ACCESS_KEY": server.secret_key,
+            "AWS_DEFAULT_REGION": server.region,
+        }
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_code_of_a_page_runs(path: Path, tmp_path: Path, s3_env: dict[str, str]) -> None:
+    done = run(path.read_text(), tmp_path, s3_env)
+    assert done.returncode == 0, f"{path}\n{done.stderr}"
+
+
+@pytest.mark.quick
+def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
+    done = run("# Title\n\n```python\nx = 1\n```\nText.\n```python\nx + 1  # -> 3\n```\n", tmp_path)
+    assert done.returncode == 1
+    assert "line 8" in done.stderr
+    assert "2, not 3" in done.stderr
+
+
+@pytest.mark.quick
+def test_the_pages_that_teach_have_code() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "docs/guide.md"):
+        assert FENCE.search((ROOT / name).read_text()), name
+
+
+@pytest.mark.quick
+def test_links_lead_somewhere() -> None:
+    dead = [
+        f"{path.name}: {target}"
+        for path in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "docs/index.md"]
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+        if not (path.parent / target).exists()
+    ]
+    assert not dead
+
+
+@pytest.mark.quick
+def test_the_commands_that_pages_name_are_there() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for path in PAGES for name in re.findall(r"(?:`|^)make ([a-z]+)", path.read_text(), re.MULTILINE)}
+    assert named - targets == set()
+    readme = (ROOT / "README.md").read_text()
+    assert readme.index("make demo") < readme.index("make test") < readme.index("```python")

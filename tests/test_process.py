@@ -1,0 +1,202 @@
+"""What belongs to a process: made anew after a fork, abandoned in the child, resumed where it was."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fsabs import process
+
+pytestmark = pytest.mark.quick
+
+
+def in_child(check: Callable[[], bool], seconds: float = 20) -> bool:
+    """Whether `check` is true in a forked child, which is killed if it hangs."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if check() else 1)
+        except BaseException:  # a child must never return into the test runner
+            os._exit(2)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.005)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return False
+
+
+class Client:
+    """Remembers which process it was made in, and who closed or freed it."""
+
+    closed = 0
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+    def __del__(self) -> None:
+        assert self.pid == os.getpid(), "freed in another process"
+
+
+def test_each_process_makes_its_own_and_leaves_the_inherited_one_alone() -> None:
+    holder = process.PerProcess(Client, Client.close)
+    mine = holder.get()
+    assert holder.get() is mine
+
+    def child() -> bool:
+        own = holder.get()
+        gc.collect()
+        before = Client.closed
+        holder.close()
+        return own.pid == os.getpid() and own is not mine and Client.closed == before + 1 and holder.peek() is None
+
+    assert in_child(child)
+    assert holder.get() is mine
+    holder.close()
+    assert holder.peek() is None
+    assert holder.get() is not mine
+
+
+def test_it_is_made_once_by_many_threads() -> None:
+    made: list[int] = []
+
+    def make() -> int:
+        time.sleep(0.05)
+        made.append(1)
+        return len(made)
+
+    holder = process.PerProcess(make)
+    threads = [threading.Thread(target=holder.get) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [1]
+
+
+def test_a_holder_pickles_as_its_recipe() -> None:
+    holder = process.PerProcess(functools.partial(list, "ab"))
+    holder.get().append("c")
+    assert pickle.loads(pickle.dumps(holder)).get() == ["a", "b"]
+
+
+def test_a_lock_held_at_the_fork_is_open_in_the_child() -> None:
+    lock = process.Lock()
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+
+    def child() -> bool:
+        with lock:
+            return True
+
+    assert in_child(child, 5)
+    release.set()
+    thread.join()
+
+
+def count_from(start: int) -> Iterator[int]:
+    return iter(range(start, 10))
+
+
+def test_a_half_used_iterator_goes_on_everywhere() -> None:
+    numbers = process.Resumable(count_from)
+    assert list(itertools.islice(numbers, 4)) == [0, 1, 2, 3]
+    copied = pickle.loads(pickle.dumps(numbers))
+    assert in_child(lambda: list(numbers) == [4, 5, 6, 7, 8, 9])
+    assert list(copied) == list(numbers) == [4, 5, 6, 7, 8, 9]
+    assert list(numbers) == []
+
+
+def test_threads_share_an_iterator_and_each_item_comes_once() -> None:
+    numbers = process.Resumable(functools.partial(lambda start: iter(range(start, 20_000))))
+    seen: list[list[int]] = [[] for _ in range(4)]
+    threads = [threading.Thread(target=lambda mine=mine: mine.extend(numbers)) for mine in seen]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(itertools.chain(*seen)) == list(range(20_000))
+
+
+def test_priming_raises_at_once_and_loses_nothing() -> None:
+    def broken(start: int) -> Iterator[int]:
+        raise FileNotFoundError
+        yield 0
+
+    with pytest.raises(FileNotFoundError):
+        process.Resumable(broken).prime()
+    numbers = process.Resumable(count_from).prime()
+    copied = pickle.loads(pickle.dumps(numbers))
+    assert list(numbers) == list(copied) == list(range(10))
+    assert list(process.Resumable(lambda start: iter(())).prime()) == []
+
+
+def test_closing_an_iterator_frees_what_it_holds() -> None:
+    freed: list[bool] = []
+
+    def held(start: int) -> Iterator[int]:
+        try:
+            yield from range(start, 10)
+        finally:
+            freed.append(True)
+
+    numbers = process.Resumable(held)
+    next(numbers)
+    numbers.close()
+    assert freed == [True]
+    assert list(numbers) == []
+
+
+class Half:
+    """Something half-made."""
+
+    def __init__(self) -> None:
+        self.aborted = 0
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+
+def test_what_is_unfinished_is_aborted_at_exit() -> None:
+    left, done = Half(), Half()
+    process.abort_at_exit(left)
+    process.abort_at_exit(done)
+    process.finished(done)
+    process._abort_unfinished()
+    process.finished(left)
+    assert (left.aborted, done.aborted) == (1, 0)
+
+
+def test_an_abandoned_thing_is_never_freed() -> None:
+    def child() -> bool:
+        thing = Client()
+        process.abandon(thing)
+        thing.pid = -1  # freeing it would fail
+        del thing
+        process._abandoned.clear()
+        gc.collect()
+        return True
+
+    assert in_child(child)

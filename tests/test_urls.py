@@ -1,0 +1,281 @@
+"""From URLs to trees: what a URL may say, containers on its path, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import registry, urls
+from fsabs.backends.local import Local
+from fsabs.backends.memory import Memory
+
+pytestmark = pytest.mark.quick
+
+
+def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", compression) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Path:
+    inner = zipped({"deep/x.txt": b"inside", "y.txt": b"top"})
+    (tmp_path / "outer.zip").write_bytes(zipped({"a/inner.zip": inner, "b.txt": b"b"}))
+    (tmp_path / "dir.zip").mkdir()
+    (tmp_path / "dir.zip" / "plain.txt").write_bytes(b"plain")
+    (tmp_path / "dir.zip" / "real.zip").write_bytes(zipped({"z": b"z"}))
+    (tmp_path / "data.bin").write_bytes(zipped({"z": b"forced"}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "authority", "path"),
+    [
+        ("s3://bucket/a/b", "s3", "bucket", "/a/b"),
+        ("S3://Bucket", "s3", "Bucket", ""),
+        ("hdfs://host:8020/a", "hdfs", "host:8020", "/a"),
+        ("hdfs:///a", "hdfs", "", "/a"),
+        ("file:///a%20b+c", "file", "", "/a b+c"),
+        ("file:/a", "file", "", "/a"),
+        ("https://h/a%20b?q=1", "https", "h", "/a%20b?q=1"),
+        ("/a%20b", "file", "", "/a%20b"),
+        ("C:x/y", "file", "", os.path.abspath("C:x/y")),
+    ],
+)
+def test_parsing(url: str, scheme: str, authority: str, path: str) -> None:
+    assert urls.parse(url)[:3] == (scheme, authority, path)
+
+
+def test_paths_of_pathlib(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    assert repr(fsabs.from_url(tmp_path / "a b")) == f"Local('{tmp_path}/a b')"
+    assert fsabs.from_url((tmp_path / "a b").as_uri()).cwd == f"{tmp_path}/a b"
+
+
+def test_a_relative_path_is_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    assert fsabs.from_url("d").url() == f"file://{tmp_path}/d"
+    assert fsabs.from_url(".").url() == f"file://{tmp_path}"
+
+
+@pytest.mark.parametrize("url", ["s3:bucket", "file:a"])
+def test_a_url_without_slashes_is_told_apart(url: str) -> None:
+    with pytest.raises(ValueError, match="//"):
+        fsabs.from_url(url)
+
+
+@pytest.mark.parametrize("url", ["file:///a?b", "s3://b/a#c"])
+def test_a_query_or_fragment_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"%(3F|23)"):
+        fsabs.from_url(url)
+
+
+def test_another_host_of_a_file_url(tmp_path: Path) -> None:
+    assert fsabs.from_url(f"file://localhost{tmp_path}").cwd == str(tmp_path)
+    with pytest.raises(ValueError, match="host"):
+        fsabs.from_url("file://elsewhere/x")
+
+
+def test_credentials_are_not_shown() -> None:
+    with pytest.raises(ValueError, match=r"nonesuch://\*\*\*@host") as caught:
+        fsabs.from_url("nonesuch://me:secret@host/x")
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_missing_or_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"")
+    for url, kind in ((f"{tmp_path}/no", FileNotFoundError), (f"{tmp_path}/f", NotADirectoryError)):
+        with pytest.raises(kind) as caught:
+            fsabs.from_url(url)
+        assert caught.value.filename == f"file://{url}"
+    with pytest.raises(NotADirectoryError):
+        fsabs.from_url(f"{tmp_path}/f/below")
+    with pytest.raises(FileNotFoundError):
+        fsabs.from_url(f"{tmp_path}/no.zip")
+
+
+def test_create(tmp_path: Path) -> None:
+    fsabs.from_url(f"{tmp_path}/a/b", create=True).write_bytes("c", b"1")
+    assert (tmp_path / "a/b/c").read_bytes() == b"1"
+    with fsabs.from_url(f"{tmp_path}/x/y/new.zip", create=True) as archive:
+        archive.write_bytes("d/e", b"2")
+    assert fsabs.from_url(f"{tmp_path}/x/y/new.zip", create=True).read_bytes("d/e") == b"2"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "content"),
+    [
+        ("outer.zip", "b.txt", b"b"),
+        ("outer.zip/a/inner.zip", "y.txt", b"top"),
+        ("outer.zip/a/inner.zip/deep", "x.txt", b"inside"),
+        ("outer.zip/a", "inner.zip/../inner.zip", None),
+        ("dir.zip", "plain.txt", b"plain"),
+        ("dir.zip/real.zip", "z", b"z"),
+    ],
+)
+def test_containers_anywhere_on_the_path(nested: Path, path: str, name: str, content: bytes | None) -> None:
+    fs = fsabs.from_url(f"file://{nested}/{path}")
+    data = fs.read_bytes(name)
+    assert data == content if content is not None else zipfile.is_zipfile(io.BytesIO(data))
+    assert fs.url(name).startswith(f"file://{nested}/{path}/")
+    with fsabs.open_url(fs.url(name), "rb") as file:
+        assert file.read() == data
+    assert pickle.loads(pickle.dumps(fs)).read_bytes(name) == data
+    fs.close()
+
+
+def test_force_type(nested: Path) -> None:
+    assert fsabs.from_url(f"{nested}/data.bin", force_type="zip").read_bytes("z") == b"forced"
+    with pytest.raises(IsADirectoryError):
+        fsabs.from_url(f"{nested}/dir.zip", force_type="zip")
+    assert isinstance(fsabs.from_url(f"{nested}/dir.zip", force_type="file"), Local)
+    with pytest.raises(NotADirectoryError):
+        fsabs.from_url(f"{nested}/outer.zip", force_type="file")
+    with pytest.raises(ValueError, match=r"hdf5, tar, zip"):
+        fsabs.from_url(f"{nested}/outer.zip", force_type="rar")
+
+
+def test_missing_or_wrong_inside_of_a_container(nested: Path) -> None:
+    for path, kind in (
+        ("outer.zip/no", FileNotFoundError),
+        ("outer.zip/b.txt", NotADirectoryError),
+        ("outer.zip/b.txt/c", NotADirectoryError),
+        ("outer.zip/no.zip", FileNotFoundError),
+    ):
+        with pytest.raises(kind) as caught:
+            fsabs.from_url(f"{nested}/{path}")
+        assert caught.value.filename == f"file://{nested}/{path}"
+
+
+def test_writing_nested_containers_by_url(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/o.zip/i.zip"
+    with fsabs.from_url(url, mode="w") as fs:
+        fs.write_bytes("a", b"1")
+    with fsabs.open_url(f"{url}/b", "w") as file:
+        file.write("2")
+    fs = fsabs.from_url(url)
+    assert list(fs.list()) == ["a", "b"]
+    assert list(fsabs.from_url(f"{tmp_path}/o.zip").list()) == ["i.zip"]
+    with pytest.raises(ZeroDivisionError), fsabs.from_url(url, mode="a") as broken:
+        broken.write_bytes("c", b"3")
+        raise ZeroDivisionError
+    assert list(fsabs.from_url(url).list()) == ["a", "b"]
+    assert os.listdir(tmp_path) == ["o.zip"]
+
+
+def test_mode_is_for_containers(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="mode='w'"):
+        fsabs.from_url(tmp_path, mode="w")
+    with pytest.raises(ValueError, match="r, w, x or a"):
+        fsabs.from_url(tmp_path, mode="rb")
+
+
+def test_unknown_options_name_the_nearest(nested: Path) -> None:
+    with pytest.raises(TypeError, match=r"'fsink'.*'fsync'"):
+        fsabs.from_url(nested, fsink=1)
+    with pytest.raises(TypeError, match=r"'compresion'.*'compression'"):
+        fsabs.from_url(f"{nested}/new.zip", mode="w", compresion="stored")
+
+
+def test_options_reach_backend_and_container(tmp_path: Path) -> None:
+    with fsabs.from_url(f"{tmp_path}/new.zip", mode="w", compression="deflated", fsync=True) as fs:
+        fs.write_bytes("a", bytes(10_000))
+    assert (tmp_path / "new.zip").stat().st_size < 1000
+
+
+def test_open_url(tmp_path: Path) -> None:
+    with fsabs.open_url(f"{tmp_path}/t.txt", "w", encoding="utf-16") as file:
+        file.write("ä")
+    with fsabs.open_url(f"file://{tmp_path}/t.txt", encoding="utf-16") as file:
+        assert file.read() == "ä"
+    with pytest.raises(ZeroDivisionError), fsabs.open_url(f"{tmp_path}/t.txt", "w") as file:
+        file.write("lost")
+        raise ZeroDivisionError
+    assert (tmp_path / "t.txt").read_text("utf-16") == "ä"
+    with pytest.raises(IsADirectoryError), fsabs.open_url(f"{tmp_path}/"):
+        pass
+
+
+def test_reprs_nest(nested: Path) -> None:
+    fs = fsabs.from_url(f"{nested}/outer.zip/a/inner.zip")
+    assert repr(fs) == f"Zip(Zip(Local('/'), '{str(nested)[1:]}/outer.zip'), 'a/inner.zip')"
+    assert repr(fsabs.LayerFS(fs)) == f"LayerFS({fs!r})"
+
+
+class Upper(Memory):
+    """A third party's backend."""
+
+    scheme = "upper"
+
+    @classmethod
+    def from_location(cls, authority: str, path: str, **options: Any) -> Upper:
+        return cls(authority.upper(), path)
+
+
+def test_a_registered_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_BACKENDS", dict(registry._BACKENDS))
+    fsabs.register_backend("upper", Upper)
+    fs = fsabs.from_url("upper://tree/", create=True)
+    fs.write_bytes("a", b"1")
+    assert fsabs.from_url("memory://TREE/").read_bytes("a") == b"1"
+    with pytest.raises(ValueError, match="already"):
+        fsabs.register_backend("s3", Upper)
+
+
+def test_a_registered_container(nested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in ("_CONTAINERS", "_SUFFIXES"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    fsabs.register_container("comic", (".cbz",), fsabs.Zip)
+    (nested / "data.bin").rename(nested / "book.CBZ")
+    assert fsabs.from_url(f"{nested}/book.CBZ").read_bytes("z") == b"forced"
+    with pytest.raises(ValueError, match="already"):
+        fsabs.register_container("comic2", (".zip",), fsabs.Zip)
+    with pytest.raises(ValueError, match="dot"):
+        fsabs.register_container("comic2", ("zip",), fsabs.Zip)
+
+
+def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        def __init__(self, name: str, value: str) -> None:
+            self.name, self.value = name, value
+
+    entries = {
+        "fsabs.backends": [Entry("plugged", "tests.test_urls:Upper")],
+        "fsabs.containers": [Entry("cbz", "fsabs.containers.zip:Zip")],
+    }
+    for table in ("_BACKENDS", "_CONTAINERS", "_SUFFIXES"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    monkeypatch.setattr(registry, "_plugins_loaded", False)
+    monkeypatch.setattr(registry, "_entry_points", lambda group: entries[group])
+    assert registry.container_of("a.CBZ") == "cbz"
+    assert registry.backend("plugged") is not None
+    assert "plugged" in registry.schemes()
+
+
+@pytest.mark.parametrize(
+    ("name", "container"),
+    [
+        ("a.zip", "zip"),
+        ("a.ZIP", "zip"),
+        ("a.b.tar.gz", "tar"),
+        ("a.tgz", "tar"),
+        ("a.gz", None),
+        ("zip", None),
+        (".zip", "zip"),
+        ("a.h5", "hdf5"),
+        ("a.npz", None),
+    ],
+)
+def test_suffixes(name: str, container: str | None) -> None:
+    assert registry.container_of(name) == container
