@@ -138,10 +138,15 @@ def _open_tree(
 
 
 def _plain(fs: FS, create: bool) -> FS:
-    """Check that the FS's root is a directory, or make it one."""
+    """Make the FS's root a directory, or check that it is one, where that is not implied by what is written below it."""
     if create:
         fs.makedirs("", exist_ok=True)
-    elif not fs.capabilities.implied_directories and not fs.stat("/" + fs._root).directory:
+        return fs
+    return fs if fs.capabilities.implied_directories else _checked(fs)
+
+
+def _checked(fs: FS) -> FS:
+    if not fs.stat("/" + fs._root).directory:
         raise errors.error(errno.ENOTDIR, "from_url", fs.url())
     return fs
 
@@ -327,4 +332,4 @@ class _Descent:
             return fs
         sub = fs.subfs(rest)
         sub._borrowed = False  # nobody else has the container, so that closing this closes it
-        return _plain(sub, False) if fs.capabilities.read else sub
+        return _checked(sub) if fs.capabilities.read else sub
