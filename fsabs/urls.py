@@ -138,7 +138,7 @@ def _open_tree(
 
 
 def _plain(fs: FS, create: bool) -> FS:
-    """Make the FS's root a directory, or check that it is one, where that is not implied by what is written below it."""
+    """Make the FS's root a directory, or check that it is one, where writing below it does not imply it."""
     if create:
         fs.makedirs("", exist_ok=True)
         return fs

@@ -167,7 +167,9 @@ class FsspecBlob(Blob):
     def _pread(self, size: int, offset: int) -> bytes:
         with _translated():
             data: bytes = self._origin.fsspec.cat_file(self._origin._path(self._key), start=offset, end=offset + size)
-            return data
+        if len(data) == self.size != size:  # a web server that knows no ranges sends everything
+            return data[offset : offset + size]
+        return data
 
 
 class FsspecWriter(Writer):
@@ -229,20 +231,32 @@ def _translated() -> Iterator[None]:
     """Turn what fsspec's implementations raise into Python's own errors."""
     try:
         yield
+    except FileNotFoundError as exc:
+        if isinstance(exc.__cause__, Exception):  # fsspec's http says so of every failure
+            raise _of(exc.__cause__) from exc
+        raise
     except OSError as exc:
         if type(exc).__module__ in ("builtins", "io") or type(exc).__module__.startswith("fsabs."):
             raise
-        raise OSError(exc.errno or errno.EIO, exc.strerror or f"{type(exc).__name__}: {exc}") from exc
+        raise _of(exc) from exc
     except (TypeError, AttributeError, ImportError):
         raise
     except Exception as exc:  # every implementation has exceptions of its own, and their bases tell nothing
-        raise OSError(_errno_of(exc), f"{type(exc).__name__}: {exc}") from exc
+        raise _of(exc) from exc
 
 
 _ERRNO_OF_STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT, 504: errno.ETIMEDOUT}
 
 
+def _of(exc: Exception) -> OSError:
+    return OSError(_errno_of(exc), f"{type(exc).__name__}: {exc}")
+
+
 def _errno_of(exc: Exception) -> int:
+    if isinstance(exc, OSError) and exc.errno:
+        return exc.errno
+    if isinstance(exc, FileNotFoundError):
+        return errno.ENOENT
     if isinstance(exc, TimeoutError) or "timeout" in type(exc).__name__.lower():
         return errno.ETIMEDOUT
     if isinstance(exc, NotImplementedError):

@@ -1,0 +1,1 @@
+"""Every FS of ours, held to the conformance kit."""

@@ -1,0 +1,387 @@
+"""Tar, read: every format that others write, names, links, sparse files; against tarfile and the tar command."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fsabs import CorruptFileError, Local, Memory
+from fsabs.containers.tar import Tar
+
+from .tarballs import COMPRESS, contents, entry, opened, tarball
+
+pytestmark = pytest.mark.quick
+
+TREE = {"a.txt": b"alpha", "dir/b.bin": bytes(range(256)) * 10, "dir/sub/c": b"", "ü/ñ €.txt": b"unicode"}
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_reads_what_tarfile_writes(kind: str, form: int) -> None:
+    tar = opened(COMPRESS[kind](tarball(TREE, form)))
+    assert contents(tar) == TREE
+    assert tar.compression == kind
+    assert tar.verify() == []
+    assert list(tar.read_many(TREE)) == list(TREE.values())
+
+
+def test_the_content_tells_the_compression_and_not_the_name() -> None:
+    assert opened(COMPRESS["xz"](tarball(TREE)), "a.tar.gz").compression == "xz"
+    assert opened(tarball(TREE), "a.tgz").compression == "none"
+    assert contents(opened(tarball({"BZh91AY&SY": b"1"}))) == {"BZh91AY&SY": b"1"}
+
+
+@pytest.mark.parametrize("form", ["v7", "oldgnu", "gnu", "ustar", "posix"])
+def test_reads_what_the_tar_command_writes(form: str, tmp_path: Path) -> None:
+    names = {"short": b"1", "d/two": b"22"}
+    if form != "v7":
+        names["d/" + "deep/" * 15 + "x"] = b"333"  # over 80 bytes, in a prefix where there is one
+    if form in ("gnu", "oldgnu", "posix"):
+        names["n" * 180 + "/" + "m" * 200] = b"4444"
+    for name, data in names.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    subprocess.run(["tar", "-C", tmp_path / "in", f"--format={form}", "-cf", tmp_path / "a.tar", "."], check=True)
+    tar = Tar(Local(tmp_path), "a.tar")
+    assert contents(tar) == names
+    assert tar.verify() == []
+    assert tar.isdir("d")
+    assert tar.stat("short").last_modified == pytest.approx((tmp_path / "in/short").stat().st_mtime, abs=1)
+
+
+@pytest.mark.parametrize("compress", ["gzip", "bzip2", "xz", "zstd"])
+def test_reads_what_the_commands_compress(compress: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * 100_000)
+    subprocess.run(
+        ["tar", "-C", tmp_path, f"--use-compress-program={compress}", "-cf", tmp_path / "a", "x"], check=True
+    )
+    assert Tar(Local(tmp_path), "a").read_bytes("x") == b"x" * 100_000
+
+
+def test_metadata() -> None:
+    when = 1_700_000_000.25
+    tar = opened(tarball([(entry("f", mode=0o640, mtime=when), b"12"), (entry("d", tarfile.DIRTYPE, mode=0o700), b"")]))
+    found = tar.stat("f")
+    assert (found.size, found.mode, found.last_modified) == (2, stat.S_IFREG | 0o640, when)
+    assert found.version == tar._parent.stat("a.tar").version
+    directory = tar.stat("d")
+    assert (directory.mode, directory.directory, directory.last_modified) == (stat.S_IFDIR | 0o700, True, 0)
+    assert tar.info()["entries"] == 2
+
+
+def test_big_numbers_and_negative_times() -> None:
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        tar = opened(tarball([(entry("old", mtime=-5), b"1"), (entry("late", mtime=2**40), b"2")], form))
+        assert tar.stat("old").last_modified == -5
+        assert tar.stat("late").last_modified == 2**40
+
+
+# ---- names
+
+
+def test_names_are_normalised() -> None:
+    names = ["./a/b", "./a//c", "a/./d", "e/"]
+    tar = opened(tarball([(entry(n, tarfile.DIRTYPE if n.endswith("/") else tarfile.REGTYPE), b"") for n in names]))
+    assert list(tar.list(recursive=True)) == ["a/", "a/b", "a/c", "a/d", "e/"]
+
+
+def test_the_entry_for_the_root_is_the_root() -> None:
+    tar = opened(tarball([(entry("./", tarfile.DIRTYPE), b""), (entry("."), b""), (entry("x"), b"1")]))
+    assert list(tar.list()) == ["x"]
+    assert [p.kind for p in tar.verify()] == ["unsafe name"]
+
+
+def test_names_that_are_no_utf8_are_kept() -> None:
+    raw = tarball({"AB": b"x"}, tarfile.USTAR_FORMAT)
+    header = bytearray(raw[:512])
+    header[:2] = b"\xff\xe9"
+    tar = opened(resum(bytes(header)) + raw[512:])
+    (name,) = tar.list()
+    assert os.fsencode(name) == b"\xff\xe9"
+    assert tar.read_bytes(name) == b"x"
+    assert tar.url(name).endswith("/%FF%E9")
+
+
+def test_old_directories_are_files_with_a_slash() -> None:
+    tar = opened(tarball([(entry("d/", tarfile.AREGTYPE), b""), (entry("d/x", tarfile.AREGTYPE), b"1")]))
+    assert list(tar.list(recursive=True)) == ["d/", "d/x"]
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a/../x", ".."])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE])
+def test_a_hostile_name_is_unreachable_and_hurts_no_other(name: str, kind: bytes) -> None:
+    tar = opened(tarball([(entry("good"), b"1"), (entry(name, kind, linkname="good"), b""), (entry("also"), b"2")]))
+    assert contents(tar) == {"good": b"1", "also": b"2"}
+    with pytest.raises(PermissionError) as caught:
+        tar.open(name, "rb")
+    assert caught.value.errno == errno.EACCES
+    assert caught.value.filename.startswith("memory:///a.tar")
+    assert [(p.path.rstrip("/"), p.kind) for p in tar.verify()] == [(name, "unsafe name")]
+
+
+def test_a_good_entry_beside_a_hostile_one_of_the_same_name_is_read() -> None:
+    tar = opened(tarball([(entry("x"), b"good"), (entry("/x"), b"evil")]))
+    assert tar.read_bytes("/x") == b"good"
+
+
+def test_the_last_duplicate_wins_and_verify_tells() -> None:
+    tar = opened(tarball([(entry("x"), b"first"), (entry("y"), b""), (entry("./x"), b"second")]))
+    assert tar.read_bytes("x") == b"second"
+    assert list(tar.list()) == ["x", "y"]
+    assert [(p.path, p.kind) for p in tar.verify()] == [("./x", "duplicate")]
+
+
+def test_a_file_that_is_a_directory_too_is_told_by_verify() -> None:
+    tar = opened(tarball([(entry("x"), b"file"), (entry("x/y"), b"inside")]))
+    assert tar.read_bytes("x") == b"file"
+    assert tar.read_bytes("x/y") == b"inside"
+    assert [(p.path, p.kind) for p in tar.verify()] == [("x", "conflict")]
+
+
+def test_devices_are_left_out_and_verify_tells() -> None:
+    kinds = [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+    tar = opened(tarball([(entry(f"dev{i}", kind), b"") for i, kind in enumerate(kinds)]))
+    assert list(tar.list()) == []
+    assert [p.kind for p in tar.verify()] == ["special file"] * 3
+
+
+def test_unknown_types_are_files_and_volume_labels_are_nothing() -> None:
+    tar = opened(tarball([(entry("label", b"V"), b""), (entry("odd", b"Z"), b"12"), (entry("contiguous", b"7"), b"3")]))
+    assert contents(tar) == {"odd": b"12", "contiguous": b"3"}
+
+
+def test_a_part_of_several_volumes_is_refused() -> None:
+    with pytest.raises(CorruptFileError, match="another volume"):
+        opened(tarball([(entry("x", b"M"), b"12")]))
+
+
+# ---- pax
+
+
+def test_global_headers_and_their_exceptions() -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"mtime": "77"}) as archive:
+        archive.addfile(entry("a"))
+        own = entry("b")
+        own.pax_headers = {"mtime": "88"}
+        archive.addfile(own)
+    tar = opened(out.getvalue())
+    assert (tar.stat("a").last_modified, tar.stat("b").last_modified) == (77, 88)
+
+
+def test_a_pax_size_counts_and_not_the_headers() -> None:
+    data = tarball([(entry("x", pax_headers={"size": "3", "comment": "c"}), b"123")])
+    at = data.rindex(b"x\0\0\0\0", 0, 2000)
+    tar = opened(
+        data[:at] + resum(data[at : at + 124] + b"00000000000\0" + data[at + 136 : at + 512]) + data[at + 512 :]
+    )
+    assert tar.read_bytes("x") == b"123"
+
+
+def test_an_empty_pax_value_takes_the_record_back() -> None:
+    tar = opened(tarball([(entry("short", pax_headers={"path": "", "mtime": "nan"}, mtime=5), b"1")]))
+    assert contents(tar) == {"short": b"1"}
+    assert tar.stat("short").last_modified == 5
+
+
+@pytest.mark.parametrize("record", [b"9 path=x", b"99 path=x\n", b"path=x\n", b"7 path\n", b"0 a=b\n", b"-5 a=b\n"])
+def test_a_bad_pax_record_is_an_error(record: bytes) -> None:
+    with pytest.raises(CorruptFileError, match="pax record.*offset 0"):
+        opened(tarball([(entry("h", tarfile.XHDTYPE), record), (entry("x"), b"")], tarfile.USTAR_FORMAT))
+
+
+def test_an_extended_header_with_nothing_behind_it_is_an_error() -> None:
+    with pytest.raises(CorruptFileError, match="no member behind"):
+        opened(tarball([(entry("x"), b""), (entry("h", tarfile.XHDTYPE), b"9 path=x\n")], tarfile.USTAR_FORMAT))
+
+
+def test_an_extended_header_of_gigabytes_is_a_lie() -> None:
+    lie = tarball([(entry("x", pax_headers={"comment": "c"}), b"")])
+    with pytest.raises(CorruptFileError, match="extended header of 8589934591 bytes"):
+        opened(resum(lie[:124] + b"77777777777\0" + lie[136:512]) + lie[512:])
+
+
+# ---- links
+
+
+def test_links_inside_the_archive() -> None:
+    tar = opened(
+        tarball(
+            [
+                (entry("d/real"), b"data"),
+                (entry("hard", tarfile.LNKTYPE, linkname="./d/real"), b""),
+                (entry("soft", tarfile.SYMTYPE, linkname="d/real"), b""),
+                (entry("d/up", tarfile.SYMTYPE, linkname="../soft"), b""),
+                (entry("dir", tarfile.SYMTYPE, linkname="d/"), b""),
+                (entry("both", tarfile.LNKTYPE, linkname="soft"), b""),
+            ]
+        )
+    )
+    assert {n: tar.read_bytes(n) for n in ("hard", "soft", "d/up", "both", "dir/real", "dir/up")} == dict.fromkeys(
+        ("hard", "soft", "d/up", "both", "dir/real", "dir/up"), b"data"
+    )
+    assert tar.stat("soft").size == 4
+    assert list(tar.list()) == ["both", "d/", "dir/", "hard", "soft"]
+    assert list(tar.list("dir")) == ["real", "up"]
+    assert list(tar.list(recursive=True)) == [
+        *("both", "d/", "d/real", "d/up", "dir/", "dir/real", "dir/up", "hard", "soft")
+    ]
+    assert tar.verify() == []
+    assert tar.subfs("dir").read_bytes("real") == b"data"
+
+
+def test_a_hard_link_keeps_what_was_there_when_it_was_made() -> None:
+    link = entry("link", tarfile.LNKTYPE, linkname="x")
+    tar = opened(tarball([(entry("x"), b"old"), (link, b""), (entry("x"), b"new")]))
+    assert (tar.read_bytes("link"), tar.read_bytes("x")) == (b"old", b"new")
+
+
+def test_hard_links_before_their_target() -> None:
+    links = [(entry(f"l{i}", tarfile.LNKTYPE, linkname=f"l{i + 1}"), b"") for i in range(3)]
+    tar = opened(tarball([*links, (entry("l3"), b"end")]))
+    assert set(contents(tar).values()) == {b"end"}
+    circle = opened(tarball([(entry(f"c{i}", tarfile.LNKTYPE, linkname=f"c{1 - i}"), b"") for i in range(2)]))
+    assert [p.kind for p in circle.verify()] == ["lost link"] * 2
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+@pytest.mark.parametrize("target", ["nothing", "/etc/passwd", "../../x", "x/deeper"])
+def test_a_lost_link_is_listed_and_not_found(kind: bytes, target: str) -> None:
+    tar = opened(tarball([(entry("x"), b"1"), (entry("lost", kind, linkname=target), b"")]))
+    assert list(tar.list()) == ["lost", "x"]
+    (listed, _) = tar.list(detail=True)
+    assert (listed.size, stat.S_ISLNK(listed.mode), listed.directory) == (0, True, False)
+    with pytest.raises((FileNotFoundError, NotADirectoryError)):
+        tar.open("lost")
+    assert not tar.exists("lost")
+    assert [(p.path, p.kind) for p in tar.verify()] == [("lost", "lost link")]
+
+
+def test_links_in_a_circle_end() -> None:
+    tar = opened(
+        tarball(
+            [
+                (entry("a", tarfile.SYMTYPE, linkname="b"), b""),
+                (entry("b", tarfile.SYMTYPE, linkname="a"), b""),
+                (entry("d/self", tarfile.SYMTYPE, linkname="."), b""),
+                (entry("d/top", tarfile.SYMTYPE, linkname=".."), b""),
+                (entry("d/x"), b"1"),
+            ]
+        )
+    )
+    with pytest.raises(OSError) as caught:
+        tar.read_bytes("a")
+    assert caught.value.errno == errno.ELOOP
+    assert list(tar.list("d", recursive=True)) == ["self/", "top/", "top/a", "top/b", "top/d/", "x"]
+    assert tar.read_bytes("d/self/self/top/d/x") == b"1"
+
+
+# ---- sparse files
+
+
+def _sparse_file(path: Path) -> bytes:
+    with path.open("wb") as file:
+        for at in (0, 8192 * 3, 8192 * 20, 8192 * 21, 8192 * 40, 8192 * 60, 8192 * 99, 8192 * 120):
+            file.seek(at)
+            file.write(os.urandom(4096))
+        file.truncate(8192 * 150 + 17)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options", [["--format=gnu"], *(["--format=posix", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))]
+)
+@pytest.mark.parametrize("kind", ["none", "gz"])
+def test_sparse_files_as_the_tar_command_writes_them(options: list[str], kind: str, tmp_path: Path) -> None:
+    data = _sparse_file(tmp_path / "sparse")
+    (tmp_path / "after").write_bytes(b"after")
+    command = ["tar", "-C", tmp_path, "--sparse", "--hole-detection=raw", *options, "-cf", tmp_path / "a.tar"]
+    subprocess.run([*command, "sparse", "after"], check=True)
+    archive = (tmp_path / "a.tar").read_bytes()
+    assert len(archive) < len(data) // 2
+    tar = opened(COMPRESS[kind](archive))
+    assert tar.stat("sparse").size == len(data)
+    assert contents(tar) == {"sparse": data, "after": b"after"}
+    with tar.open("sparse", "rb") as file:
+        for at in range(0, len(data), 7919):
+            file.seek(at)
+            assert file.read(9000) == data[at : at + 9000]
+    blob = tar._open_blob("sparse")
+    assert blob.pread_many([(5000, 20_000), (0, 3), (10, len(data) - 4)]) == [data[20_000:25_000], b"", data[-4:]]
+
+
+@pytest.mark.parametrize("wrong", ["0,4,2,4", "0,99", "0,4", "0", "x,1", "8,4,0,4"])
+def test_a_sparse_map_that_cant_be_is_an_error(wrong: str) -> None:
+    records = {"GNU.sparse.map": wrong, "GNU.sparse.size": "20", "GNU.sparse.name": "x"}
+    with pytest.raises(CorruptFileError, match=r"sparse map.*offset \d+"):
+        opened(tarball([(entry("x", pax_headers=records), b"12345678")]))
+
+
+# ---- ends
+
+
+def test_an_empty_tar() -> None:
+    for data in (tarball({}), bytes(1024), COMPRESS["gz"](tarball({}))):
+        tar = opened(data)
+        assert list(tar.list()) == []
+        assert tar.verify() == []
+
+
+def test_padding_is_fine_and_other_data_behind_the_end_is_told() -> None:
+    data = tarball(TREE)
+    assert opened(data + bytes(100_003)).verify() == []
+    for archive in (data + b"more", COMPRESS["gz"](data + b"more")):
+        tar = opened(archive)
+        assert contents(tar) == TREE
+        assert [p.kind for p in tar.verify()] == ["trailing data"]
+
+
+def test_a_directory_and_a_file_in_the_wrong_place() -> None:
+    tar = opened(tarball(TREE))
+    with pytest.raises(IsADirectoryError):
+        tar.open("dir")
+    with pytest.raises(NotADirectoryError):
+        tar.list("a.txt")
+    with pytest.raises(NotADirectoryError):
+        tar.open("a.txt/x")
+    with pytest.raises(FileNotFoundError) as caught:
+        tar.open("nothing")
+    assert caught.value.filename == "memory:///a.tar/nothing"
+    with pytest.raises(io.UnsupportedOperation):
+        tar.open("new", "w")
+    with pytest.raises(io.UnsupportedOperation):
+        tar.mkdir("new")
+
+
+def test_reading_after_close_is_refused() -> None:
+    for kind in ("none", "gz"):
+        tar = opened(COMPRESS[kind](tarball(TREE)))
+        file = tar.open("a.txt", "rb")
+        tar.close()
+        tar.close()
+        with pytest.raises(ValueError, match="closed"):
+            tar.stat("a.txt")
+        with pytest.raises(ValueError, match="closed"):
+            file.read()
+
+
+def test_options_of_writing_are_refused_when_reading() -> None:
+    parent = Memory()
+    parent.write_bytes("a.tar", tarball(TREE))
+    for options in ({"compression": "gz"}, {"level": 3}, {"timestamp": 5.0}):
+        with pytest.raises(ValueError, match="for a tar that is written"):
+            parent.open_container("a.tar", **options)
+
+
+def resum(block: bytes) -> bytes:
+    """A header with its checksum made right."""
+    assert len(block) == 512
+    total = sum(block[:148]) + 256 + sum(block[156:])
+    return block[:148] + b"%06o\0 " % total + block[156:]

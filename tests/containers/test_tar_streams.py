@@ -1,0 +1,303 @@
+"""Compressed tars: reading anywhere, from several places at once, in threads, forked children and after pickling."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import pickle
+import random
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from fsabs import CorruptFileError, Local, Memory
+from fsabs.blobs import Blob, BytesBlob
+from fsabs.containers.tar import Tar, streams
+
+from .tarballs import COMPRESS, contents, opened, tarball
+
+pytestmark = pytest.mark.quick
+
+KINDS = ["none", "gz", "bz2", "xz", "zst"]
+_random = random.Random(7)
+BIG = {f"m{i:02}": _random.randbytes(12_000) * 8 + bytes(54_000) for i in range(24)}
+PLAIN = tarball(BIG)
+FRAMES: dict[str, Callable[[bytes], bytes]] = {
+    **COMPRESS,
+    "gz": lambda data: gzip.compress(data, 1),
+    "bz2": lambda data: bz2.compress(data, 1),
+    "xz": lambda data: lzma.compress(data, preset=0),
+    "zst": zstandard.ZstdCompressor(level=1).compress,
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def archive(request: pytest.FixtureRequest) -> bytes:
+    return FRAMES[request.param](PLAIN)
+
+
+@pytest.fixture(autouse=True)
+def _small_spacing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams.Points.__init__, "__defaults__", ((streams.Point(0, 0),), 200_000))
+    monkeypatch.setattr(streams, "_PIECE", 64 * 1024)
+    monkeypatch.setattr(streams, "_NEAR", 32 * 1024)
+
+
+def test_members_in_any_order(archive: bytes) -> None:
+    tar = opened(archive)
+    names = sorted(BIG) * 2
+    random.Random(1).shuffle(names)
+    for name in names:
+        assert tar.read_bytes(name) == BIG[name]
+
+
+def test_positioned_reads_anywhere(archive: bytes) -> None:
+    tar = opened(archive)
+    order = random.Random(2)
+    with tar._open_blob("m05") as first, tar._open_blob("m20") as second:
+        for _ in range(60):
+            name, blob = order.choice([("m05", first), ("m20", second)])
+            size, offset = order.randrange(40_000), order.randrange(160_000)
+            assert blob.pread(size, offset) == BIG[name][offset : offset + size]
+
+
+def test_read_many_gives_the_order_that_was_asked_for(archive: bytes) -> None:
+    tar = opened(archive)
+    wanted = [*sorted(BIG, reverse=True), "m03", "m03"]
+    assert list(tar.read_many(wanted)) == [BIG[name] for name in wanted]
+    found = tar.read_many(["m02", "m01", "nothing", "m00"])
+    assert [next(found), next(found)] == [BIG["m02"], BIG["m01"]]
+    with pytest.raises(FileNotFoundError) as caught:
+        next(found)
+    assert caught.value.filename == "memory:///a.tar/nothing"
+
+
+def test_threads_read_members(archive: bytes) -> None:
+    tar = opened(archive)
+    failures: list[str] = []
+
+    def read(seed: int) -> None:
+        order = random.Random(seed)
+        for name in order.sample(sorted(BIG), 8):
+            with tar.open(name, "rb") as file:
+                file.seek(offset := order.randrange(150_000))
+                if file.read() != BIG[name][offset:]:
+                    failures.append(name)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_half_read_members_go_on_in_parent_and_children_at_once(archive: bytes) -> None:
+    tar = opened(archive)
+    files = {name: tar.open(name, "rb") for name in ("m01", "m10", "m22")}
+    for name, file in files.items():
+        assert file.read(90_000) == BIG[name][:90_000]
+    listing = tar.list()
+    assert next(listing) == "m00"
+    children = [os.fork() for _ in range(2)]
+    if 0 in children:
+        os._exit(_goes_on(tar, files, listing))
+    here = _goes_on(tar, files, listing)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0]
+    assert here == 0
+
+
+def _goes_on(tar: Tar, files: dict[str, object], listing: object) -> int:
+    rest = {name: getattr(file, "read")() for name, file in reversed(files.items())}  # noqa: B009
+    wrong = [name for name, data in rest.items() if data != BIG[name][90_000:]]
+    if tar.read_bytes("m07") != BIG["m07"]:
+        wrong.append("m07")
+    return len(wrong) + (list(listing) != sorted(BIG)[1:])  # type: ignore[call-overload]
+
+
+def test_a_fork_while_threads_read(archive: bytes) -> None:
+    tar = opened(archive)
+    stop = threading.Event()
+
+    def read(seed: int) -> None:
+        order = random.Random(seed)
+        while not stop.is_set():
+            tar.read_bytes(order.choice(sorted(BIG)))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for i in range(8):
+            pid = os.fork()
+            if pid == 0:
+                names = [f"m{i:02}", f"m{23 - i:02}"]
+                os._exit([tar.read_bytes(name) for name in names] != [BIG[name] for name in names])
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_pickles(archive: bytes) -> None:
+    parent = Memory("pickled-tars")
+    parent.write_bytes("a.tar", archive)
+    tar = Tar(parent, "a.tar")
+    twin = pickle.loads(pickle.dumps(tar))
+    assert contents(twin) == BIG
+    with tar.open("m13", "rb") as file:
+        assert file.read(66_666) == BIG["m13"][:66_666]
+        with pickle.loads(pickle.dumps(file)) as other:
+            assert other.read() == BIG["m13"][66_666:]
+        assert file.read() == BIG["m13"][66_666:]
+    assert twin.subfs("").read_bytes("m00") == BIG["m00"]
+
+
+def test_nesting(archive: bytes) -> None:
+    fs = Memory()
+    for outer in ("o.tar", "o.tar.gz"):
+        with fs.open_container(outer, "w") as out:
+            out.write_bytes("before", b"x" * 1000)
+            out.write_bytes("d/a.tar", archive)
+        with fs.open_container(outer) as out, out.open_container("d/a.tar") as tar:
+            assert tar.read_bytes("m12") == BIG["m12"]
+            assert tar.read_bytes("m03") == BIG["m03"]
+    blob = fs.open_container("o.tar").open_container("d/a.tar", force_type="tar")._open_blob("m03")
+    if archive == PLAIN:
+        assert isinstance(blob._parent, BytesBlob)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_many_frames(kind: str) -> None:
+    data = b"".join(FRAMES[kind](PLAIN[at : at + 90_001]) for at in range(0, len(PLAIN), 90_001))
+    if kind == "zst":  # as pzstd writes them
+        data = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + data
+    tar = opened(data)
+    assert tar.compression == kind
+    assert tar._stream is not None
+    assert len(tar._stream._points) > 5
+    twin = pickle.loads(pickle.dumps(tar))
+    assert len(twin._stream._points) > 5  # the starts of frames travel along
+    for name in sorted(BIG, reverse=True):
+        assert tar.read_bytes(name) == twin.read_bytes(name) == BIG[name]
+
+
+class CountingBlob(BytesBlob):
+    """Counts the bytes that are read."""
+
+    read = 0
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        CountingBlob.read += size
+        return super()._pread(size, offset)
+
+
+def _counted(kind: str, monkeypatch: pytest.MonkeyPatch) -> Tar:
+    data = FRAMES[kind](PLAIN)
+    fs = Memory()
+    fs.write_bytes("a.tar", data)
+
+    def open_blob(key: str) -> Blob:
+        return CountingBlob(fs, key, data)
+
+    monkeypatch.setattr(fs, "_open_blob", open_blob)
+    tar = Tar(fs, "a.tar")
+    CountingBlob.read = 0
+    return tar
+
+
+def test_gz_starts_again_at_a_point_and_not_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_FIRST_FETCH", 8 * 1024)
+    tar = _counted("gz", monkeypatch)
+    assert tar._stream is not None
+    points = tar._stream._points
+    assert len(points) > 10
+    size = tar._reader().size
+    for name in ("m23", "m12", "m22", "m02"):
+        assert tar.read_bytes(name) == BIG[name]
+    assert CountingBlob.read < size
+    if (pid := os.fork()) == 0:  # a child inherits the points
+        CountingBlob.read = 0
+        right = tar.read_bytes("m20") == BIG["m20"] and CountingBlob.read < size / 4
+        os._exit(not right)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_two_readers_side_by_side_do_not_send_a_decoder_back_and_forth(monkeypatch: pytest.MonkeyPatch) -> None:
+    tar = _counted("xz", monkeypatch)
+    size = tar._reader().size
+    with tar._open_blob("m03") as first, tar._open_blob("m15") as second:
+        for at in range(0, 150_000, 5_000):
+            assert first.pread(5_000, at) == BIG["m03"][at : at + 5_000]
+            assert second.pread(5_000, at) == BIG["m15"][at : at + 5_000]
+    assert CountingBlob.read < 2.5 * size
+
+
+def test_points_are_bounded_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MAX_POINTS", 8)
+    points = streams.Points(spacing=10)
+    for at in range(10, 1000, 10):
+        points.add(streams.Point(at, at))
+    assert len(points) <= 8
+    assert max(at - points.nearest(at) for at in range(0, 1000, 7)) <= 320
+    assert points.nearest(5) == 0
+
+
+def test_a_state_in_use_at_the_fork_is_left_alone() -> None:
+    tar = opened(FRAMES["gz"](PLAIN))
+    assert tar._stream is not None
+    points = tar._stream._points
+    chosen = points._before(1_500_000)
+    assert chosen.state is not None
+    from fsabs import process
+
+    points._in_use = (process.generation(), chosen)  # as if another thread were copying it
+    if (pid := os.fork()) == 0:
+        fine = tar.read_bytes("m08") == BIG["m08"] and chosen not in points._points
+        os._exit(not fine)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert chosen in points._points
+
+
+def test_a_changed_file_is_not_read_on(tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    fs.write_bytes("a.tar", FRAMES["gz"](PLAIN))
+    pickled = pickle.dumps(Tar(fs, "a.tar"))
+    fs.write_bytes("a.tar", FRAMES["gz"](PLAIN))
+    with pytest.raises(OSError, match="changed"):
+        pickle.loads(pickled)
+
+
+def test_a_bomb_takes_time_and_no_memory() -> None:
+    import tracemalloc
+
+    info = tarfile.TarInfo("zeros")
+    info.size = 200_000_000
+    encoder = bz2.BZ2Compressor(9)
+    data = encoder.compress(info.tobuf()) + b"".join(encoder.compress(bytes(1 << 20)) for _ in range(191))
+    data += encoder.compress(bytes(1 << 20)) + encoder.flush()
+    tracemalloc.start()
+    tar = opened(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(data) < 1000
+    assert peak < 20_000_000
+    with tar.open("zeros", "rb") as file:
+        file.seek(90_000_000)
+        assert file.read(5) == bytes(5)
+
+
+def test_a_wrong_frame_in_the_middle_names_the_offset() -> None:
+    first = FRAMES["gz"](PLAIN[:300_000])
+    bad = bytearray(FRAMES["gz"](PLAIN[300_000:]))
+    bad[len(bad) // 2] ^= 0x10
+    with pytest.raises(CorruptFileError, match=r"offset \d+") as caught:
+        opened(first + bytes(bad))
+    assert caught.value.filename == "memory:///a.tar"
