@@ -82,6 +82,7 @@ def named(exc: E, operation: str, url: str) -> E:
             del exc.filename2  # a None in its place would be printed
         exc.operation = operation  # type: ignore[attr-defined]
         exc.strerror = f"{exc.strerror or os.strerror(exc.errno)} [{operation}]"
+        exc.args = (exc.errno, exc.strerror)  # what a pickle, and so another process, sees of it
     return exc
 
 

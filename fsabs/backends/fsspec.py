@@ -25,8 +25,11 @@ from ..fs import FS, Capabilities, FileStat
 PARTIAL_SUFFIX = ".fsabs-partial"
 
 _READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
-_REAL_DIRECTORIES = frozenset({"arrow_hdfs", "asynclocal", "dbfs", "ftp", "local", "sftp", "smb", "ssh", "webhdfs"})
+_REAL_DIRECTORIES = frozenset(
+    {"arrow_hdfs", "asynclocal", "dbfs", "ftp", "local", "memory", "sftp", "smb", "ssh", "webhdfs"}
+)
 _TIMES = ("mtime", "created", "LastModified", "last_modified", "updated", "last_commit")
+_VERSIONS = ("ETag", "etag", "generation", "md5Hash", "version_id", "ino", *_TIMES)
 
 
 def knows(scheme: str) -> bool:
@@ -62,7 +65,8 @@ class Fsspec(FS):
             rename=writable,
             remove=writable,
             implied_directories=protocol not in _REAL_DIRECTORIES,
-            last_modified=protocol in _REAL_DIRECTORIES or protocol == "memory",
+            last_modified=protocol in _REAL_DIRECTORIES,
+            pickles=protocol != "memory",
         )
 
     @property
@@ -86,9 +90,18 @@ class Fsspec(FS):
                 info: dict[str, Any] = self.fsspec.info(self._path(key))
             except FileNotFoundError:
                 if key:
+                    self._check_parent(key, FileNotFoundError)
                     raise
                 return {"name": "", "type": "directory", "size": 0}
             return info
+
+    def _check_parent(self, key: str, *passed: type[OSError]) -> None:
+        """Raise what is wrong with the directory that `key` is in, where directories are real and it is not."""
+        if self.capabilities.implied_directories:
+            return
+        with contextlib.suppress(*passed):
+            if self._info(keys.parent(key))["type"] != "directory":
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def _list(self, key: str) -> Iterator[FileStat]:
         path = self._path(key)
@@ -108,7 +121,7 @@ class Fsspec(FS):
         if info.get("size") is None:  # a server that doesn't say how much it will send
             with _translated():
                 return BytesBlob(self, key, self.fsspec.cat_file(self._path(key)))
-        return FsspecBlob(self, key, int(info["size"]))
+        return FsspecBlob(self, key, int(info["size"]), _version(info))
 
     def _create(self, key: str, exclusive: bool) -> Writer:
         with contextlib.suppress(FileNotFoundError):
@@ -116,13 +129,13 @@ class Fsspec(FS):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if exclusive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        if not self.capabilities.implied_directories and keys.parent(key):
-            self._stat(keys.parent(key))
+        self._check_parent(key)
         return FsspecWriter(self, key, exclusive)
 
     def _mkdir(self, key: str, mode: int) -> None:
         if self._is(key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._check_parent(key)
         with _translated():
             self.fsspec.mkdir(self._path(key), create_parents=self.capabilities.implied_directories)
 
@@ -138,8 +151,34 @@ class Fsspec(FS):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             if target.directory:
                 self._remove(dst)
+        self._check_parent(dst)
+        if source.directory:
+            self._move_tree(src, dst)
+        else:
+            self._move_file(src, dst)
+
+    def _move_file(self, src: str, dst: str) -> None:
+        fs, source, target = self.fsspec, self._path(src), self._path(dst)
         with _translated():
-            self.fsspec.mv(self._path(src), self._path(dst), recursive=source.directory)
+            if _own_move(fs):
+                fs.mv(source, target)
+            else:  # the general mv takes paths for patterns
+                fs.cp_file(source, target)
+                fs.rm_file(source)
+
+    def _move_tree(self, src: str, dst: str) -> None:
+        if _own_move(self.fsspec):
+            with _translated():
+                self.fsspec.mv(self._path(src), self._path(dst), recursive=True)
+            return
+        self._mkdir(dst, 0o777)
+        for member in list(self._walk(src)):
+            source, target = keys.join(src, member.filename), keys.join(dst, member.filename)
+            if member.directory:
+                self._mkdir(target, 0o777)
+            else:
+                self._move_file(source, target)
+        super()._remove_tree(src)
 
     def _remove(self, key: str) -> None:
         with _translated():
@@ -151,6 +190,9 @@ class Fsspec(FS):
                 self.fsspec.rmdir(self._path(key))
 
     def _remove_tree(self, key: str) -> None:
+        if keys.has_magic(key):  # rm takes paths for patterns
+            super()._remove_tree(key)
+            return
         with _translated():
             self.fsspec.rm(self._path(key), recursive=True)
 
@@ -159,7 +201,7 @@ class Fsspec(FS):
 
 
 class FsspecBlob(Blob):
-    """A file by its path: each read is one request for a range."""
+    """A file by its path: each read is one request for a range, and one that asks whether it is still the same file."""
 
     __slots__ = ()
     _origin: Fsspec
@@ -167,6 +209,8 @@ class FsspecBlob(Blob):
     def _pread(self, size: int, offset: int) -> bytes:
         with _translated():
             data: bytes = self._origin.fsspec.cat_file(self._origin._path(self._key), start=offset, end=offset + size)
+        if self.version and _version(self._origin._info(self._key)) != self.version:
+            raise errors.stale(self.url)
         if len(data) == self.size != size:  # a web server that knows no ranges sends everything
             return data[offset : offset + size]
         return data
@@ -179,7 +223,13 @@ class FsspecWriter(Writer):
         self._fs = fs
         self._key = key
         self._exclusive = exclusive
-        self._spool = tempfile.NamedTemporaryFile(prefix="fsabs-")  # noqa: SIM115 - lives until commit or abort
+        # Freed in a forked child, it would remove the parent's file.
+        self._held: process.PerProcess[Any] = process.PerProcess(_forked_spool)
+        self._held.adopt(tempfile.NamedTemporaryFile(prefix="fsabs-"))  # noqa: SIM115 - until commit or abort
+
+    @property
+    def _spool(self) -> Any:
+        return self._held.get()
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""
@@ -188,6 +238,7 @@ class FsspecWriter(Writer):
     def commit(self) -> None:
         """Upload the file, in one call or by upload and rename."""
         self._spool.flush()
+        self._fs._check_parent(self._key)
         if self._exclusive and self._fs._is(self._key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         fs, path = self._fs.fsspec, self._fs._path(self._key)
@@ -195,23 +246,40 @@ class FsspecWriter(Writer):
             if self._fs.capabilities.implied_directories:
                 fs.put_file(self._spool.name, path)
             else:
-                self._upload_and_move(fs, path)
+                self._upload_and_move()
         self.abort()
 
-    def _upload_and_move(self, fs: Any, path: str) -> None:
-        folder, _, name = path.rpartition("/")
-        partial = f"{folder}/.{name[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
+    def _upload_and_move(self) -> None:
+        name = f".{keys.name(self._key)[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
+        partial = keys.join(keys.parent(self._key), name)
         try:
-            fs.put_file(self._spool.name, partial)
-            fs.mv(partial, path)
+            self._fs.fsspec.put_file(self._spool.name, self._fs._path(partial))
+            self._fs._move_file(partial, self._key)
         except BaseException:
             with contextlib.suppress(OSError):  # what went wrong is being raised already
-                fs.rm_file(partial)
+                self._fs.fsspec.rm_file(self._fs._path(partial))
             raise
 
     def abort(self) -> None:
         """Remove the spool."""
         self._spool.close()
+
+
+def _own_move(fs: Any) -> bool:
+    """Whether the implementation renames by itself."""
+    from fsspec import AbstractFileSystem
+
+    return type(fs).mv is not AbstractFileSystem.mv
+
+
+def _forked_spool() -> Any:
+    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
+
+
+def _version(info: dict[str, Any]) -> str | None:
+    """What tells one content from another, as far as the implementation tells anything but the size."""
+    told = [f"{info[field]}" for field in _VERSIONS if info.get(field) is not None]
+    return "-".join([*told, f"{info.get('size')}"]) if told else None
 
 
 def _make(protocol: str, authority: str, options: dict[str, Any]) -> Any:
@@ -232,8 +300,11 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as exc:
-        if isinstance(exc.__cause__, Exception):  # fsspec's http says so of every failure
-            raise _of(exc.__cause__) from exc
+        cause = exc.__cause__
+        if cause is not None and (
+            isinstance(cause, OSError) or hasattr(cause, "status")
+        ):  # fsspec's http says so of every failure
+            raise _of(cause) from exc
         raise
     except OSError as exc:
         if type(exc).__module__ in ("builtins", "io") or type(exc).__module__.startswith("fsabs."):
@@ -248,11 +319,11 @@ def _translated() -> Iterator[None]:
 _ERRNO_OF_STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT, 504: errno.ETIMEDOUT}
 
 
-def _of(exc: Exception) -> OSError:
+def _of(exc: BaseException) -> OSError:
     return OSError(_errno_of(exc), f"{type(exc).__name__}: {exc}")
 
 
-def _errno_of(exc: Exception) -> int:
+def _errno_of(exc: BaseException) -> int:
     if isinstance(exc, OSError) and exc.errno:
         return exc.errno
     if isinstance(exc, FileNotFoundError):

@@ -191,6 +191,7 @@ def _translated() -> Iterator[None]:
 
 _BY_MESSAGE: list[tuple[str, int]] = [
     (r"Path is not a file", errno.EISDIR),
+    (r"File does not exist", errno.ENOENT),
     (r"already exists as a directory", errno.EISDIR),
     (r"AccessControlException|Permission denied", errno.EACCES),
     (r"PathIsNotEmptyDirectory|directory is not empty", errno.ENOTEMPTY),
@@ -207,7 +208,9 @@ _BY_MESSAGE: list[tuple[str, int]] = [
 
 
 def _error(exc: BaseException) -> OSError:
-    text = re.split(r"\\*n\\*tat |\n\tat ", str(exc))[0].strip().removesuffix("\\\\")
+    text = re.split(r"\\+n\\+tat |\n\tat ", str(exc))[0].strip()
+    if java := re.match(r'RPCError\("[\w.]*\.([\w$]+)", "(.*)', text, re.DOTALL):
+        text = f"{java[1]}: {java[2]}"
     for pattern, code in _BY_MESSAGE:
         if re.search(pattern, text):
             return OSError(code, text)

@@ -93,18 +93,30 @@ class Hdfs(FS):
     def _url(self, key: str) -> str:
         return f"hdfs://{self.nameservice}/{keys.to_url_path(key)}"
 
+    def _info(self, key: str) -> Info:
+        """What the NameNode tells; `NotADirectoryError` below a file."""
+        try:
+            return self.driver.stat("/" + key)
+        except FileNotFoundError:
+            for ancestor in reversed(keys.ancestors(key)):
+                with contextlib.suppress(FileNotFoundError):
+                    if self.driver.stat("/" + ancestor).directory:
+                        break
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+            raise
+
     def _stat(self, key: str) -> FileStat:
-        return _to_stat(keys.name(key), self.driver.stat("/" + key))
+        return _to_stat(keys.name(key), self._info(key))
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        if not self.driver.stat("/" + key).directory:
+        if not self._info(key).directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         found = [_to_stat(info.name, info) for info in self.driver.list("/" + key) if not _is_partial(info.name)]
         return iter(sorted(found, key=FileStat.listed))  # older NameNodes compare names by signed bytes
 
     def _open_blob(self, key: str) -> Blob:
         path = "/" + key
-        before = self.driver.stat(path)
+        before = self._info(key)
         while True:
             reader = self.driver.open(path)
             after = self.driver.stat(path)
@@ -133,9 +145,9 @@ class Hdfs(FS):
         self.driver.mkdir("/" + key, mode & ~umask)
 
     def _rename(self, src: str, dst: str) -> None:
-        source = self.driver.stat("/" + src)
+        source = self._info(src)
         try:
-            target = self.driver.stat("/" + dst)
+            target = self._info(dst)
         except FileNotFoundError:
             self.driver.rename("/" + src, "/" + dst)
             return

@@ -1,0 +1,137 @@
+"""The kit's subjects for stores that need a server, each with a side channel that is not fsabs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import fsabs
+from fsabs import FS, keys
+from fsabs.backends.fsspec import Fsspec
+from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
+from fsabs.testing.subject import Files, Subject
+from tests.servers.hdfs import HdfsCluster
+
+BUCKET = "conformance"
+_numbers = itertools.count(1)
+
+
+def _new_name() -> str:
+    return f"kit{os.getpid()}-{next(_numbers)}"
+
+
+class S3Subject(Subject):
+    """Prefixes of one bucket of a gateway, or of moto; the side channel is boto3."""
+
+    def __init__(self, store: Any) -> None:
+        import boto3
+
+        self.options = {
+            "endpoint": store.endpoint,
+            "aws_access_key_id": store.access_key,
+            "aws_secret_access_key": store.secret_key,
+            "region": store.region,
+        }
+        store.create_bucket(BUCKET)
+        self._client = boto3.client(
+            "s3",
+            endpoint_url=store.endpoint,
+            aws_access_key_id=store.access_key,
+            aws_secret_access_key=store.secret_key,
+            region_name=store.region,
+        )
+
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Puts the objects, and an empty object for each directory; the root is one, too."""
+        prefix = _new_name()
+        for key in ("", *(f"{key}/" for key in directories)):
+            self._client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"")
+        for key, data in files.items():
+            self._client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=data)
+        return self.place(fsabs.from_url(f"s3://{BUCKET}/{prefix}", **self.options), prefix)
+
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Lists the prefix, and gets each object."""
+        found: dict[str, bytes] = {}
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{location}/")
+        for entry in itertools.chain.from_iterable(page.get("Contents", []) for page in pages):
+            key = entry["Key"][len(location) + 1 :]
+            if key:
+                found[key] = self._client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read()
+        return found
+
+    def reopen(self, url: str) -> FS | None:
+        """With the store's options."""
+        return fsabs.from_url(url, **self.options)
+
+    def close(self) -> None:
+        """Closes the side channel; the store goes with its server."""
+        self._client.close()
+
+
+class HdfsSubject(Subject):
+    """Directories of a cluster; the side channel is Hadoop's own client, in the cluster's JVM."""
+
+    refused_characters = ":"
+
+    def __init__(self, cluster: HdfsCluster) -> None:
+        self._cluster = cluster
+
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Makes the directories and puts the files."""
+        root = f"/{_new_name()}"
+        made = {root}
+        for path in [root, *(f"{root}/{key}" for key in directories)]:
+            self._cluster.mkdir(path)
+        for key, data in files.items():
+            if (folder := f"{root}/{keys.parent(key)}") not in made:
+                self._cluster.mkdir(folder)
+                made.add(folder)
+            self._cluster.put(f"{root}/{key}", data)
+        return self.place(fsabs.from_url(self._cluster.url + root), root)
+
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Lists the tree, and gets each file."""
+        found: dict[str, bytes] = {}
+        for path, directory, _ in self._cluster.ls(location, recursive=True):
+            key = path[len(location) + 1 :]
+            found[key + "/" if directory else key] = b"" if directory else self._cluster.get(path)
+        return found
+
+    def hidden(self, name: str) -> bool:
+        """Whether it is a half-written file of `Hdfs`."""
+        return name.startswith(".") and name.endswith(PARTIAL_SUFFIX)
+
+
+class FsspecSubject(Subject):
+    """Directories of fsspec's memory filesystem; the side channel is the dictionary behind it."""
+
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Fills fsspec's filesystem by its own means."""
+        root = f"/{_new_name()}"
+        memory = self._memory()
+        for key in ("", *directories, *map(keys.parent, files)):
+            memory.makedirs(f"{root}/{key}".rstrip("/"), exist_ok=True)
+        for key, data in files.items():
+            memory.pipe_file(f"{root}/{key}", data)
+        return self.place(Fsspec("memory", "", root), root)
+
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Reads the dictionary of files and the list of directories."""
+        memory = self._memory()
+        prefix = location + "/"
+        found = {path[len(prefix) :]: file.getvalue() for path, file in memory.store.items() if path.startswith(prefix)}
+        directories = (path[len(prefix) :] for path in memory.pseudo_dirs if path.startswith(prefix))
+        return {**found, **{f"{path}/": b"" for path in directories}}
+
+    def reopen(self, url: str) -> FS | None:
+        """Nothing: `memory://` URLs are those of our own backend."""
+        return None
+
+    @staticmethod
+    def _memory() -> Any:
+        from fsspec.implementations.memory import MemoryFileSystem
+
+        return MemoryFileSystem()
