@@ -9,7 +9,7 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ... import errors, keys
@@ -17,7 +17,9 @@ from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
 from .client import Options, shared_client, translated
+from .flight import read
 from .objects import MIN_PART_SIZE, S3Blob, S3Writer, get
+from .wire import Wire, shared_wire
 
 DELETE_BATCH = 1000
 
@@ -42,7 +44,7 @@ class S3(FS):
     """
 
     scheme = "s3"
-    default_concurrency = 16
+    default_concurrency = 32
     capabilities = Capabilities(
         write=True,
         exclusive=True,
@@ -96,6 +98,7 @@ class S3(FS):
         )
         self._mpu_chunksize = mpu_chunksize
         self._client = shared_client(self.options)
+        self._wire = shared_wire(self._client, bucket, self.options)
         self._root = self._cwd = keys.normalize(prefix or "")
         if create_bucket:
             self._create_bucket()
@@ -104,6 +107,11 @@ class S3(FS):
     def client(self) -> Any:
         """This process's boto3 client."""
         return self._client.get()
+
+    @property
+    def wire(self) -> Wire | None:
+        """This process's own connections, for plain GETs; None where only boto3 knows the way."""
+        return self._wire.get()
 
     def abort_uploads(self, older_than: float, key: str = "") -> int:
         """Abort multipart uploads that were begun more than `older_than` seconds ago; returns how many.
@@ -221,9 +229,15 @@ class S3(FS):
 
     def _read_bytes(self, key: str) -> bytes:
         try:
-            return get(self, key)[1] if key else self._open_blob(key).read_all()
+            return get(self, key) if key else self._open_blob(key).read_all()
         except FileNotFoundError as exc:
             raise self._no_file(key) from exc
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        wire, width = self.wire, min(concurrency or self.default_concurrency, len(wanted))
+        if wire is None or width <= 1:
+            return super()._read_many(wanted, concurrency)
+        return read(wire, wanted, width, self.options.read_timeout, self._read_bytes)
 
     def _no_file(self, key: str) -> OSError:
         """The error for a key with no object: it may be a directory, or the bucket may be missing."""
