@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from ... import errors, keys
@@ -18,7 +19,7 @@ from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
 from .client import Options, shared_client, translated
 from .flight import read
-from .objects import MIN_PART_SIZE, S3Blob, S3Writer, get
+from .objects import MIN_PART_SIZE, S3Blob, S3Writer, get, head
 from .wire import Wire, shared_wire
 
 DELETE_BATCH = 1000
@@ -156,11 +157,9 @@ class S3(FS):
 
     def _head(self, key: str) -> FileStat | None:
         try:
-            with translated():
-                head = self.client.head_object(Bucket=self.bucket, Key=key)
+            return _to_stat(keys.name(key), *head(self, key))
         except FileNotFoundError:
             return None
-        return _to_stat(keys.name(key), head["ContentLength"], head)
 
     def _any_below(self, key: str) -> bool:
         """Whether anything lies below `key`; a missing bucket is an error."""
@@ -217,7 +216,7 @@ class S3(FS):
                     yield FileStat.of_directory("/".join(folders[: depth + 1]))
                 above = folders
                 if not name.endswith("/"):
-                    yield _to_stat(name, entry["Size"], entry)
+                    yield _listed(name, entry)
 
     # ---- reading
 
@@ -345,9 +344,13 @@ def _is_path(name: str) -> bool:
     return keys.is_key(name[:-1] if name.endswith("/") else name)
 
 
-def _to_stat(name: str, size: int, entry: dict[str, Any]) -> FileStat:
+def _listed(name: str, entry: dict[str, Any]) -> FileStat:
+    return _to_stat(name, entry["Size"], entry["LastModified"], entry["ETag"].strip('"'))
+
+
+def _to_stat(name: str, size: int, written: datetime, version: str) -> FileStat:
     # Some stores list milliseconds where a HEAD has seconds.
-    return FileStat(name, size, False, float(int(entry["LastModified"].timestamp())), version=entry["ETag"].strip('"'))
+    return FileStat(name, size, False, float(int(written.timestamp())), version=version)
 
 
 def _merged(prefix: str, page: dict[str, Any]) -> list[FileStat | None]:
@@ -355,7 +358,7 @@ def _merged(prefix: str, page: dict[str, Any]) -> list[FileStat | None]:
     found: dict[str, FileStat | None] = {}
     for entry in page.get("Contents", []):
         name = entry["Key"][len(prefix) :]
-        found[name] = _to_stat(name, entry["Size"], entry) if keys.is_key(name) else None
+        found[name] = _listed(name, entry) if keys.is_key(name) else None
     for entry in page.get("CommonPrefixes", []):
         name = entry["Prefix"][len(prefix) :]
         found[name] = FileStat.of_directory(name[:-1]) if keys.is_key(name[:-1]) else None

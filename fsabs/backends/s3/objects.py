@@ -13,6 +13,8 @@ import hashlib
 import os
 import random
 import time
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
@@ -51,6 +53,19 @@ def get(fs: S3, key: str, part: tuple[int, int] | None = None, version: str | No
         with contextlib.suppress(PlainAnswerMissing):
             return wire.get(key, lines, b"206" if part is not None else b"200")
     return _get_by_boto3(fs, key, {name.replace("-", ""): value for name, value in conditions.items()})
+
+
+def head(fs: S3, key: str) -> tuple[int, datetime, str]:
+    """Size, time of writing and ETag of an object; `FileNotFoundError`."""
+    wire = fs.wire
+    if wire is not None:
+        with contextlib.suppress(PlainAnswerMissing, ValueError, KeyError):
+            lines = wire.head(key).decode("latin-1").split("\r\n")[1:]
+            told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            return int(told["content-length"]), parsedate_to_datetime(told["last-modified"]), told["etag"].strip('"')
+    with translated():
+        answer = fs.client.head_object(Bucket=fs.bucket, Key=key)
+    return answer["ContentLength"], answer["LastModified"], answer["ETag"].strip('"')
 
 
 def _get_by_boto3(fs: S3, key: str, conditions: dict[str, str]) -> bytes:

@@ -112,24 +112,24 @@ class Wire:
 
     # ---- requests
 
-    def request(self, key: str, extra: str) -> bytes:
-        """The bytes of a signed GET of `key`; `extra` are header lines, each with its line end."""
+    def request(self, key: str, extra: str, method: str = "GET") -> bytes:
+        """The bytes of a signed request for `key`; `extra` are header lines, each with its line end."""
         target = self.target
         path = target.prefix + urllib.parse.quote(key, safe=_SAFE)
-        head = f"GET {path} HTTP/1.1\r\nHost: {target.header}\r\nAccept-Encoding: identity\r\n{extra}"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {target.header}\r\nAccept-Encoding: identity\r\n{extra}"
         if self._credentials is None:
             return f"{head}\r\n".encode()
-        return f"{head}{self._signature(path)}\r\n".encode()
+        return f"{head}{self._signature(method, path)}\r\n".encode()
 
-    def _signature(self, path: str) -> str:
-        """The header lines that sign a GET of `path` with the credentials of this moment."""
+    def _signature(self, method: str, path: str) -> str:
+        """The header lines that sign a request for `path` with the credentials of this moment."""
         assert self._credentials is not None
         frozen = self._credentials.get_frozen_credentials()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         token_line = f"x-amz-security-token:{frozen.token}\n" if frozen.token else ""
         signed = "host;x-amz-content-sha256;x-amz-date" + (";x-amz-security-token" if frozen.token else "")
         canonical = (
-            f"GET\n{path}\n\nhost:{self.target.header}\nx-amz-content-sha256:{_EMPTY_SHA256}\nx-amz-date:{stamp}\n"
+            f"{method}\n{path}\n\nhost:{self.target.header}\nx-amz-content-sha256:{_EMPTY_SHA256}\nx-amz-date:{stamp}\n"
             f"{token_line}\n{signed}\n{_EMPTY_SHA256}"
         )
         scope = f"{stamp[:8]}/{self.target.region}/s3/aws4_request"
@@ -158,14 +158,21 @@ class Wire:
 
     def get(self, key: str, extra: str, status: bytes) -> bytes:
         """The body of a GET whose answer has the status `status`; `PlainAnswerMissing` for any other outcome."""
-        request = self.request(key, extra)
+        return self._send(self.request(key, extra), status, True)[1]
+
+    def head(self, key: str) -> bytes:
+        """The head of the answer to a HEAD, if that is a plain 200; `PlainAnswerMissing`."""
+        return self._send(self.request(key, "", "HEAD"), b"200", False)[0]
+
+    def _send(self, request: bytes, status: bytes, has_body: bool) -> tuple[bytes, bytes]:
+        """Head and body of the answer."""
         if (connection := self.take()) is not None:
             # What the store has closed while it was idle is no failure: a new connection decides.
             with contextlib.suppress(BrokenConnection):
-                return self._exchange(connection, request, status)
+                return self._exchange(connection, request, status, has_body)
         for attempt in range(ATTEMPTS):
             try:
-                return self._exchange(self.connect(), request, status)
+                return self._exchange(self.connect(), request, status, has_body)
             except BrokenConnection:
                 if attempt + 1 == ATTEMPTS:
                     raise
@@ -173,12 +180,14 @@ class Wire:
                 raise PlainAnswerMissing(f"no connection: {exc}") from exc
         raise AssertionError("the last attempt returns or raises")
 
-    def _exchange(self, connection: socket.socket, request: bytes, status: bytes) -> bytes:
+    def _exchange(
+        self, connection: socket.socket, request: bytes, status: bytes, has_body: bool
+    ) -> tuple[bytes, bytes]:
         try:
             connection.sendall(request)
             head, body = self._receive_head(connection)
             answer = parse(head, status)
-            body = self._receive_rest(connection, body, answer.length)
+            body = self._receive_rest(connection, body, answer.length if has_body else 0)
         except OSError as exc:
             connection.close()
             kind = BrokenConnection if isinstance(exc, ConnectionError) else PlainAnswerMissing
@@ -190,7 +199,7 @@ class Wire:
             self.give_back(connection)
         else:
             connection.close()
-        return body
+        return head, body
 
     def _receive_head(self, connection: socket.socket) -> tuple[bytes, bytes]:
         received = b""
