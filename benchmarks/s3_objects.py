@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pyarrow.fs
@@ -21,7 +22,7 @@ import fsabs
 OBJECTS = 300
 SIZE = 100_000  # bytes
 ROUNDS = 15
-ACCESS = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
+ACCESS: dict[str, Any] = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
 
 
 def reading(read: Callable[[str], bytes], names: list[str]) -> Callable[[], None]:

@@ -89,7 +89,7 @@ def test_it_is_made_once_by_many_threads() -> None:
 
 
 def test_a_holder_pickles_as_its_recipe() -> None:
-    holder = process.PerProcess(functools.partial(list, "ab"))
+    holder: process.PerProcess[list[str]] = process.PerProcess(functools.partial(list, "ab"))
     holder.get().append("c")
     assert pickle.loads(pickle.dumps(holder)).get() == ["a", "b"]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import errors, keys
 from ..blobs import Blob
 from ..files import WriteFile
 from ..fs import FS, Capabilities, Path
+
+if TYPE_CHECKING:
+    from typing import Self
 
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
 
@@ -39,7 +42,11 @@ class Container(FS):
             self._blob = self._open_file()
         elif mode == "a" and parent._is(self._file, directory=False):
             self._blob = self._open_file()
-            self._out = cast(WriteFile, parent.open("/" + self._file, "wb"))
+            try:
+                self._out = cast(WriteFile, parent.open("/" + self._file, "wb"))
+            except BaseException:
+                self._blob.close()
+                raise
         else:
             self._out = cast(WriteFile, parent.open("/" + self._file, "xb" if mode == "x" else "wb"))
 
@@ -105,6 +112,12 @@ class Container(FS):
 
     def _url(self, key: str) -> str:
         return f"{self.file_url}/{keys.to_url_path(key)}" if key else self.file_url
+
+    def __copy__(self) -> Self:
+        """What `subfs` starts from: it shares what is open, also of a container that is written."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         if self._out is not None:

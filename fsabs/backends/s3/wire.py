@@ -61,11 +61,11 @@ class Wire:
     """The connections of one process to the endpoint of one bucket, and how requests to it are signed."""
 
     def __init__(self, client: Any, bucket: str, options: Options) -> None:
-        self.target = _target(client, bucket)
+        self._idle: deque[socket.socket] = deque()
         self._options = options
+        self.target = _target(client, bucket)
         self._credentials = client._request_signer._credentials if not options.anonymous else None
         self._context = _tls_context(client) if self.target.tls else None
-        self._idle: deque[socket.socket] = deque()
         self._day_key: tuple[tuple[str, str], bytes] | None = None
 
     # ---- connections
@@ -109,6 +109,10 @@ class Wire:
         """Close what is idle."""
         while (connection := self.take()) is not None:
             connection.close()
+
+    def __del__(self) -> None:
+        # In the process that it belongs to: an inherited one is never freed.
+        self.close()
 
     # ---- requests
 

@@ -1,0 +1,348 @@
+"""Decompression of members, in bounded pieces: one small interface over zlib, bz2, lzma and zstd.
+
+A decoder draws compressed bytes from a `Source` as it needs them and never gives more than it is asked for, whatever
+the stream would blow up to. What is wrong with a stream is a `DamagedError`, which `members.py` turns into the error
+that the caller sees; errors of reading pass as they are.
+"""
+
+from __future__ import annotations
+
+import abc
+import bz2
+import functools
+import importlib
+import lzma
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ... import errors
+from ...blobs import Blob
+from . import records
+
+LEAST_CHUNK = 64 * 1024
+MOST_CHUNK = 4 * 1024 * 1024
+"""Compressed bytes that a source reads at once: twice as many each time, between these."""
+_MAX_WINDOW = 1 << 27  # zstd's own limit of what a decoder without further ado accepts
+_LEAST_DICTIONARY = 4096
+_LZMA_HEADER = struct.Struct("<HHBL")  # the SDK's version, size of the rest (5), lc and lp and pb, dictionary's size
+_DAMAGE = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)  # OSError is bz2's; none of them is of a read
+
+
+class DamagedError(Exception):
+    """The compressed stream is not right; the text says how."""
+
+
+class Source:
+    """Compressed bytes of a member, from `position` to `stop` in a blob."""
+
+    __slots__ = ("_blob", "_chunk", "position", "stop")
+
+    def __init__(self, blob: Blob, position: int, stop: int) -> None:
+        self._blob = blob
+        self._chunk = LEAST_CHUNK
+        self.position = position
+        self.stop = stop
+
+    def read(self) -> bytes:
+        """The next bytes, as many as seem good; `b""` at the end."""
+        data = self._blob.pread(min(self._chunk, self.stop - self.position), self.position)
+        self.position += len(data)
+        self._chunk = min(2 * self._chunk, MOST_CHUNK)
+        return data
+
+    def copy(self) -> Source:
+        """The same place, for another reader."""
+        return Source(self._blob, self.position, self.stop)
+
+
+class BytesSource(Source):
+    """Compressed bytes that are in memory."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.position = 0
+        self.stop = len(data)
+
+    def read(self) -> bytes:
+        """All that is left."""
+        data, self._data = self._data, b""
+        self.position = self.stop
+        return data
+
+
+class Decoder(abc.ABC):
+    """One pass over a compressed stream."""
+
+    @abc.abstractmethod
+    def read(self, size: int) -> bytes:
+        """The next bytes of the content, 1 to `size` of them, or `b""` at its end."""
+
+    @abc.abstractmethod
+    def finish(self) -> None:
+        """Check, all of the content having been read, that the stream ends here and nothing is left behind it."""
+
+    def copy(self) -> Decoder | None:
+        """A decoder at the same place, where that can be had."""
+        return None
+
+
+class _Engine(Protocol):
+    """What bz2's, lzma's and compression.zstd's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Deflate:
+    """zlib's decompressor, with the others' interface."""
+
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = zlib.decompressobj(-zlib.MAX_WBITS) if inner is None else inner
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._inner.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._inner.unused_data)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        tail = self._inner.unconsumed_tail
+        found: bytes = self._inner.decompress(tail + data if tail else data, max_length)
+        self.needs_input = not self._inner.unconsumed_tail and len(found) < max_length
+        return found
+
+    def copy(self) -> _Deflate:
+        twin = _Deflate(self._inner.copy())
+        twin.needs_input = self.needs_input
+        return twin
+
+
+class _Streams(Decoder):
+    """A stream, or where the format has it several one behind another, through an engine."""
+
+    several = False
+    ends_itself = True
+    _source: Source
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._engine = self.make()
+
+    @abc.abstractmethod
+    def make(self) -> _Engine:
+        """A new engine."""
+
+    def read(self, size: int) -> bytes:
+        while not self._engine.eof or self._next_stream():
+            data = self._source.read() if self._engine.needs_input else b""
+            starving = self._engine.needs_input and not data
+            found = self._decompress(data, size)
+            if found:
+                return found
+            if starving and not self._engine.eof:
+                return b""
+        return b""
+
+    def finish(self) -> None:
+        if self.read(1):
+            raise DamagedError("there is more in it")
+        if self.ends_itself and not self._engine.eof:
+            raise DamagedError("its stream has no end")
+        if left := len(self._engine.unused_data) + self._source.stop - self._source.position:
+            raise DamagedError(f"{left} bytes are left behind its stream")
+
+    def _decompress(self, data: bytes, size: int) -> bytes:
+        try:
+            return self._engine.decompress(data, size)
+        except _DAMAGE as exc:
+            raise DamagedError(f"its stream is damaged: {exc}") from exc
+
+    def _next_stream(self) -> bool:
+        """Go on with the stream behind the one that has ended, if there is one."""
+        if not self.several:
+            return False
+        data = self._engine.unused_data or self._source.read()
+        if not data:
+            return False
+        self._engine = self.make()
+        self._source = _Rest(data, self._source)
+        return True
+
+
+class _Rest(Source):
+    """Bytes that an ended stream left over, and the source that they came from."""
+
+    __slots__ = ("_data", "_source")
+
+    def __init__(self, data: bytes, source: Source) -> None:
+        self._data = data
+        self._source: Source = source._source if isinstance(source, _Rest) else source
+        self.position = source.position - len(data)
+        self.stop = source.stop
+
+    def read(self) -> bytes:
+        data, self._data = self._data or self._source.read(), b""
+        self.position = self._source.position
+        return data
+
+
+class Inflate(_Streams):
+    """Deflate, the method that can be copied on the way."""
+
+    def make(self) -> _Engine:
+        return _Deflate()
+
+    def copy(self) -> Decoder:
+        twin = Inflate(self._source.copy())
+        assert isinstance(self._engine, _Deflate)
+        twin._engine = self._engine.copy()
+        return twin
+
+
+class Bunzip2(_Streams):
+    """bzip2; parallel compressors write several streams."""
+
+    several = True
+
+    def make(self) -> _Engine:
+        return bz2.BZ2Decompressor()
+
+
+class Unlzma(_Streams):
+    """LZMA with the header that zip files put before it; the end mark is optional (APPNOTE 5.8)."""
+
+    def __init__(self, source: Source, size: int, ends_itself: bool) -> None:
+        self._size = size
+        self.ends_itself = ends_itself
+        super().__init__(source)
+
+    def make(self) -> _Engine:
+        data = self._source.read()
+        header = data[: _LZMA_HEADER.size]
+        self._source = _Rest(data[_LZMA_HEADER.size :], self._source)
+        if len(header) < _LZMA_HEADER.size or header[2:4] != b"\5\0":
+            raise DamagedError(f"no LZMA properties at its start: {header!r}")
+        _, _, properties, told = _LZMA_HEADER.unpack(header)
+        rest, lc = divmod(properties, 9)
+        pb, lp = divmod(rest, 5)
+        # No more than the content's size is ever used, and a damaged header could claim 4 GiB of memory.
+        dictionary = max(_LEAST_DICTIONARY, min(told, self._size))
+        how = {"id": lzma.FILTER_LZMA1, "lc": lc, "lp": lp, "pb": pb, "dict_size": dictionary}
+        try:
+            return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[how])
+        except (lzma.LZMAError, ValueError) as exc:
+            raise DamagedError(f"its LZMA properties are not valid: {header!r}") from exc
+
+
+class Unzstd(_Streams):
+    """zstd through Python's own module (3.14)."""
+
+    several = True
+
+    def __init__(self, source: Source, module: Any) -> None:
+        self._module = module
+        super().__init__(source)
+
+    def make(self) -> _Engine:
+        engine: _Engine = self._module.ZstdDecompressor()
+        return engine
+
+    def _decompress(self, data: bytes, size: int) -> bytes:
+        try:
+            return super()._decompress(data, size)
+        except self._module.ZstdError as exc:
+            raise DamagedError(f"its stream is damaged: {exc}") from exc
+
+
+class _Portions:
+    """A source as zstandard's reader wants it: by the size that it asks for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._data = b""
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        if self._at == len(self._data):
+            self._data, self._at = self._source.read(), 0
+        found = self._data[self._at : self._at + size]
+        self._at += len(found)
+        return found
+
+    def left(self) -> int:
+        return len(self._data) - self._at + self._source.stop - self._source.position
+
+
+class Zstandard(Decoder):
+    """zstd through the `zstandard` package, whose reader draws from the source itself."""
+
+    def __init__(self, source: Source, module: Any) -> None:
+        self._portions = _Portions(source)
+        self._error = module.ZstdError
+        decompressor = module.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        self._reader = decompressor.stream_reader(self._portions, read_across_frames=True)
+
+    def read(self, size: int) -> bytes:
+        try:
+            return bytes(self._reader.read(size))
+        except self._error as exc:
+            raise DamagedError(f"its stream is damaged: {exc}") from exc
+
+    def finish(self) -> None:
+        if self.read(1):
+            raise DamagedError("there is more in it")
+        if left := self._portions.left():
+            raise DamagedError(f"{left} bytes are left behind its stream")
+
+
+def decoder(method: int, flags: int, size: int, source: Source) -> Decoder:
+    """A decoder of a member of `size` bytes; `DamagedError`, `MissingDependencyError`."""
+    if method == records.DEFLATED:
+        return Inflate(source)
+    if method == records.BZIP2:
+        return Bunzip2(source)
+    if method == records.LZMA:
+        return Unlzma(source, size, bool(flags & records.FLAG_LZMA_END_MARK))
+    return zstd_decoder()(source)
+
+
+READABLE = frozenset((records.STORED, records.DEFLATED, records.BZIP2, records.LZMA, records.ZSTANDARD))
+
+
+@functools.cache
+def zstd_decoder() -> Callable[[Source], Decoder]:
+    """The class of zstd's decoders, by Python's own library or another; `MissingDependencyError`."""
+    try:
+        return functools.partial(Unzstd, module=importlib.import_module("compression.zstd"))
+    except ImportError:  # Python before 3.14
+        pass
+    try:
+        return functools.partial(Zstandard, module=importlib.import_module("zstandard"))
+    except ImportError as exc:
+        raise errors.missing("zstandard", "zstd", "reading a zstd member of a zip file") from exc
+
+
+def decode(data: bytes, method: int, flags: int, size: int) -> bytes:
+    """The content of a small member: `data`, decompressed to exactly `size` bytes; `DamagedError` otherwise."""
+    source = decoder(method, flags, size, BytesSource(data))
+    found: list[bytes] = []
+    left = size
+    while left and (piece := source.read(left)):
+        found.append(piece)
+        left -= len(piece)
+    if left:
+        raise DamagedError(f"it holds {size - left} bytes where {size} were expected")
+    source.finish()
+    return found[0] if len(found) == 1 else b"".join(found)

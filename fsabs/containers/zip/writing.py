@@ -1,0 +1,435 @@
+"""An archive being written: members are compressed apart, each in its own thread, and added whole when they are closed.
+
+The records are written here and not by the standard library's `zipfile`: on a file that can't seek it leaves CRC and
+sizes out of the local headers, which streaming readers (Java's, libarchive's) refuse for stored members; it keeps about
+a kilobyte per member in memory; and it can't add to an archive that holds entries which it doesn't understand.
+"""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import lzma
+import os
+import shutil
+import stat as stat_bits
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from ... import errors, keys, process
+from ...blobs import Blob
+from ...files import WriteFile, Writer
+from ...fs import FileStat
+from ..spool import MAX_IN_MEMORY
+from . import names, records
+from .ends import Layout
+from .index import Index
+
+TIMESTAMP = 315532800.0
+"""1980-01-01, the first moment that a zip file can name."""
+LIMIT16 = records.MAX16
+LIMIT32 = records.MAX32
+"""From these numbers on a field is moved to a zip64 record."""
+_COPY = 8 * 1024 * 1024
+_VERSIONS = {records.STORED: 20, records.DEFLATED: 20, records.BZIP2: 46, records.LZMA: 63}
+_VERSION_ZIP64 = 45
+_LZMA_PROPERTIES = {"lc": 3, "lp": 0, "pb": 2, "dict_size": 1 << 23}
+_LZMA_HEADER = struct.pack("<BBHBL", 9, 4, 5, 0x5D, 1 << 23)  # the same, as zip files have it
+_DIRECTORY = -1
+
+
+class _Compressor(Protocol):
+    def compress(self, data: bytes, /) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
+class _Copy:
+    """What doesn't compress."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        return data
+
+    def flush(self) -> bytes:
+        return b""
+
+
+class _Lzma:
+    """LZMA with a zip file's header before it."""
+
+    def __init__(self, level: int) -> None:
+        how: dict[str, Any] = {"id": lzma.FILTER_LZMA1, "preset": level, **_LZMA_PROPERTIES}
+        self._inner = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[how])
+        self._start = _LZMA_HEADER
+
+    def compress(self, data: bytes, /) -> bytes:
+        start, self._start = self._start, b""
+        return start + self._inner.compress(data)
+
+    def flush(self) -> bytes:
+        return self._start + self._inner.flush()
+
+
+_METHODS = {"stored": records.STORED, "deflated": records.DEFLATED, "bzip2": records.BZIP2, "lzma": records.LZMA}
+
+
+class Compression:
+    """A method by name, and its level: `stored`, `deflated` (0 to 9), `bzip2` (1 to 9), `lzma` (0 to 9)."""
+
+    def __init__(self, name: str, level: int | None) -> None:
+        if name not in _METHODS:
+            raise ValueError(f"unknown compression {name!r}; known: {', '.join(_METHODS)}")
+        least = 1 if name == "bzip2" else 0
+        if level is not None and (name == "stored" or not least <= level <= 9):
+            has = "has no level" if name == "stored" else f"has the levels {least} to 9"
+            raise ValueError(f"compresslevel={level}: compression {name!r} {has}")
+        self.method = _METHODS[name]
+        self._level = level
+
+    def start(self) -> _Compressor:
+        """A compressor of one member."""
+        if self.method == records.DEFLATED:
+            return zlib.compressobj(-1 if self._level is None else self._level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        if self.method == records.BZIP2:
+            return bz2.BZ2Compressor(9 if self._level is None else self._level)
+        if self.method == records.LZMA:
+            return _Lzma(6 if self._level is None else self._level)
+        return _Copy()
+
+
+class _Header(NamedTuple):
+    """What is told of a member in its two headers."""
+
+    name: bytes
+    method: int
+    dos: int
+    crc: int
+    compressed: int
+    size: int
+    mode: int
+
+    def local(self) -> bytes:
+        """The local header."""
+        big = max(self.compressed, self.size) >= LIMIT32
+        extra = struct.pack("<2H2Q", records.EXTRA_ZIP64, 16, self.size, self.compressed) if big else b""
+        compressed, size = (records.MAX32, records.MAX32) if big else (self.compressed, self.size)
+        fixed = (self._version(big), self._flags(), self.method, self.dos, self.crc, compressed, size)
+        return records.LOCAL.pack(records.LOCAL_SIGNATURE, *fixed, len(self.name), len(extra)) + self.name + extra
+
+    def central(self, offset: int) -> bytes:
+        """The directory's record, the local header being at `offset`."""
+        told = (self.size, self.compressed, offset)
+        big = [number for number in told if number >= LIMIT32]
+        extra = struct.pack(f"<2H{len(big)}Q", records.EXTRA_ZIP64, 8 * len(big), *big) if big else b""
+        size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in told)
+        version = self._version(bool(big))
+        attributes = self.mode << 16 | (records.DOS_DIRECTORY if stat_bits.S_ISDIR(self.mode) else 0)
+        fixed = (records.HOST_UNIX << 8 | version, version, self._flags(), self.method, self.dos, self.crc, compressed)
+        lengths = (size, len(self.name), len(extra), 0, 0, 0)
+        record = records.CENTRAL.pack(records.CENTRAL_SIGNATURE, *fixed, *lengths, attributes, where)
+        return record + self.name + extra
+
+    def _version(self, big: bool) -> int:
+        return max(_VERSIONS[self.method], _VERSION_ZIP64 if big else 0)
+
+    def _flags(self) -> int:
+        utf8 = 0 if self.name.isascii() else records.FLAG_UTF8
+        return utf8 | (records.FLAG_LZMA_END_MARK if self.method == records.LZMA else 0)
+
+
+class _Written:
+    """What has been written, by directory: the size of each file, less than 0 for a directory."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, int]] = {"": {}}
+
+    def size(self, key: str) -> int | None:
+        """The size of a file, less than 0 for a directory, None if there is neither."""
+        if key in self._members:
+            return _DIRECTORY
+        return self._members.get(keys.parent(key), {}).get(keys.name(key))
+
+    def add(self, key: str, size: int) -> None:
+        """Put a file (or a directory: size less than 0) where it belongs, with the directories above it."""
+        if size < 0:
+            self._members.setdefault(key, {})
+        while key:
+            folder = keys.parent(key)
+            known = folder in self._members
+            self._members.setdefault(folder, {})[keys.name(key)] = size
+            if known:
+                return
+            key, size = folder, _DIRECTORY
+
+    def is_below_file(self, key: str) -> bool:
+        """Whether a file stands in the way to `key`."""
+        return any((size := self.size(above)) is not None and size >= 0 for above in keys.ancestors(key))
+
+    def members(self, key: str) -> dict[str, int]:
+        """The members of a directory, which may be none of what was written."""
+        return dict(self._members.get(key, {}))
+
+
+class Archive:
+    """The state of an archive being written, shared by its `Zip` and what `subfs` makes of it.
+
+    With an index of `old` entries, what is written again is replaced: its old record is dropped from the directory.
+    """
+
+    def __init__(self, out: WriteFile, url: str, compression: Compression, dos: int, old: Index | None = None) -> None:
+        self._out = out
+        self._url = url
+        self._compression = compression
+        self._dos = dos
+        self._modified = records.seconds_of(dos)
+        self._lock = process.Lock()
+        self._written = _Written()
+        self._open: dict[int, str] = {}  # the keys of the members under way, by their writers' identity
+        self._directory = bytearray()
+        self._places: dict[str, int] = {}  # of the records of what could be replaced
+        self._dropped: set[int] = set()
+        self._entries = 0
+        self._shift = 0
+        self._comment = b""
+        self._old = old
+
+    def copy(self, blob: Blob, layout: Layout) -> None:
+        """Start with all that is in an archive, up to its directory."""
+        if layout.junk:
+            reason = f"{layout.junk} bytes behind the archive's end belong to nothing, and adding to it would lose them"
+            raise errors.corrupt(self._url, reason, "open_container")
+        for at in range(0, layout.start, _COPY):
+            self._out.write(blob.pread(min(_COPY, layout.start - at), at))
+        for at in range(layout.start, layout.start + layout.size, _COPY):
+            self._directory += blob.pread(min(_COPY, layout.start + layout.size - at), at)
+        self._entries = layout.entries
+        self._shift = layout.shift
+        self._comment = layout.comment
+
+    # ---- what is there
+
+    def stat(self, key: str) -> FileStat:
+        """The stat of what has been written, or was there before."""
+        size = self._written.size(key)
+        if size is not None:
+            return self._stat(keys.name(key), size)
+        if self._old is None or self._written.is_below_file(key):
+            raise self._missing(key)
+        return self._old.stat(key, None)._replace(version=None)
+
+    def list(self, key: str) -> Iterator[FileStat]:
+        """The members of a directory."""
+        with self._lock:
+            fresh = {
+                name + "/" * (size < 0): self._stat(name, size) for name, size in self._written.members(key).items()
+            }
+            size = self._written.size(key)
+        if size is not None and size >= 0:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        old: dict[str, FileStat] = {}
+        if self._old is not None and (size is None or self._old.tree.isdir(key)):
+            old = {stat.filename + "/" * stat.directory: stat for stat in self._old.list(key, None)}
+        elif size is None:
+            raise self._missing(key)
+        everything = {**old, **fresh}
+        return iter([everything[name] for name in sorted(everything)])
+
+    def _stat(self, name: str, size: int) -> FileStat:
+        if size < 0:
+            return FileStat.of_directory(name, self._modified)
+        return FileStat(name, size, False, self._modified)
+
+    def wrote(self, key: str) -> bool:
+        """Whether the file `key` has been written here, and isn't an old one."""
+        size = self._written.size(key)
+        return size is not None and size >= 0
+
+    def _missing(self, key: str) -> OSError:
+        code = errno.ENOTDIR if self._written.is_below_file(key) else errno.ENOENT
+        return OSError(code, os.strerror(code))
+
+    # ---- writing
+
+    def create(self, key: str, exclusive: bool) -> Writer:
+        """A writer of a new member; of one that is there already only in an archive that is added to."""
+        self._check_alive()
+        header = _Header(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
+        with self._lock:
+            self._check_target(key, exclusive)
+        return MemberWriter(self, key, exclusive, header, self._compression.start())
+
+    def mkdir(self, key: str, mode: int) -> None:
+        """Add an entry for a directory."""
+        self._check_alive()
+        permissions = mode & ~0o022  # as with the usual umask; the process's own must not change the archive's bytes
+        with self._lock:
+            if self._size(key) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._check_parents(key)
+            kind = stat_bits.S_IFDIR | permissions
+            self._add(key, _Header(_name(key) + b"/", records.STORED, self._dos, 0, 0, 0, kind), None)
+
+    def add(self, key: str, exclusive: bool, header: _Header, content: Any) -> None:
+        """Add a finished member: `content` is a file that holds what goes behind the header."""
+        self._check_alive()
+        with self._lock:
+            self._check_target(key, exclusive)
+            self._add(key, header, content)
+
+    def under_way(self, writer: MemberWriter, key: str) -> None:
+        """Remember a member that is being written."""
+        self._open[id(writer)] = key
+
+    def forget(self, writer: MemberWriter) -> None:
+        """Take that back; without the lock, as the garbage collector may call it in the middle of anything."""
+        self._open.pop(id(writer), None)
+
+    def finish(self) -> None:
+        """Write the directory and the end records."""
+        with self._lock:
+            if self._open:
+                open_members = sorted(self._open.values())
+                reason = f"{len(open_members)} members are still open for writing: {', '.join(open_members[:3])}"
+                raise errors.error(errno.EBUSY, "close", self._url, reason)
+            self._drop()
+            start = self._out.tell()
+            self._out.write(self._directory)
+            self._out.write(self._end(start - self._shift, len(self._directory)))
+
+    def _add(self, key: str, header: _Header, content: Any) -> None:
+        offset = self._out.tell()
+        self._out.write(header.local())
+        if content is not None:
+            content.seek(0)
+            shutil.copyfileobj(content, self._out, 1024 * 1024)
+        record = header.central(offset - self._shift)
+        if self._old is not None:
+            self._note_place(key)
+        self._directory += record
+        self._entries += 1
+        self._written.add(key, header.size if content is not None else _DIRECTORY)
+
+    def _note_place(self, key: str) -> None:
+        """Drop the record of what is being replaced."""
+        assert self._old is not None
+        before = self._places.get(key)
+        if before is None and (entry := self._old.tree.entries.get(key)) is not None:
+            before = entry.record
+        if before is not None:
+            self._dropped.add(before)
+        self._places[key] = len(self._directory)
+
+    def _drop(self) -> None:
+        """Leave the records of what was replaced out of the directory."""
+        kept = bytearray()
+        at = 0
+        for place in sorted(self._dropped):
+            lengths = struct.unpack_from("<3H", self._directory, place + 28)
+            kept += self._directory[at:place]
+            at = place + records.CENTRAL.size + sum(lengths)
+        if at:
+            self._directory = kept + self._directory[at:]
+            self._entries -= len(self._dropped)
+            self._dropped.clear()
+
+    def _end(self, offset: int, size: int) -> bytes:
+        """The end records of a directory of `size` bytes at `offset`."""
+        big = self._entries >= LIMIT16 or max(offset, size) >= LIMIT32
+        count = min(self._entries, records.MAX16)
+        numbers = (0, 0, count, count, min(size, records.MAX32), min(offset, records.MAX32), len(self._comment))
+        end = records.END.pack(records.END_SIGNATURE, *numbers) + self._comment
+        if not big:
+            return end
+        versions = (records.HOST_UNIX << 8 | _VERSION_ZIP64, _VERSION_ZIP64)
+        totals = (0, 0, self._entries, self._entries, size, offset)
+        end64 = records.END64.pack(records.END64_SIGNATURE, records.END64.size - 12, *versions, *totals)
+        return end64 + records.LOCATOR.pack(records.LOCATOR_SIGNATURE, 0, offset + size, 1) + end
+
+    # ---- checks
+
+    def _size(self, key: str) -> int | None:
+        """As `_Written.size`, of everything."""
+        size = self._written.size(key)
+        if size is None and self._old is not None:
+            entry = self._old.tree.entries.get(key)
+            if entry is not None:
+                return entry.size
+            return _DIRECTORY if self._old.tree.isdir(key) else None
+        return size
+
+    def _check_target(self, key: str, exclusive: bool) -> None:
+        self._check_parents(key)
+        size = self._size(key)
+        if size is None:
+            return
+        if size < 0:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if exclusive:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if self._old is None:
+            reason = "the archive has a member of this name already, and what is written of it stays"
+            raise FileExistsError(errno.EEXIST, reason)
+
+    def _check_parents(self, key: str) -> None:
+        for parent in reversed(keys.ancestors(key)):
+            size = self._size(parent)
+            if size is not None:
+                if size >= 0:
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                return
+
+    def _check_alive(self) -> None:
+        if self._out.closed:
+            raise ValueError(f"I/O operation on a closed container: {self._url}")
+        if self._out.inherited:
+            raise errors.unsupported("write", self._url, "the archive was opened for writing in another process")
+
+
+class MemberWriter(Writer):
+    """Compresses one member into memory or a temporary file, and has it added at its commit."""
+
+    def __init__(self, archive: Archive, key: str, exclusive: bool, header: _Header, compressor: _Compressor) -> None:
+        self._spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - closed by commit or abort
+        self._archive = archive
+        self._key = key
+        self._exclusive = exclusive
+        self._header = header
+        self._compressor = compressor
+        archive.under_way(self, key)
+
+    def write(self, data: bytes) -> None:
+        """Compress `data`."""
+        header = self._header
+        self._header = header._replace(crc=zlib.crc32(data, header.crc), size=header.size + len(data))
+        self._spool.write(self._compressor.compress(data))
+
+    def commit(self) -> None:
+        """Add the member to the archive."""
+        self._spool.write(self._compressor.flush())
+        header = self._header._replace(compressed=self._spool.tell())
+        self._archive.add(self._key, self._exclusive, header, self._spool)
+        self.abort()
+
+    def __del__(self) -> None:
+        self._spool.close()  # a forked child's copy, which nobody commits or aborts
+
+    def abort(self) -> None:
+        """Forget the member."""
+        self._spool.close()
+        self._archive.forget(self)
+
+
+def _name(key: str) -> bytes:
+    """The name of a member as it stands in the archive: one that reads back as the same key."""
+    _, refusal = names.judge(key)
+    if refusal is not None:
+        raise OSError(errno.EINVAL, f"a zip file can't hold a member of this name: {refusal}")
+    try:
+        name = key.encode()
+    except UnicodeEncodeError:
+        raise OSError(errno.EILSEQ, "a zip file can't hold a member whose name is not Unicode text") from None
+    if len(name) >= records.MAX16:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    return name

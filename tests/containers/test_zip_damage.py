@@ -1,0 +1,409 @@
+"""Zip, damaged: cut, flipped, lying, hostile. Never wrong bytes, never silence, never another library's exception."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import functools
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from fsabs import FS, CorruptFileError, Memory
+from fsabs.containers.zip import Zip
+
+from .test_zip_read import zstd_member
+from .zips import BZIP2, DEFLATED, LZMA, METHODS, STORED, Made, by_hand, contents, opened, packed, zipped
+
+pytestmark = pytest.mark.quick
+
+WHOLE = {"a": b"alpha" * 30, "d/": b"", "d/b": bytes(range(64)), "é": b"unicode", "z": b""}
+
+# zip -P pw of one file: the old PKWARE encryption, with a data descriptor.
+ENCRYPTED = base64.b64decode(
+    "UEsDBAoACQAAAMQoZFLaiUmbGAAAAAwAAAAFABwAcy50eHRVVAkAA79qQGC/akBgdXgLAAEEAAAAAAQAAAAAm5xeljVUM8gIZiI0B5rPN57sJms4exI3"
+    "UEsHCNqJSZsYAAAADAAAAFBLAQIeAwoACQAAAMQoZFLaiUmbGAAAAAwAAAAFABgAAAAAAAEAAACkgQAAAABzLnR4dFVUBQADv2pAYHV4CwABBAAAAAAE"
+    "AAAAAFBLBQYAAAAAAQABAEsAAABnAAAAAAA="
+)
+
+ARCHIVES: dict[str, Callable[[], bytes]] = {
+    "stored": lambda: zipped(WHOLE),
+    "deflated": lambda: zipped(WHOLE, DEFLATED, b"comment"),
+    "bzip2": lambda: zipped({"a": WHOLE["a"]}, BZIP2),
+    "lzma": lambda: zipped({"a": WHOLE["a"]}, LZMA),
+    "zstd": lambda: by_hand([zstd_member("a", WHOLE["a"])]),
+    "zip64": lambda: by_hand([Made(b"x", b"abc"), packed("y", b"content" * 9)], zip64=True),
+    "nested": lambda: zipped({"a": b"1", "i.zip": zipped({"b": b"inner"}), "c": b"2"}),
+    "nested last": lambda: zipped({"i.zip": zipped({"b": b"inner"}, STORED, b"with a comment")}),
+    "descriptor": lambda: by_hand(
+        [Made(b"x", b"abc", flags=8, descriptor=b"PK\7\x08" + struct.pack("<3L", zlib.crc32(b"abc"), 3, 3))]
+    ),
+}
+
+
+def everything(archive: FS) -> dict[str, bytes]:
+    """All that can be read of an archive, archives in it included."""
+    found = contents(archive)
+    for name in list(found):
+        if name.endswith(".zip"):
+            found |= {f"{name}/{inner}": data for inner, data in everything(archive.open_zip(name)).items()}
+    return found
+
+
+def _check_error(exc: OSError) -> None:
+    assert str(exc.filename).startswith("memory:///a.zip")
+    assert exc.errno in (errno.EBADMSG, errno.EOPNOTSUPP)
+    assert len(str(exc.strerror)) > 20
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_cut_at_any_byte(kind: str) -> None:
+    data = ARCHIVES[kind]()
+    everything(opened(data))
+    for size in range(len(data)):
+        with pytest.raises(CorruptFileError) as caught:
+            opened(data[:size])
+        _check_error(caught.value)
+
+
+def test_cut_at_the_front() -> None:
+    data = zipped(WHOLE)
+    whole = everything(opened(data))
+    for start in range(1, len(data)):
+        with pytest.raises(CorruptFileError) as caught:
+            everything(opened(data[start:]))
+        _check_error(caught.value)
+    assert whole
+
+
+@pytest.mark.parametrize("mask", [0xFF, 0x01, 0x80, 0x20])
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_any_byte_flipped(kind: str, mask: int) -> None:
+    data = ARCHIVES[kind]()
+    right = everything(opened(data))
+    known = set(right.values())
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= mask
+        try:
+            archive = opened(bytes(damaged))
+            names = [name for name in archive.list(recursive=True) if not name.endswith("/")]
+        except OSError as exc:
+            _check_error(exc)
+            continue
+        for name in names:
+            try:
+                found = archive.read_bytes(name)
+            except OSError as exc:
+                _check_error(exc)
+                continue
+            assert found in known, (at, name)
+            if name in right:
+                assert found == right[name], (at, name)
+        assert isinstance(archive.verify(), list)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_wrong_crc(method: int) -> None:
+    data = zipped({"x": b"content" * 100}, method)
+    crc = struct.pack("<L", zlib.crc32(b"content" * 100))
+    archive = opened(data.replace(crc, b"\1\2\3\4"))
+
+    def in_pieces() -> None:
+        with archive.open("x", "rb", 64) as file:
+            while file.read(64):
+                pass
+
+    def by_positions() -> None:
+        with archive._open_blob("x") as blob:
+            blob.pread_many([(350, 0), (350, 350)])
+
+    readers: list[Callable[[], object]] = [
+        lambda: archive.read_bytes("x"),
+        lambda: list(archive.read_many(["x"])),
+        lambda: archive.open("x", "rb").read(),
+        lambda: archive._open_blob("x").read_all(),
+        in_pieces,
+        by_positions,
+    ]
+    told = "CRC-32 [0-9a-f]{8} .* at offset 0 .* 04030201 was expected"
+    for read in readers:
+        with pytest.raises(CorruptFileError, match=told) as caught:
+            read()
+        assert caught.value.filename == "memory:///a.zip/x"
+    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "damaged")]
+
+
+def test_a_wrong_crc_of_nothing() -> None:
+    for member in (Made(b"x", crc=7), packed("x", b"", crc=7)):
+        archive = opened(by_hand([member]))
+        with pytest.raises(CorruptFileError, match="CRC-32"):
+            archive.read_bytes("x")
+        with pytest.raises(CorruptFileError, match="CRC-32"), archive._open_blob("x") as blob:
+            blob.read_all()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"PK", "not a zip file"),
+        (b"no zip file at all", "not a zip file"),
+        (bytes(200_000), "not a zip file"),
+        (zipped(WHOLE)[:100], "cut"),
+        (b"PK\5\6", "not a zip file"),
+        (b"PK\5\6" + bytes(17), "not a zip file"),
+    ],
+)
+def test_what_is_no_zip(data: bytes, reason: str) -> None:
+    for mode in "ra":
+        with pytest.raises(CorruptFileError, match=reason) as caught:
+            opened(data, mode=mode)
+        _check_error(caught.value)
+    parent = Memory()
+    parent.write_bytes("a.zip", data)
+    with pytest.raises(CorruptFileError):
+        Zip(parent, "a.zip", "a")
+    assert parent.read_bytes("a.zip") == data
+
+
+def test_directories_that_lie() -> None:
+    members = [Made(b"x", b"abc"), Made(b"y", b"def")]
+    size = len(by_hand(members)) - by_hand(members).index(b"PK\1\2") - 22
+    counts = ({3: 3, 4: 3}, {3: 1, 4: 1}, {3: 0, 4: 0}, {4: 9})
+    for end in (*counts, {5: size - 1}, {5: size + 1}, {5: 0}, {6: 0xFFFFFF00}):
+        with pytest.raises(OSError) as caught:
+            everything(opened(by_hand(members, end=end)))
+        _check_error(caught.value)
+    with pytest.raises(io.UnsupportedOperation, match="split"):
+        opened(by_hand(members, end={1: 1, 2: 1}))
+    for member in (members[0]._replace(local={"signature": b"PK\1\1"}), Made(b"x", offset=3)):
+        with pytest.raises(CorruptFileError, match="local header"):
+            opened(by_hand([member], between=bytes(100))).read_bytes("x")
+
+
+def test_a_signature_in_a_name_or_a_field_is_no_record() -> None:
+    odd = b"PK\1\2" * 12
+    members = [Made(b"x" + odd, b"1", extra=struct.pack("<2H", 0x9999, 48) + odd), Made(odd, b"2", comment=odd)]
+    archive = opened(by_hand(members))
+    assert contents(archive) == {"x" + odd.decode(): b"1", odd.decode(): b"2"}
+    assert archive.verify() == []
+
+
+def test_a_digital_signature_ends_the_directory() -> None:
+    plain = by_hand([Made(b"x", b"abc")])
+    at = plain.index(b"PK\5\6")
+    signature = b"PK\5\5" + struct.pack("<H", 4) + b"sign"
+    end = bytearray(plain[at:])
+    end[12:16] = struct.pack("<L", struct.unpack_from("<L", end, 12)[0] + len(signature))
+    assert contents(opened(plain[:at] + signature + bytes(end))) == {"x": b"abc"}
+
+
+@pytest.mark.parametrize("change", [{"method": 8}, {"flags": 1}, {"name": b"y"}, {"name": b"xy"}, {"name": b""}])
+def test_a_local_header_that_is_another(change: dict[str, object]) -> None:
+    with pytest.raises(CorruptFileError, match="not the (directory's|name in the directory)"):
+        opened(by_hand([Made(b"x", b"abc", local=change)])).read_bytes("x")
+
+
+# ---- sizes and bombs
+
+
+@pytest.mark.parametrize("method", [DEFLATED, BZIP2, LZMA, 93])
+@pytest.mark.parametrize("told", [0, 1, 99, 101, 5000])
+def test_a_member_of_another_size(method: int, told: int) -> None:
+    content = b"0123456789" * 10
+    made = zstd_member("x", content) if method == 93 else None
+    if made is None:
+        data = zipped({"x": content}, method)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            info = archive.infolist()[0]
+        made = Made(b"x", data[31 : 31 + info.compress_size], method=method, flags=info.flag_bits, crc=info.CRC)
+    assert contents(opened(by_hand([made._replace(size=100)]))) == {"x": content}
+    archive_of_it = opened(by_hand([made._replace(size=told)]))
+    with pytest.raises(CorruptFileError):
+        archive_of_it.read_bytes("x")
+    with pytest.raises(CorruptFileError):
+        archive_of_it.open("x", "rb").read()
+
+
+def test_bytes_behind_a_stream() -> None:
+    member = packed("x", b"content")
+    with pytest.raises(CorruptFileError, match="4 bytes are left behind"):
+        opened(by_hand([member._replace(data=member.data + b"junk")])).read_bytes("x")
+    with pytest.raises(CorruptFileError, match="no end"):
+        data = member.data[:-1]
+        opened(by_hand([member._replace(data=data)])).read_bytes("x")
+
+
+def test_a_stored_member_of_two_sizes() -> None:
+    with pytest.raises(CorruptFileError, match="stored member of 4 bytes that takes 3"):
+        opened(by_hand([Made(b"x", b"abc", size=4)])).open("x")
+
+
+def test_a_bomb_by_what_it_claims() -> None:
+    bomb = packed("x", b"small" * 100, size=0xFFFFFFFF)
+    archive = opened(by_hand([bomb, Made(b"y", b"good")]))
+    for read in (archive.open, archive.read_bytes, lambda path: list(archive.read_many([path]))):
+        with pytest.raises(CorruptFileError, match="bomb.*ratio of 1100") as caught:
+            read("x")
+        assert caught.value.filename == "memory:///a.zip/x"
+    assert archive.read_bytes("y") == b"good"
+    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "damaged")]
+    with pytest.raises(CorruptFileError, match="holds 500 bytes where 4294967295"):
+        opened(by_hand([bomb]), max_ratio=None).read_bytes("x")
+    zeros = zipped({"x": bytes(9 << 20)}, DEFLATED)
+    assert len(opened(zeros).read_bytes("x")) == 9 << 20
+    with pytest.raises(CorruptFileError, match="ratio of 100 "):
+        opened(zeros, max_ratio=100).read_bytes("x")
+
+
+@pytest.mark.parametrize("method", [DEFLATED, BZIP2, LZMA])
+def test_a_bomb_that_claims_to_be_small(method: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = zipped({"x": bytes(64 << 20)}, method)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info = archive.infolist()[0]
+    made = Made(b"x", data[31 : 31 + info.compress_size], method=method, flags=info.flag_bits, size=1000, crc=info.CRC)
+    import tracemalloc
+
+    archive_ = opened(by_hand([made]))
+    tracemalloc.start()
+    with pytest.raises(CorruptFileError, match="more in it"):
+        archive_.read_bytes("x")
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+
+
+# ---- entries that share bytes
+
+
+def test_overlapping_entries() -> None:
+    data = by_hand([Made(b"a", b"x" * 100), Made(b"b", b"y" * 10), Made(b"c", b"z" * 10)])
+    second = data.index(b"PK\3\4", 4)
+    for made, bad in (
+        ([Made(b"a", b"x" * 100, size=140, compressed=140), Made(b"b", b"y" * 10)], ["a"]),
+        ([Made(b"a", b"x" * 10), Made(b"b", b"y" * 10, offset=0)], ["a", "b"]),
+        ([Made(b"a", b"x" * 10), Made(b"b", b"y" * 10, size=11, compressed=11)], ["b"]),
+        ([Made(b"a", b"x" * 10), Made(b"b", b"y" * 10, offset=1 << 31)], ["b"]),
+        ([Made(b"a", b"x" * 9 + b"PK\3\4" + bytes(90)), Made(b"b", b"y", offset=40)], ["a", "b"]),
+    ):
+        archive = opened(by_hand(made))
+        for name in bad:
+            for read in (archive.read_bytes, lambda path, fs=archive: fs.open(path, "rb").read()):
+                with pytest.raises(CorruptFileError) as caught:
+                    read(name)
+                _check_error(caught.value)
+        for name in {"a", "b"} - set(bad):
+            assert archive.read_bytes(name) == made["ab".index(name)].data
+        assert sorted(problem.path for problem in archive.verify()) == bad
+    assert second
+
+
+def test_a_bomb_of_overlapping_entries() -> None:
+    # As Fifield's: each file holds the local headers of those behind it, and then the same kernel as all the others.
+    kernel = packed("kernel", bytes(1 << 20))
+    whole = by_hand([kernel])
+    body = whole[: whole.index(b"PK\1\2")]
+    members = [
+        kernel._replace(name=f"{n}".encode(), offset=0, compressed=len(kernel.data), data=b"" if n else kernel.data)
+        for n in range(10)
+    ]
+    archive = opened(by_hand(members))
+    for name in archive.list():
+        with pytest.raises(CorruptFileError, match="overlapping"):
+            archive.read_bytes(name)
+    assert {problem.kind for problem in archive.verify()} == {"damaged"}
+    assert body
+
+
+# ---- what can't be read
+
+
+def test_encrypted_members() -> None:
+    archive = opened(ENCRYPTED)
+    assert list(archive.list()) == ["s.txt"]
+    for read in (archive.open, archive.read_bytes, lambda path: list(archive.read_many([path]))):
+        with pytest.raises(io.UnsupportedOperation, match="encrypted") as caught:
+            read("s.txt")
+        assert caught.value.filename == "memory:///a.zip/s.txt"
+    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("s.txt", "unreadable")]
+    for flag in (0, 6, 13):
+        with pytest.raises(io.UnsupportedOperation, match="encrypted"):
+            opened(by_hand([Made(b"x", b"abc", flags=1 << flag)])).open("x")
+
+
+@pytest.mark.parametrize(("method", "name"), [(9, "deflate64"), (98, "PPMd"), (1, "shrink"), (77, "unknown")])
+def test_methods_that_are_not_read(method: int, name: str) -> None:
+    archive = opened(by_hand([Made(b"x", b"abc", method=method), Made(b"y", b"good")]))
+    with pytest.raises(io.UnsupportedOperation, match=f"{method} .{name}") as caught:
+        archive.open("x")
+    _check_error(caught.value)
+    assert archive.read_bytes("y") == b"good"
+    assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "unreadable")]
+
+
+def test_patched_data() -> None:
+    with pytest.raises(io.UnsupportedOperation, match="patch"):
+        opened(by_hand([Made(b"x", b"abc", flags=1 << 5)])).open("x")
+
+
+def test_verify_tells_everything() -> None:
+    members = [
+        Made(b"good", b"good"),
+        Made(b"crc", b"data", crc=1),
+        Made(b"../up", b"hostile", crc=2),
+        Made(b"twice", b"1", crc=3),
+        Made(b"twice", b"2"),
+        Made(b"secret", b"?", flags=1),
+        packed("short", b"short", size=6),
+        Made(b"empty", b"", local={"signature": b"XXXX"}),
+        Made(b"good/below", b""),
+        Made(b"big", b"z" * 100, size=200, compressed=200),
+    ]
+    found = opened(by_hand(members) + b"junk").verify()
+    assert sorted((problem.path, problem.kind) for problem in found) == [
+        ("", "trailing data"),
+        ("../up", "damaged"),
+        ("../up", "unsafe name"),
+        ("big", "damaged"),
+        ("crc", "damaged"),
+        ("empty", "damaged"),
+        ("good", "conflict"),
+        ("secret", "unreadable"),
+        ("short", "damaged"),
+        ("twice", "damaged"),
+        ("twice", "duplicate"),
+    ]
+    assert all(len(problem.detail) > 10 and "[" not in problem.detail for problem in found)
+
+
+def test_a_store_that_fails_is_no_damage() -> None:
+    class Failing(Memory):
+        def _open_blob(self, key: str):  # type: ignore[no-untyped-def]
+            blob = super()._open_blob(key)
+            inner = blob._pread
+
+            class Broken(type(blob)):  # type: ignore[misc]
+                def _pread(self, size: int, offset: int) -> bytes:
+                    if offset < 1000:
+                        raise TimeoutError(errno.ETIMEDOUT, "the store is away")
+                    return inner(size, offset)
+
+            return Broken(self, key, blob.read_all(), blob.version)
+
+    parent = Failing()
+    for method in METHODS:
+        parent.write_bytes("a.zip", zipped({"x": bytes(range(256)) * 4000, "y": b"y" * 300_000}, method, b"c" * 40_000))
+        if method in (LZMA, BZIP2):
+            parent.write_bytes("a.zip", zipped({"x": zlib.compress(bytes(10_000_000), 0)}, method, b"c" * 60_000))
+        archive = None
+        try:
+            archive = Zip(parent, "a.zip")
+        except TimeoutError:
+            continue
+        for read in (archive.verify, functools.partial(archive.read_bytes, "x"), archive.open("x", "rb").read):
+            with pytest.raises(TimeoutError, match="the store is away"):
+                read()

@@ -1,0 +1,261 @@
+"""Zip: large compressed members, which are decompressed as they are read, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import threading
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fsabs import CorruptFileError, Memory
+from fsabs.blobs import Blob
+from fsabs.containers.zip import Zip, decoders, members
+
+from .test_zip_read import zstd_member
+from .zips import BZIP2, DEFLATED, LZMA, CountingFS, Made, by_hand, opened, zipped
+
+pytestmark = pytest.mark.quick
+
+ALL = (DEFLATED, BZIP2, LZMA, 93)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have small members treated as large ones, so that the tests take no time."""
+    monkeypatch.setattr(members, "SMALL", 1000)
+    monkeypatch.setattr(members, "BLOCK", 1024)
+    monkeypatch.setattr(members, "LEAST_SPACING", 8 * 1024)
+    monkeypatch.setattr(decoders, "LEAST_CHUNK", 64)
+    monkeypatch.setattr(decoders, "MOST_CHUNK", 512)
+
+
+def content(size: int = 100_000) -> bytes:
+    """Bytes that are compressed to about a half."""
+    return random.Random(size).randbytes(size // 2).hex().encode()[:size]
+
+
+def made(data: bytes, method: int) -> Made:
+    """A member of one method."""
+    if method == 93:
+        return zstd_member("x", data)
+    archive = zipped({"x": data}, method)
+    with zipfile.ZipFile(io.BytesIO(archive)) as found:
+        info = found.infolist()[0]
+    return Made(b"x", archive[31 : 31 + info.compress_size], method, info.flag_bits, info.file_size, info.CRC)
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_from_the_start_to_the_end(method: int) -> None:
+    data = content()
+    archive = opened(by_hand([made(data, method)]))
+    blob = archive._open_blob("x")
+    assert type(blob) is members.Streamed
+    assert archive.read_bytes("x") == data
+    assert blob.read_all() == data
+    assert blob.read_all() == data
+    with archive.open("x", "rb", 100) as file:
+        assert b"".join(iter(lambda: file.read(777), b"")) == data
+    with archive.open("x", "rt", encoding="ascii") as text:
+        assert text.read().encode() == data
+    assert archive.verify() == []
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_anywhere(method: int) -> None:
+    data = content()
+    blob = opened(by_hand([made(data, method)]))._open_blob("x")
+    places = random.Random(1)
+    for _ in range(60):
+        offset, size = places.randrange(len(data) + 10), places.randrange(5000)
+        assert blob.pread(size, offset) == data[offset : offset + size]
+    ranges = [(places.randrange(300), places.randrange(len(data))) for _ in range(30)]
+    assert blob.pread_many(ranges) == [data[offset : offset + size] for size, offset in ranges]
+
+
+@pytest.mark.parametrize("method", ALL)
+@pytest.mark.parametrize("told", [-1000, -1, 1, 1000])
+def test_a_size_that_is_not_true(method: int, told: int) -> None:
+    data = content()
+    member = made(data, method)
+    archive = opened(by_hand([member._replace(size=len(data) + told)]))
+    blob = archive._open_blob("x")
+    assert blob.pread(100, 0) == data[:100]
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match="more in it|bytes where|damaged") as caught:
+            blob.read_all()
+        assert caught.value.filename == "memory:///a.zip/x"
+    assert [problem.kind for problem in archive.verify()] == ["damaged"]
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_a_wrong_crc_and_a_cut_stream(method: int) -> None:
+    data = content()
+    member = made(data, method)
+    right = zlib.crc32(data)
+    blob = opened(by_hand([member._replace(crc=right ^ 1)]))._open_blob("x")
+    with pytest.raises(CorruptFileError, match=f"CRC-32 {right:08x}"):
+        for offset in range(0, len(data), 5000):
+            assert blob.pread(5000, offset) == data[offset : offset + 5000]
+    for cut in (0, 1, 10, len(member.data) // 2, len(member.data) - 1):
+        blob = opened(by_hand([member._replace(data=member.data[:cut])]))._open_blob("x")
+        with pytest.raises(CorruptFileError):
+            blob.read_all()
+    if method != 93:
+        behind = opened(by_hand([member._replace(data=member.data + b"junk")]))._open_blob("x")
+        with pytest.raises(CorruptFileError):
+            behind.read_all()
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_any_damage_is_seen(method: int) -> None:
+    data = content(20_000)
+    member = made(data, method)
+    places = random.Random(2)
+    for _ in range(40):
+        damaged = bytearray(member.data)
+        damaged[places.randrange(len(damaged))] ^= 1 << places.randrange(8)
+        blob = opened(by_hand([member._replace(data=bytes(damaged))]))._open_blob("x")
+        with contextlib.suppress(CorruptFileError):  # some bits mean nothing
+            assert blob.read_all() == data
+
+
+def test_deflate_goes_back_to_a_checkpoint() -> None:
+    data = content(400_000)
+    parent = Memory()
+    parent.write_bytes("a.zip", by_hand([made(data, DEFLATED)]))
+    store = CountingFS(parent)
+    blob = Zip(store, "a.zip")._open_blob("x")
+    assert blob.read_all() == data
+    whole = len(store.taken())
+    for offset in (399_000, 300_000, 200_000, 100_000):
+        assert blob.pread(100, offset) == data[offset : offset + 100]
+        assert len(store.taken()) < whole / 8
+    checkpoints: tuple[Any, ...] = blob._checkpoints  # type: ignore[attr-defined]
+    assert 10 < len(checkpoints) <= members.MOST_CHECKPOINTS + 1
+    positions = [checkpoint.position for checkpoint in checkpoints]
+    assert positions == sorted(set(positions))
+    blob.close()
+    with pytest.raises(ValueError, match="closed"):
+        blob.pread(1, 0)
+
+
+def test_a_jump_forward_takes_a_checkpoint_too() -> None:
+    data = content(400_000)
+    parent = Memory()
+    parent.write_bytes("a.zip", by_hand([made(data, DEFLATED)]))
+    store = CountingFS(parent)
+    blob = Zip(store, "a.zip")._open_blob("x")
+    blob.read_all()
+    blob.pread(10, 0)
+    store.taken()
+    assert blob.pread(10, 390_000) == data[390_000:390_010]
+    assert len(store.taken()) < 50
+
+
+def test_threads_take_turns() -> None:
+    data = content()
+    for method in ALL:
+        blob = opened(by_hand([made(data, method)]))._open_blob("x")
+        wrong: list[int] = []
+
+        def read(seed: int, blob: Blob = blob, wrong: list[int] = wrong) -> None:
+            places = random.Random(seed)
+            for _ in range(20):
+                offset = places.randrange(len(data))
+                if blob.pread(3000, offset) != data[offset : offset + 3000]:
+                    wrong.append(offset)
+
+        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+
+
+def test_a_fork_goes_on_in_the_middle() -> None:
+    data = content()
+    for method in ALL:
+        with opened(by_hand([made(data, method)])).open("x", "rb", 100) as file:
+            assert file.read(50_000) == data[:50_000]
+            child = os.fork()
+            if not child:
+                right = file.read(30_000) == data[50_000:80_000] and file.seek(10) == 10
+                right = right and file.read() == data[10:]
+                os._exit(0 if right else 1)
+            assert file.read(40_000) == data[50_000:90_000]
+            assert file.read() == data[90_000:]
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_failed_read_of_the_store_is_no_damage_and_is_got_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "BLOCK", 128 * 1024)
+    monkeypatch.setattr(decoders, "MOST_CHUNK", 64 * 1024)
+
+    class Flaky(Memory):
+        failing = False
+
+        def _open_blob(self, key: str) -> Blob:
+            return _FlakyBlob(self, key, super()._open_blob(key))
+
+    class _FlakyBlob(Blob):
+        def __init__(self, origin: Flaky, key: str, inner: Blob) -> None:
+            super().__init__(origin, key, inner.size, inner.version)
+            self._fs, self._inner = origin, inner
+
+        def _pread(self, size: int, offset: int) -> bytes:
+            if self._fs.failing:
+                raise TimeoutError("the store is away")
+            return self._inner.pread(size, offset)
+
+    data = content(2_500_000)
+    for method in ALL:
+        store = Flaky()
+        store.write_bytes("a.zip", by_hand([made(data, method)]))
+        blob = Zip(store, "a.zip")._open_blob("x")
+        assert blob.pread(100, 0) == data[:100]
+        store.failing = True
+        with pytest.raises(TimeoutError, match="the store is away"):
+            blob.pread(100, 2_400_000)
+        store.failing = False
+        assert blob.pread(100, 2_400_000) == data[2_400_000:2_400_100]
+        assert blob.read_all() == data
+
+
+def _pieces(blob: Blob, size: int) -> Iterator[int]:
+    for offset in range(0, blob.size, size):
+        yield zlib.crc32(blob.pread(size, offset))
+
+
+@pytest.mark.parametrize("method", [DEFLATED, BZIP2, LZMA])
+def test_memory_is_bounded(method: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    size = 48 << 20
+    member = made(bytes(size), method)
+    archive = opened(by_hand([member]), max_ratio=None)
+    blob = archive._open_blob("x")
+    assert type(blob) is members.Streamed
+    tracemalloc.start()
+    assert len(set(_pieces(blob, 1 << 20))) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 << 20
+
+
+def test_archives_in_large_members() -> None:
+    inner = zipped({f"{n}.txt": content(n + 500) for n in range(40)}, DEFLATED)
+    for method in (DEFLATED, BZIP2):
+        archive = opened(zipped({"i.zip": inner}, method)).open_zip("i.zip")
+        names = list(archive.list())
+        random.Random(3).shuffle(names)
+        assert list(archive.read_many(names)) == [content(int(name[:-4]) + 500) for name in names]
+        for name in names[:10]:
+            assert archive.read_bytes(name) == content(int(name[:-4]) + 500)

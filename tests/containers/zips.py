@@ -1,0 +1,185 @@
+"""Zip files for the tests: made by the standard library, or by hand where it would not make such a thing."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fsabs import FS, LayerFS, Memory
+from fsabs.blobs import Blob
+from fsabs.containers.zip import Zip
+
+STORED, DEFLATED, BZIP2, LZMA = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA
+METHODS = (STORED, DEFLATED, BZIP2, LZMA)
+
+
+def zipped(members: Mapping[str, bytes], compression: int = STORED, comment: bytes = b"") -> bytes:
+    """A zip file made by zipfile; a name that ends in `/` is a directory."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as archive:
+        archive.comment = comment
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6)), data, compression)
+    return out.getvalue()
+
+
+class Made(NamedTuple):
+    """One member as `by_hand` writes it; what is None is as it should be."""
+
+    name: bytes
+    data: bytes = b""
+    """What stands in the archive: compressed already, if it is to be."""
+    method: int = 0
+    flags: int = 0
+    size: int | None = None
+    crc: int | None = None
+    compressed: int | None = None
+    offset: int | None = None
+    host: int = 3
+    attributes: int = 0
+    dos: int = 0x00210000
+    extra: bytes = b""
+    """Of the directory's record."""
+    local_extra: bytes = b""
+    local: Mapping[str, Any] = {}
+    """What the local header says otherwise: `name`, `method`, `flags`, `signature`."""
+    descriptor: bytes = b""
+    """What follows the data."""
+    comment: bytes = b""
+
+
+def extra_field(kind: int, content: bytes) -> bytes:
+    """An extra field."""
+    return struct.pack("<2H", kind, len(content)) + content
+
+
+def deflated(data: bytes, level: int = 9) -> bytes:
+    """Raw deflate."""
+    engine = zlib.compressobj(level, zlib.DEFLATED, -15)
+    return engine.compress(data) + engine.flush()
+
+
+def packed(name: str, content: bytes, **fields: Any) -> Made:
+    """A deflated member; `fields` replace what is right."""
+    right: dict[str, Any] = {"method": DEFLATED, "size": len(content), "crc": zlib.crc32(content)}
+    return Made(name.encode(), deflated(content), **{**right, **fields})
+
+
+def by_hand(
+    members: Sequence[Made],
+    comment: bytes = b"",
+    zip64: bool = False,
+    end: Mapping[int, int] | None = None,
+    between: bytes = b"",
+) -> bytes:
+    """A zip file as told; `end` replaces fields of the end record by their number, `between` precedes the directory."""
+    body, offsets = bytearray(), []
+    for one in members:
+        offsets.append(len(body))
+        body += _local(one)
+    body += between
+    start = len(body)
+    for one, offset in zip(members, offsets, strict=True):
+        body += _central(one, offset)
+    size, count = len(body) - start, len(members)
+    if zip64:
+        where = len(body)
+        body += struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, start)
+        body += struct.pack("<4sLQL", b"PK\6\7", 0, where, 1)
+        count, size, start = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF
+    fields = [b"PK\5\6", 0, 0, count, count, size, start, len(comment)]
+    for at, value in (end or {}).items():
+        fields[at] = value
+    return bytes(body + struct.pack("<4s4H2LH", *fields) + comment)
+
+
+def _numbers(one: Made) -> tuple[int, int, int]:
+    crc = zlib.crc32(one.data) if one.crc is None else one.crc
+    compressed = len(one.data) if one.compressed is None else one.compressed
+    return crc, compressed, len(one.data) if one.size is None else one.size
+
+
+def _local(one: Made) -> bytes:
+    name = one.local.get("name", one.name)
+    signature, method = one.local.get("signature", b"PK\3\4"), one.local.get("method", one.method)
+    numbers = [0, 0, 0] if one.descriptor else [min(number, 0xFFFFFFFF) for number in _numbers(one)]
+    flags = one.local.get("flags", one.flags)
+    head = struct.pack("<4s3H4L2H", signature, 20, flags, method, one.dos, *numbers, len(name), len(one.local_extra))
+    return b"".join([head, name, one.local_extra, one.data, one.descriptor])
+
+
+def _central(one: Made, offset: int) -> bytes:
+    crc, compressed, size = _numbers(one)
+    where = offset if one.offset is None else one.offset
+    numbers = (one.flags, one.method, one.dos, crc, min(compressed, 0xFFFFFFFF), min(size, 0xFFFFFFFF))
+    lengths = (len(one.name), len(one.extra), len(one.comment), 0, 0)
+    head = struct.pack(
+        "<4s4H4L5H2L", b"PK\1\2", one.host << 8 | 20, 20, *numbers, *lengths, one.attributes, min(where, 0xFFFFFFFF)
+    )
+    return head + one.name + one.extra + one.comment
+
+
+def opened(data: bytes, name: str = "a.zip", **options: Any) -> Zip:
+    """A Zip over `data`, in memory."""
+    parent = Memory()
+    parent.write_bytes(name, data)
+    return Zip(parent, name, **options)
+
+
+def contents(archive: FS) -> dict[str, bytes]:
+    """All files, each way of reading giving the same."""
+    names = [name for name in archive.list(recursive=True) if not name.endswith("/")]
+    found = {name: archive.read_bytes(name) for name in names}
+    assert list(archive.read_many(names)) == list(found.values())
+    for name in names:
+        with archive.open(name, "rb") as file:
+            assert file.read() == found[name]
+        assert archive.stat(name).size == len(found[name])
+    return found
+
+
+def read_by_zipfile(data: bytes) -> dict[str, bytes]:
+    """What zipfile finds, after its own test."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+class CountingFS(LayerFS):
+    """Notes every read of the store: a `(size, offset)`, or a list of them for a read of several ranges."""
+
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self.reads: list[Any] = []
+
+    def _open_blob(self, key: str) -> Blob:
+        return _CountingBlob(self, key, self.inner._open_blob(key))
+
+    def taken(self) -> list[Any]:
+        """The reads since the last call."""
+        found, self.reads = self.reads, []
+        return found
+
+
+class _CountingBlob(Blob):
+    def __init__(self, origin: CountingFS, key: str, inner: Blob) -> None:
+        super().__init__(origin, key, inner.size, inner.version)
+        self._inner = inner
+        self._reads = origin.reads
+        self._fs = origin
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self._fs.reads.append((size, offset))
+        return self._inner.pread(size, offset)
+
+    def _pread_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        ranges = list(ranges)
+        self._fs.reads.append(ranges)
+        return self._inner.pread_many(ranges)
+
+    def _close(self) -> None:
+        self._inner.close()
