@@ -42,7 +42,7 @@ def test_the_content_tells_the_compression_and_not_the_name() -> None:
 def test_reads_what_the_tar_command_writes(form: str, tmp_path: Path) -> None:
     names = {"short": b"1", "d/two": b"22"}
     if form != "v7":
-        names["d/" + "deep/" * 15 + "x"] = b"333"  # over 80 bytes, in a prefix where there is one
+        names["d/" + "deep/" * 25 + "x"] = b"333"  # over 100 bytes, in a prefix where there is one
     if form in ("gnu", "oldgnu", "posix"):
         names["n" * 180 + "/" + "m" * 200] = b"4444"
     for name, data in names.items():
@@ -197,6 +197,38 @@ def test_a_bad_pax_record_is_an_error(record: bytes) -> None:
         opened(tarball([(entry("h", tarfile.XHDTYPE), record), (entry("x"), b"")], tarfile.USTAR_FORMAT))
 
 
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [(b"00000000008\0", "no octal number"), (b"\xff" * 12, "negative size"), (b"0x10\0" + bytes(7), "no octal")],
+)
+def test_a_size_that_is_none(field: bytes, message: str) -> None:
+    data = tarball({"a": b"", "x": b"1"}, tarfile.USTAR_FORMAT)
+    with pytest.raises(CorruptFileError, match=f"{message}.*offset 512"):
+        opened(data[:512] + resum(data[512:636] + field + data[648:1024]) + data[1024:])
+
+
+def test_a_mode_or_a_time_that_is_none_is_no_reason_to_lose_a_file() -> None:
+    data = tarball({"x": b"1"}, tarfile.USTAR_FORMAT)
+    tar = opened(resum(data[:100] + b"garbage\0" + data[108:136] + b"whenever.." + data[146:512]) + data[512:])
+    found = tar.stat("x")
+    assert (tar.read_bytes("x"), found.mode, found.last_modified) == (b"1", stat.S_IFREG | 0o644, None)
+
+
+def test_signed_checksums_of_old_writers() -> None:
+    header = bytearray(tarball({"AB": b"x"}, tarfile.USTAR_FORMAT)[:512])
+    header[:2] = b"\xc3\xbc"
+    signed = sum(byte - 256 * (byte > 127) for at, byte in enumerate(header) if not 148 <= at < 156) + 256
+    header[148:156] = b"%06o\0 " % signed
+    assert contents(opened(bytes(header) + b"x" + bytes(511 + 1024))) == {"ü": b"x"}
+
+
+def test_long_links_of_gnu_and_pax() -> None:
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        target = "long/" * 50 + "target"
+        link = entry("link/" * 50 + "l", tarfile.LNKTYPE, linkname=target)
+        assert set(contents(opened(tarball([(entry(target), b"1"), (link, b"")], form))).values()) == {b"1"}
+
+
 def test_an_extended_header_with_nothing_behind_it_is_an_error() -> None:
     with pytest.raises(CorruptFileError, match="no member behind"):
         opened(tarball([(entry("x"), b""), (entry("h", tarfile.XHDTYPE), b"9 path=x\n")], tarfile.USTAR_FORMAT))
@@ -302,7 +334,7 @@ def _sparse_file(path: Path) -> bytes:
 def test_sparse_files_as_the_tar_command_writes_them(options: list[str], kind: str, tmp_path: Path) -> None:
     data = _sparse_file(tmp_path / "sparse")
     (tmp_path / "after").write_bytes(b"after")
-    command = ["tar", "-C", tmp_path, "--sparse", "--hole-detection=raw", *options, "-cf", tmp_path / "a.tar"]
+    command = ["tar", "-C", str(tmp_path), "--sparse", "--hole-detection=raw", *options, "-cf", str(tmp_path / "a.tar")]
     subprocess.run([*command, "sparse", "after"], check=True)
     archive = (tmp_path / "a.tar").read_bytes()
     assert len(archive) < len(data) // 2
@@ -315,6 +347,36 @@ def test_sparse_files_as_the_tar_command_writes_them(options: list[str], kind: s
             assert file.read(9000) == data[at : at + 9000]
     blob = tar._open_blob("sparse")
     assert blob.pread_many([(5000, 20_000), (0, 3), (10, len(data) - 4)]) == [data[20_000:25_000], b"", data[-4:]]
+
+
+def test_an_archive_in_a_sparse_file(tmp_path: Path) -> None:
+    expected = {"zeros": bytes(1_000_000), "data": os.urandom(1000) * 1000}
+    inner = tarball(expected)
+    with (tmp_path / "inner").open("wb") as file:
+        for at in range(0, len(inner), 4096):
+            file.seek(at)
+            if inner[at : at + 4096].count(0) < 4096:
+                file.write(inner[at : at + 4096])
+        file.truncate(len(inner))
+    command = ["tar", "-C", str(tmp_path), "--sparse", "--hole-detection=raw", "-cf", str(tmp_path / "a.tar"), "inner"]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "a.tar").stat().st_size < 1_200_000
+    assert contents(Tar(Tar(Local(tmp_path), "a.tar"), "inner")) == expected
+
+
+@pytest.mark.parametrize(
+    ("records", "payload"),
+    [
+        ({"GNU.sparse.major": "2", "GNU.sparse.realsize": "9"}, b"1"),
+        ({"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, b"0\n".ljust(512, b"\0")),
+        ({"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}, b"x\n".ljust(512, b"\0")),
+        ({"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}, b"9\n1\n".ljust(512, b"\0")),
+        ({"GNU.sparse.map": "", "GNU.sparse.size": "x"}, b""),
+    ],
+)
+def test_sparse_records_that_cant_be(records: dict[str, str], payload: bytes) -> None:
+    with pytest.raises(CorruptFileError, match=r"sparse.*offset \d+"):
+        opened(tarball([(entry("x", pax_headers=records), payload)]))
 
 
 @pytest.mark.parametrize("wrong", ["0,4,2,4", "0,99", "0,4", "0", "x,1", "8,4,0,4"])
@@ -375,7 +437,7 @@ def test_reading_after_close_is_refused() -> None:
 def test_options_of_writing_are_refused_when_reading() -> None:
     parent = Memory()
     parent.write_bytes("a.tar", tarball(TREE))
-    for options in ({"compression": "gz"}, {"level": 3}, {"timestamp": 5.0}):
+    for options in ({"compression": "gz"}, {"compresslevel": 3}, {"timestamp": 5.0}):
         with pytest.raises(ValueError, match="for a tar that is written"):
             parent.open_container("a.tar", **options)
 

@@ -1,0 +1,232 @@
+"""Hdf5, the container: an HDF5 file as an FS."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from ... import errors, keys, process
+from ...blobs import Blob
+from ...files import BlobReader, Writer
+from ...fs import FS, Capabilities, FileStat, Path
+from ..base import READ_ONLY, Container
+from ..problems import Problem
+from ..spool import SpooledWriter
+from . import nodes
+from .content import blob_of, size_of
+from .library import Source, made, translated
+from .writing import Draft
+
+if TYPE_CHECKING:
+    import h5py
+
+_WRITING = Capabilities(read=False, write=True, exclusive=True, replace=True, mkdir=True, implied_directories=True)
+_LINK_MODE = 0o120777
+_COPY_SIZE = 8 * 1024 * 1024
+
+
+class Hdf5(Container):
+    """An HDF5 file: groups are directories, datasets are files.
+
+    A 1-D `uint8` dataset, an opaque one of at most one dimension and a scalar string read as their bytes; any other
+    dataset as the `.npy` file of its array, strings of any length as those of the longest one's. Arrays of references
+    or of runs of other data, and datasets whose data lie in other files, are listed and can't be opened. Soft links are
+    followed inside of the file; links to other files are a `PermissionError`. `h5py_file()` and `dataset()` give h5py's
+    own objects.
+
+    Written (`w`, `x`, or `a` to add to a file), a file becomes a 1-D `uint8` dataset, and an existing one of the name
+    is replaced; missing groups are made. While it is written, nothing can be read. All is collected in a temporary
+    file of this machine, and stored at `close()`. The bytes depend on the members, their order and the options alone.
+
+    Args:
+        compression: of the datasets that are written: `gzip`, `lzf`, or None: in one piece and as they are, so that
+            they are read without going through HDF5.
+
+    Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut.
+    """
+
+    modes = "rwxa"
+
+    def __init__(self, parent: FS, path: Path, mode: str = "r", *, compression: str | None = None) -> None:
+        if compression not in (None, "gzip", "lzf"):
+            raise ValueError(f"unknown compression {compression!r}; known: gzip, lzf")
+        if compression is not None and mode == "r":
+            raise ValueError("compression is for a file that is written; what is in this one tells its own")
+        self._opened = process.PerProcess(self._open_h5py, _close_h5py)
+        self._draft: Draft | None = None
+        super().__init__(parent, path, mode)
+        try:
+            if self._out is None:
+                self.capabilities = READ_ONLY
+                self.default_concurrency = parent.default_concurrency
+                made(self._opened)
+            else:
+                self.capabilities = _WRITING
+                self._draft = Draft(self.file_url, self._blob, compression)
+        except BaseException:
+            self._abort()
+            raise
+
+    # ---- h5py's own objects
+
+    def h5py_file(self) -> h5py.File:
+        """The `h5py.File`, this process's own; writable while the container is written."""
+        if self._draft is not None:
+            self._check_ours("h5py_file", "")
+            return self._draft.file
+        self._reader()
+        return made(self._opened)
+
+    def dataset(self, path: Path) -> h5py.Dataset:
+        """The `h5py.Dataset` at `path`, this process's own."""
+        key = self._key(path, "dataset")
+        try:
+            return self._dataset(key)
+        except OSError as exc:
+            self._named(exc, "dataset", key)
+            raise
+
+    def _open_h5py(self) -> h5py.File:
+        import h5py
+
+        source = Source(self._reader())
+        with translated(self.file_url, "open_container"):
+            return h5py.File(source, "r")
+
+    # ---- reading
+
+    def _node(self, key: str) -> h5py.Group | h5py.Dataset:
+        file = self.h5py_file()
+        with translated(self._url(key), "open"):
+            return nodes.find(file, key)
+
+    def _dataset(self, key: str) -> h5py.Dataset:
+        node = self._node(key)
+        if _is_group(node):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return node
+
+    def _stat(self, key: str) -> FileStat:
+        node = self._node(key)
+        with translated(self._url(key), "stat"):
+            return self._to_stat(keys.name(key), node)
+
+    def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
+        if node is None:
+            return FileStat(name, 0, mode=_LINK_MODE)
+        if _is_group(node):
+            return FileStat.of_directory(name)
+        version = None if self._blob is None or self._draft is not None else self._blob.version
+        return FileStat(name, size_of(node), version=version)
+
+    def _children(self, key: str) -> list[tuple[FileStat, h5py.Group | None]]:
+        """The members of a group, in order, and of those that are groups the group."""
+        node = self._node(key)
+        if not _is_group(node):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with translated(self._url(key), "list"):
+            found = [
+                (self._to_stat(name, child), child if child is not None and _is_group(child) else None)
+                for name, child in nodes.children(self.h5py_file(), key, node)
+            ]
+        found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
+        return found
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return (stat for stat, _ in self._children(key))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """As derived, but a link to a group above itself is listed and not entered."""
+        return self._walk_below(key, "", (nodes.identity(self._node(key)),))
+
+    def _walk_below(self, key: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator[FileStat]:
+        for stat, group in self._children(key):
+            name = base + stat.filename
+            yield stat._replace(filename=name)
+            if group is not None and (identity := nodes.identity(group)) not in above:
+                yield from self._walk_below(keys.join(key, stat.filename), name + "/", (*above, identity))
+
+    def _open_blob(self, key: str) -> Blob:
+        if self._draft is not None:
+            raise self._unsupported("read while it is written", key)
+        dataset = self._dataset(key)
+        with translated(self._url(key), "open"):
+            return blob_of(self, key, dataset)
+
+    def verify(self) -> list[Problem]:
+        """What is wrong or odd with the file; empty if nothing is. Reads everything, and so HDF5's checksums.
+
+        The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`.
+        """
+        self._reader()
+        from .verify import problems
+
+        return problems(self)
+
+    # ---- writing
+
+    def _check_ours(self, operation: str, key: str) -> Draft:
+        """What is written; `ValueError` once it is closed, `UnsupportedOperation` in a forked child."""
+        if self._draft is None:
+            raise self._unsupported(operation, key)
+        if self._writer().inherited:
+            raise errors.unsupported(operation, self._url(key), "the file was opened for writing in another process")
+        return self._draft
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        draft = self._check_ours("open for writing", key)
+        with translated(self._url(key), "open"):
+            draft.check(key, exclusive)
+        done = draft.begin(key)
+        return SpooledWriter(functools.partial(self._add, key, exclusive, done), done)
+
+    def _add(self, key: str, exclusive: bool, done: Callable[[], object], file: IO[bytes], size: int) -> None:
+        draft = self._check_ours("close", key)
+        with translated(self._url(key), "close"):
+            draft.add(key, exclusive, file, size)
+        done()
+
+    def add_blob(self, path: Path, blob: Blob) -> None:
+        """Add the file `path` with the content of `blob`, without a copy on its way; what was there is replaced."""
+        key = self._key(path, "add_blob")
+        try:
+            self._add(key, False, object, cast(IO[bytes], BlobReader(blob)), blob.size)
+        except OSError as exc:
+            self._named(exc, "add_blob", key)
+            raise
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        draft = self._check_ours("mkdir", key)
+        with translated(self._url(key), "mkdir"):
+            draft.mkdir(key)
+
+    def _finish(self) -> None:
+        if self._draft is not None:
+            out = self._writer()
+            with translated(self.file_url, "close"):
+                scratch = self._draft.finish(self.file_url)
+            for piece in scratch.pieces(_COPY_SIZE):
+                out.write(piece)
+
+    def _close(self) -> None:
+        self._opened.close()
+        super()._close()
+
+    def _abort(self) -> None:
+        self._opened.close()
+        if self._draft is not None:
+            self._draft.abort()
+        super()._abort()
+
+
+def _is_group(node: Any) -> bool:
+    import h5py
+
+    return isinstance(node, h5py.Group)
+
+
+def _close_h5py(file: h5py.File) -> None:
+    file.close()

@@ -1,0 +1,247 @@
+"""What the bytes of a dataset are, and the blobs that read them.
+
+A 1-D dataset of `uint8`, an opaque one of no or one dimension, and a scalar string stand for their own bytes; any other
+is read as the `.npy` file of its array (`numpy.lib.format`). Bytes that lie in the file as they are, in one piece, are
+slices of it; others come through HDF5, a run of rows at a time.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ... import errors, process
+from ...blobs import Blob, BlobSlice, BytesBlob, Origin
+from .library import made, translated
+
+if TYPE_CHECKING:
+    import h5py
+    import numpy as np
+
+
+class Holder(Origin, Protocol):
+    """The FS that a dataset's blob belongs to."""
+
+    def _reader(self) -> Blob: ...
+
+    def _dataset(self, key: str) -> h5py.Dataset: ...
+
+
+def size_of(dataset: h5py.Dataset) -> int:
+    """The size of a dataset's file; 0 for one that has none. A string's is known by reading it."""
+    try:
+        if dataset.shape is None:
+            return 0
+        if _is_value(dataset):
+            return len(_value(dataset))
+        if _is_text_array(dataset):
+            return len(_npy_of_text(dataset))
+        if _is_bytes(dataset):
+            return _nbytes(dataset)
+        return len(_npy_header(dataset)) + _nbytes(dataset)
+    except TypeError:  # h5py has no dtype, or .npy no place, for the type
+        return 0
+
+
+def blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
+    """The blob of a dataset; `UnsupportedOperation` for one that is no bytes, `PermissionError` for another file's."""
+    _check_readable(holder, key, dataset)
+    version = holder._reader().version
+    try:
+        if dataset.shape is None:
+            return BytesBlob(holder, key, b"", version)
+        if _is_value(dataset):
+            return BytesBlob(holder, key, _value(dataset), version)
+        if _is_text_array(dataset):
+            return BytesBlob(holder, key, _npy_of_text(dataset), version)
+        body = _body(holder, key, dataset)
+        if _is_bytes(dataset):
+            return body
+        return NpyBlob(holder, key, _npy_header(dataset), body)
+    except TypeError as exc:
+        reason = f"{exc}: such a dataset is no file; dataset() gives it as an h5py object"
+        raise errors.unsupported("open", holder._url(key), reason) from exc
+
+
+def _check_readable(holder: Holder, key: str, dataset: h5py.Dataset) -> None:
+    import h5py
+
+    plist = dataset.id.get_create_plist()
+    if plist.get_external_count() or dataset.is_virtual:
+        raise errors.named(PermissionError("the data lies in other files: they are not read"), "open", holder._url(key))
+    for at in range(plist.get_nfilters()):
+        code, _, _, name = plist.get_filter(at)
+        if not h5py.h5z.filter_avail(code):
+            reason = f"the HDF5 filter {code} ({name.decode(errors='replace')}) is not installed"
+            raise errors.unsupported("open", holder._url(key), reason)
+
+
+# ---- kinds of datasets
+
+
+def _is_value(dataset: h5py.Dataset) -> bool:
+    """A scalar that is bytes as a whole: a string, an opaque value, a variable number of uint8."""
+    import h5py
+
+    if dataset.shape != ():
+        return False
+    vlen = h5py.check_vlen_dtype(dataset.dtype)
+    return (
+        h5py.check_string_dtype(dataset.dtype) is not None
+        or _is_opaque(dataset)
+        or (vlen is not None and vlen == "uint8")
+    )
+
+
+def _value(dataset: h5py.Dataset) -> bytes:
+    value = dataset[()]
+    return value.tobytes() if hasattr(value, "tobytes") and not isinstance(value, bytes) else bytes(value)
+
+
+def _is_bytes(dataset: h5py.Dataset) -> bool:
+    return dataset.ndim == 1 and (dataset.dtype == "uint8" or _is_opaque(dataset))
+
+
+def _is_opaque(dataset: h5py.Dataset) -> bool:
+    import h5py
+
+    return bool(dataset.id.get_type().get_class() == h5py.h5t.OPAQUE) and dataset.dtype.kind == "V"
+
+
+def _is_text_array(dataset: h5py.Dataset) -> bool:
+    import h5py
+
+    return dataset.dtype.kind == "O" and h5py.check_string_dtype(dataset.dtype) is not None
+
+
+# ---- .npy
+
+
+def _npy_of_text(dataset: h5py.Dataset) -> bytes:
+    """An array of strings of any length, as an array of the longest one's."""
+    import numpy as np
+
+    array = dataset.asstr("utf-8", "surrogateescape")[...].astype("U")
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype` without what h5py notes on it; `TypeError` if it holds references or runs of other data."""
+    import numpy as np
+
+    if dtype.hasobject:
+        raise TypeError("values of no fixed size, or references")
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_plain(base), shape))
+    if dtype.names is None:
+        return np.dtype(dtype.str)
+    fields = [_field(dtype, name) for name in dtype.names]
+    return np.dtype(
+        {
+            "names": list(dtype.names),
+            "formats": [_plain(kind) for kind, _ in fields],
+            "offsets": [offset for _, offset in fields],
+            "itemsize": dtype.itemsize,
+        }
+    )
+
+
+def _field(dtype: np.dtype[Any], name: str) -> tuple[np.dtype[Any], int]:
+    assert dtype.fields is not None
+    kind, offset = dtype.fields[name][:2]
+    return kind, offset
+
+
+def _npy_header(dataset: h5py.Dataset) -> bytes:
+    """The start of a `.npy` file, as NumPy writes it."""
+    import numpy as np
+
+    form, dtype, shape = np.lib.format, _plain(dataset.dtype), dataset.shape
+    if dtype.subdtype is not None:  # arrays in an array are more dimensions to NumPy
+        dtype, inner = dtype.subdtype
+        shape += inner
+    fields = {"descr": form.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    for write in (form.write_array_header_1_0, form.write_array_header_2_0):
+        out = io.BytesIO()
+        try:
+            write(out, fields)
+        except ValueError:  # too long for version 1; names beyond Latin-1 need version 3, which has no function
+            continue
+        return out.getvalue()
+    text = repr(fields).encode()
+    text += b" " * (-(len(text) + 13) % 64) + b"\n"
+    return b"\x93NUMPY\x03\x00" + struct.pack("<I", len(text)) + text
+
+
+class NpyBlob(Blob):
+    """A `.npy` header, and the array's bytes behind it."""
+
+    __slots__ = ("_body", "_header")
+
+    def __init__(self, holder: Holder, key: str, header: bytes, body: Blob) -> None:
+        super().__init__(holder, key, len(header) + body.size, body.version)
+        self._header = header
+        self._body = body
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        head = self._header[offset : offset + size]
+        if len(head) == size:
+            return head
+        return head + self._body.pread(size - len(head), max(0, offset - len(self._header)))
+
+
+# ---- the bytes of an array
+
+
+def _nbytes(dataset: h5py.Dataset) -> int:
+    size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
+    return size
+
+
+def _body(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
+    """The array in C order: a slice of the file, if it lies there so."""
+    blob, size = holder._reader(), _nbytes(dataset)
+    offset = dataset.id.get_offset()
+    if offset is not None and size and _is_verbatim(dataset):
+        return BlobSlice(holder, key, blob, offset, size, blob.version)
+    return RowsBlob(holder, key, size, blob.version)
+
+
+def _is_verbatim(dataset: h5py.Dataset) -> bool:
+    """Whether the file has the very bytes that NumPy has: in one piece, and of a type that they share."""
+    import h5py
+
+    if dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+        return False
+    kind = dataset.id.get_type()
+    return bool(dataset.dtype.kind in "iuf" and kind == h5py.h5t.py_create(dataset.dtype)) or _is_opaque(dataset)
+
+
+class RowsBlob(Blob):
+    """The bytes of an array in C order, read through HDF5 by whole rows (what the first index selects)."""
+
+    __slots__ = ("_dataset", "_holder")
+
+    def __init__(self, holder: Holder, key: str, size: int, version: str | None) -> None:
+        super().__init__(holder, key, size, version)
+        self._holder = holder
+        self._dataset = process.PerProcess(self._find)
+
+    def _find(self) -> h5py.Dataset:
+        return self._holder._dataset(self._key)
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self._holder._reader()  # a ValueError once the container is closed
+        dataset = made(self._dataset)
+        with translated(self.url, "read"):
+            if not dataset.shape:
+                return bytes(dataset[()].tobytes()[offset : offset + size])
+            row = self.size // dataset.shape[0]
+            first, last = offset // row, -(-(offset + size) // row)
+            data = dataset[first:last].tobytes()
+        return bytes(data[offset - first * row :][:size])

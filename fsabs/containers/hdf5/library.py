@@ -1,0 +1,205 @@
+"""h5py held at arm's length: what its files are read from and written to, its exceptions, and its end.
+
+HDF5 reads and writes through Python objects here, by positioned reads and writes, so that it works on any blob and has
+no file position to share with a forked child. h5py holds its one lock over a fork by itself (its `os.register_at_fork`
+handlers), so that a child finds HDF5 at rest; a file that is open when the interpreter ends has to be closed before
+HDF5's own handler would call into a Python that is gone.
+"""
+
+from __future__ import annotations
+
+import abc
+import atexit
+import contextlib
+import os
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ... import errors, process
+from ...blobs import Blob
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+T = TypeVar("T")
+
+_PAGE = 64 * 1024
+_PAGES = 128
+_MARK = "<fsabs HDF5 "  # what h5py knows our files by: the repr of the object that they are read from
+
+
+class _Seekable(abc.ABC):
+    """The position that h5py sets before each read and write; h5py's own lock keeps others away meanwhile."""
+
+    size: int
+
+    def __init__(self) -> None:
+        self._position = 0
+
+    @abc.abstractmethod
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill `buffer` from the position on; returns the number of bytes."""
+
+    def read(self, size: int) -> bytes:
+        """`size` bytes from the position on. h5py knows a file by this method, and calls `readinto`."""
+        buffer = bytearray(size)
+        return bytes(buffer[: self.readinto(buffer)])
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the position."""
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+
+class Source(_Seekable):
+    """A blob as h5py reads it. Small reads, HDF5's walks through its structures, come from pages that are kept."""
+
+    def __init__(self, blob: Blob) -> None:
+        super().__init__()
+        self.size = blob.size
+        self._blob = blob
+        self._pages: OrderedDict[int, bytes] = OrderedDict()
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill `buffer` from the position on."""
+        view = memoryview(buffer).cast("B")
+        size = min(len(view), max(0, self.size - self._position))
+        data = self._blob.pread(size, self._position) if size >= _PAGE else self._paged(size, self._position)
+        view[:size] = data
+        return size
+
+    def _paged(self, size: int, offset: int) -> bytes:
+        first = offset // _PAGE
+        last = (offset + max(size, 1) - 1) // _PAGE
+        data = self._page(first) if first == last else self._page(first) + self._page(last)
+        return data[offset - first * _PAGE :][:size]
+
+    def _page(self, number: int) -> bytes:
+        data = self._pages.get(number)
+        if data is None:
+            data = self._blob.pread(_PAGE, number * _PAGE)
+            self._pages[number] = data
+            if len(self._pages) > _PAGES:
+                self._pages.popitem(last=False)
+        else:
+            self._pages.move_to_end(number)
+        return data
+
+    def write(self, data: Buffer) -> int:
+        """A file that is read has nothing to write."""
+        raise errors.unsupported("write", self._blob.url, "the file is open for reading")
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def __repr__(self) -> str:
+        return f"{_MARK}{self._blob.url}>"
+
+
+class Scratch(_Seekable):
+    """A temporary file without a name, which h5py writes; a forked child's copy takes nothing, for the bytes are the
+    parent's."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        with tempfile.TemporaryFile(buffering=0) as file:
+            self._fd = os.dup(file.fileno())
+        self._url = url
+        self._generation = process.generation()
+        self.size = 0
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill `buffer` from the position on."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view) and (data := os.pread(self._fd, len(view) - done, self._position + done)):
+            view[done : done + len(data)] = data
+            done += len(data)
+        return done
+
+    def write(self, data: Buffer) -> int:
+        """Write all of `data` at the position."""
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view) and not self._inherited:
+            done += os.pwrite(self._fd, view[done:], self._position + done)
+        self._position += len(view)
+        self.size = max(self.size, self._position)
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Make the file `size` bytes long."""
+        self.size = self._position if size is None else size
+        if not self._inherited:
+            os.ftruncate(self._fd, self.size)
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The content, `size` bytes at a time."""
+        for offset in range(0, self.size, size):
+            yield os.pread(self._fd, size, offset)
+
+    @property
+    def _inherited(self) -> bool:
+        return self._generation != process.generation()
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def __repr__(self) -> str:
+        return f"{_MARK}{self._url}>"
+
+
+def made(holder: process.PerProcess[T]) -> T:
+    """This process's value of `holder`, whose making calls h5py.
+
+    h5py's lock is taken before the holder's own, always in this order: a file in a dataset of another file is opened
+    under h5py's lock, and may have to open that other one.
+    """
+    value = holder.peek()
+    if value is not None:
+        return value
+    from h5py._objects import phil
+
+    with phil:
+        return holder.get()
+
+
+@contextlib.contextmanager
+def translated(url: str, operation: str) -> Iterator[None]:
+    """Turn what h5py raises into errors of ours; what our own reads raised inside of it passes as it is."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno is None:  # HDF5's own: a structure or a checksum is wrong
+            raise errors.corrupt(url, _reason(exc), operation) from exc
+        raise
+    except (KeyError, RuntimeError, ValueError) as exc:  # what h5py makes of HDF5's other errors
+        raise errors.corrupt(url, _reason(exc), operation) from exc
+
+
+def _reason(exc: Exception) -> str:
+    return f"HDF5: {exc.args[0] if exc.args else exc}"
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close our files that are still open, inherited ones as well: HDF5 would do it when Python is no more."""
+    h5py: Any = sys.modules.get("h5py")
+    if h5py is None:
+        return
+    for file in h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
+        if h5py.h5f.get_name(file).startswith(_MARK.encode()):
+            # What can't be written any more is lost, as every file is that nobody closed.
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                h5py.File(file).close()

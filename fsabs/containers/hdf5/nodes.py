@@ -1,0 +1,110 @@
+"""The way through an HDF5 file: groups and datasets by key, soft links followed, nothing outside of the file touched.
+
+h5py follows links by itself, external ones to other files of this machine included; so a path is taken here one step
+at a time, and h5py is only ever given a hard link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ... import keys
+
+if TYPE_CHECKING:
+    import h5py
+
+_MAX_HOPS = 40
+
+
+def find(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset:
+    """The group or dataset at `key`.
+
+    `FileNotFoundError`, also for a soft link that leads nowhere; `NotADirectoryError`; `PermissionError` for a link to
+    another file; `OSError` (ELOOP) for links in a circle.
+    """
+    import h5py
+
+    node: Any = file["/"]
+    todo = _steps(key)
+    hops = 0
+    while todo:
+        name = todo.pop()
+        if not isinstance(node, h5py.Group):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not node.id.links.exists(name):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        kind = node.id.links.get_info(name).type
+        if kind == h5py.h5l.TYPE_HARD:
+            node = node[name]
+            continue
+        if kind != h5py.h5l.TYPE_SOFT:
+            raise PermissionError(errno.EACCES, f"the link {_text(name)!r} leads to another file: it is not followed")
+        hops += 1
+        if hops > _MAX_HOPS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = _text(node.id.links.get_val(name))
+        if target.startswith("/"):
+            node = file["/"]
+        todo += _steps(target)
+    if not isinstance(node, (h5py.Group, h5py.Dataset)):
+        raise FileNotFoundError(errno.ENOENT, "a named datatype, which holds no data")
+    return node
+
+
+def children(file: h5py.File, key: str, group: h5py.Group) -> Iterator[tuple[str, h5py.Group | h5py.Dataset | None]]:
+    """The members of `group`, which is at `key`, in no order; None for a link that leads nowhere, or to another file.
+
+    Named datatypes are left out, and names that no path can have.
+    """
+    import h5py
+
+    for raw in group.id:
+        name = _text(raw)
+        if unsafe(name):
+            continue
+        kind = group.id.links.get_info(raw).type
+        if kind == h5py.h5l.TYPE_HARD:
+            node = group[raw]
+            if isinstance(node, (h5py.Group, h5py.Dataset)):
+                yield name, node
+            continue
+        yield name, _behind_link(file, keys.join(key, name))
+
+
+def _behind_link(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset | None:
+    try:
+        return find(file, key)
+    except OSError as exc:
+        if exc.errno is None:  # HDF5's own, and not a link's fault
+            raise
+        return None
+
+
+def identity(node: h5py.Group | h5py.Dataset) -> tuple[int, int]:
+    """What is the same for all names of one object."""
+    import h5py
+
+    info = h5py.h5o.get_info(node.id)
+    return info.fileno, info.addr
+
+
+def unsafe(name: str) -> bool:
+    """Whether HDF5 may have a name that no key has."""
+    return name in ("", ".", "..")
+
+
+def raw(name: str) -> bytes:
+    """A name as HDF5 has it."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _steps(path: str) -> list[bytes]:
+    """The segments of a path, the last one first; to HDF5 `.` is the group itself, and `..` a name as any other."""
+    return [raw(part) for part in reversed(path.split("/")) if part not in ("", ".")]

@@ -1,0 +1,137 @@
+"""An HDF5 file being written: in a temporary file of this machine, since HDF5 goes back and forth in what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any
+
+from ... import keys, process
+from ...blobs import Blob
+from ..spool import still_open
+from . import nodes
+from .library import Scratch
+
+if TYPE_CHECKING:
+    import h5py
+
+# What is written is what HDF5 1.8 can read, with its checksums on every structure; not what the library prefers, which
+# differs from release to release.
+_VERSIONS = ("v108", "latest")
+_PIECE = 8 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+
+class Draft:
+    """The file that is written, and the same with what an old one held; used under h5py's own lock, and ours."""
+
+    def __init__(self, url: str, old: Blob | None, compression: str | None) -> None:
+        import h5py
+
+        from .library import translated
+
+        self._compression = compression
+        self._lock = process.Lock()
+        self._under_way: dict[object, str] = {}
+        self._scratch = Scratch(url)
+        for offset in range(0, old.size if old is not None else 0, _PIECE):
+            assert old is not None
+            self._scratch.write(old.pread(_PIECE, offset))
+        with translated(url, "open_container"):
+            self.file = h5py.File(self._scratch, "w" if old is None else "r+", libver=_VERSIONS)
+
+    def check(self, key: str, exclusive: bool) -> None:
+        """Whether a file may be written at `key`; the errors of opening."""
+        found = self._find(key)
+        if _is_group(found) or not key:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if found is not None and exclusive:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:
+        """Write the file `key`, `size` bytes of `file` from its position on, in place of what was there."""
+        with self._lock:
+            self.check(key, exclusive)
+            group = self._group(keys.parent(key))
+            dataset = self._write(group, file, size)
+            name = nodes.raw(keys.name(key))
+            if group.id.links.exists(name):
+                del group[name]
+            group[name] = dataset
+
+    def _write(self, group: h5py.Group, file: IO[bytes], size: int) -> h5py.Dataset:
+        """A dataset that has no name yet: it is gone if it doesn't get one."""
+        import numpy as np
+
+        packed: dict[str, Any] = {}
+        if self._compression is not None and size:
+            packed = {"compression": self._compression, "chunks": (min(size, _CHUNK),)}
+        dataset = group.create_dataset(None, shape=(size,), dtype="u1", track_times=False, **packed)
+        offset = 0
+        while offset < size:
+            data = file.read(min(_PIECE, size - offset))
+            dataset[offset : offset + len(data)] = np.frombuffer(data, dtype="u1")
+            offset += len(data)
+        return dataset
+
+    def mkdir(self, key: str) -> None:
+        """Make the group `key`, and those above it; `FileExistsError`, `NotADirectoryError`."""
+        with self._lock:
+            if not key or self._find(key) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._group(key)
+
+    def begin(self, key: str) -> Callable[[], None]:
+        """Remember that a file is being written; returns what takes that back."""
+        token = object()
+        self._under_way[token] = key
+
+        def done() -> None:
+            self._under_way.pop(token, None)  # without a lock: the garbage collector may be what calls it
+
+        return done
+
+    def finish(self, url: str) -> Scratch:
+        """Close the file; returns its bytes."""
+        with self._lock:
+            if self._under_way:
+                raise still_open(url, self._under_way.values())
+            self.file.close()
+        return self._scratch
+
+    def abort(self) -> None:
+        """Close the file, whose bytes nobody wants."""
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
+            self.file.close()
+
+    def _find(self, key: str) -> Any:
+        """The group or dataset at `key`; None if there is none."""
+        try:
+            return nodes.find(self.file, key)
+        except FileNotFoundError:
+            return None
+
+    def _group(self, key: str) -> h5py.Group:
+        """The group `key`, made with what is missing above it."""
+        if (found := self._find(key)) is None:
+            return _make_group(self._group(keys.parent(key)), nodes.raw(keys.name(key)))
+        if not _is_group(found):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return found
+
+
+def _make_group(parent: h5py.Group, name: bytes) -> h5py.Group:
+    """A new group that doesn't remember when it was made."""
+    import h5py
+
+    how = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+    how.set_obj_track_times(False)
+    return h5py.Group(h5py.h5g.create(parent.id, name, gcpl=how))
+
+
+def _is_group(node: Any) -> bool:
+    import h5py
+
+    return isinstance(node, h5py.Group)

@@ -1,0 +1,180 @@
+"""pack: a tree of any FS becomes one container in any other; the same tree, the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol, cast, runtime_checkable
+
+from .. import keys
+from ..blobs import Blob
+from ..files import BlobReader
+from ..fs import FS, FileStat, Path
+
+_SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
+_BATCH_FILES = 256
+_BATCH_BYTES = 32 * 1024 * 1024
+_PIECE = 8 * 1024 * 1024
+
+
+class Packed(NamedTuple):
+    """What `pack` has put into a container."""
+
+    files: int
+    directories: int
+    bytes: int
+    """The sizes of the files, added up."""
+
+
+@runtime_checkable
+class TakesBlobs(Protocol):
+    """A container that can be given a large file as it is, and needs no copy of it on the way."""
+
+    def add_blob(self, path: Path, blob: Blob) -> None:
+        """Add the file `path` with the content of `blob`."""
+
+
+def pack(
+    src_fs: FS,
+    dst_fs: FS,
+    name: Path,
+    *,
+    force_type: str | None = None,
+    mode: str = "w",
+    options: Mapping[str, object] | None = None,
+    select: Callable[[FileStat], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    concurrency: int | None = None,
+) -> Packed:
+    """Put all files and directories of `src_fs` into a new container `name` on `dst_fs`.
+
+    The container has them in the order of `src_fs.list(recursive=True)`, with the fixed times and permissions of its
+    format, so that the same tree gives the same bytes wherever it lies. It becomes visible at the end, complete, or
+    never. Files up to 1 MiB are read many at once, others in pieces; at most some 32 MiB are held in memory.
+
+    Args:
+        src_fs: where the files are; `src_fs.subfs(path)` packs a part of it.
+        dst_fs: where the container is made; it may be `src_fs`, and the container is then not put into itself.
+        name: the container's path; its suffix tells the format.
+        force_type: the format by name (`zip`, `tar`, `hdf5`), whatever the suffix.
+        mode: `w` to replace what is there, `x` to refuse (`FileExistsError`).
+        options: keyword options of the container's class, as `compression`.
+        select: which files and directories, by their `FileStat` with the path as its name (a directory's ends in `/`);
+            what is in a directory that is left out is asked for, too.
+        progress: called as `progress(files, bytes)` with what is done, after every file and every piece of a large one.
+        concurrency: how many small files are read at once, as in `read_many`.
+
+    Returns how many files and directories, and how many bytes of files, are in it. Raises what reading and writing
+    raise.
+    """
+    if mode not in ("w", "x"):
+        raise ValueError(f"pack makes a new container: mode is 'w' or 'x', not {mode!r}")
+    chosen = _chosen(src_fs, _Itself(dst_fs, name), select)
+    open_container = cast(Callable[..., FS], dst_fs.open_container)  # the options are the container's to check
+    with open_container(name, mode, force_type=force_type, **(options or {})) as container:
+        return _Packing(src_fs, container, progress, concurrency).run(chosen)
+
+
+class _Itself:
+    """The file that the container replaces: packed into its successor, it would grow with every run."""
+
+    def __init__(self, fs: FS, name: Path) -> None:
+        self._url = fs.url(name)
+        self._filename = keys.name(fs._key(name, "pack"))
+        self._stat = fs.stat(name) if fs.isfile(name) else None
+
+    def matches(self, fs: FS, stat: FileStat) -> bool:
+        """Whether an entry of a listing is that file; a URL alone doesn't tell trees in memory apart."""
+        if self._stat is None or keys.name(stat.filename) != self._filename:
+            return False
+        same = stat._replace(filename=self._stat.filename) == self._stat
+        return same and fs.url(stat.filename) == self._url
+
+
+def _chosen(src_fs: FS, itself: _Itself, select: Callable[[FileStat], bool] | None) -> Iterator[FileStat]:
+    for stat in src_fs.list(recursive=True, detail=True):
+        if not itself.matches(src_fs, stat) and (select is None or select(stat)):
+            yield stat
+
+
+class _Packing:
+    """One run of `pack`."""
+
+    def __init__(
+        self, source: FS, container: FS, progress: Callable[[int, int], None] | None, concurrency: int | None
+    ) -> None:
+        self._source = source
+        self._container = container
+        self._progress = progress
+        self._concurrency = concurrency
+        self._files = self._directories = self._bytes = 0
+
+    def run(self, chosen: Iterator[FileStat]) -> Packed:
+        """Put everything in, in order."""
+        batch: list[FileStat] = []
+        size = 0
+        for stat in chosen:
+            if batch and (stat.size > _SMALL or len(batch) >= _BATCH_FILES or size + stat.size > _BATCH_BYTES):
+                self._add_batch(batch)
+                batch, size = [], 0
+            if stat.isfile() and stat.size > _SMALL:
+                self._add_large(stat.filename)
+            else:
+                batch.append(stat)
+                size += stat.size
+        self._add_batch(batch)
+        return Packed(self._files, self._directories, self._bytes)
+
+    def _add_batch(self, batch: list[FileStat]) -> None:
+        """Directories and small files."""
+        names = [stat.filename for stat in batch if stat.isfile()]
+        contents = self._source.read_many(names, concurrency=self._concurrency)
+        for stat in batch:
+            if stat.isdir():
+                self._add_directory(stat.filename.rstrip("/"))
+            else:
+                self._bytes += self._container.write_bytes(stat.filename, next(contents))
+                self._count_file()
+
+    def _add_directory(self, path: str) -> None:
+        if self._container.capabilities.mkdir:
+            self._container.makedirs(path, exist_ok=True)
+            self._directories += 1
+
+    def _add_large(self, path: str) -> None:
+        with cast(BlobReader, self._source.open(path, "rb")) as reader:
+            blob = reader.blob
+            if isinstance(self._container, TakesBlobs):
+                self._container.add_blob(path, _Watched(blob, self._count_bytes))
+            else:
+                with self._container.open(path, "wb") as file:
+                    for offset in range(0, blob.size, _PIECE):
+                        self._count_bytes(file.write(blob.pread(_PIECE, offset)))
+        self._count_file()
+
+    def _count_bytes(self, size: int) -> None:
+        self._bytes += size
+        self._tell()
+
+    def _count_file(self) -> None:
+        self._files += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._files, self._bytes)
+
+
+class _Watched(Blob):
+    """A blob that tells how much of it has been read, once and from first to last."""
+
+    __slots__ = ("_inner", "_tell")
+
+    def __init__(self, inner: Blob, tell: Callable[[int], None]) -> None:
+        super().__init__(inner._origin, inner._key, inner.size, inner.version)
+        self._inner = inner
+        self._tell = tell
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        data = self._inner.pread(size, offset)
+        self._tell(len(data))
+        return data

@@ -1,0 +1,5 @@
+"""Tar archives as filesystems: plain and compressed, read and written."""
+
+from .container import Tar
+
+__all__ = ["Tar"]

@@ -1,0 +1,307 @@
+"""Tar, the container: a tar archive, plain or compressed, as an FS."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, cast
+
+from ... import errors, keys
+from ...blobs import Blob, BlobSlice
+from ...files import BlobReader, Writer
+from ...fs import FS, Capabilities, FileStat, Path
+from ..base import READ_ONLY, Container
+from ..problems import Problem
+from ..spool import SpooledWriter
+from . import codecs, headers, links, writing
+from .headers import BLOCK
+from .index import Index, Member, Scanner
+from .links import Found
+from .problems import later_problems, trailing_data
+from .sources import PlainSource, StreamSource
+from .sparse import SparseBlob
+from .streams import Cursor, Points, StreamBlob
+
+_READING = READ_ONLY._replace(last_modified=True)
+_WRITING = Capabilities(
+    read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
+)
+_ADDING = _WRITING._replace(replace=True)
+_COPY_SIZE = 8 * 1024 * 1024
+_BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
+
+
+class Tar(Container):
+    """A tar archive: ustar, pax, GNU or v7; plain, or compressed with gz, bz2, xz or zst.
+
+    Opening it for reading passes over all headers, and for a compressed one over all that it holds, whose checksums
+    are right from then on. Members of a plain archive are slices of its file. Hard links read as what they point to;
+    symbolic links are followed inside of the archive, and what leads out of it is a `FileNotFoundError`. Devices and
+    fifos are not there. An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other.
+
+    Written (`w`, `x`), a member is added when it is closed, and can't be replaced: a second one of the name is a
+    `FileExistsError`. Added to (`a`; a plain one), a later member takes the place of an earlier one, whose bytes stay
+    in the file. Nothing can be read meanwhile. The bytes depend on the members, their order and the options alone.
+
+    Args:
+        compression: how it is written: `none`, `gz`, `bz2`, `xz`, `zst`; by default what the file's name says. A file
+            that is read tells by itself.
+        compresslevel: of the compression; each has its own range and default.
+        timestamp: the modification time of every member that is written, in seconds since 1970.
+
+    Raises `CorruptFileError` for what is no tar, or is damaged or cut.
+    """
+
+    modes = "rwxa"
+
+    def __init__(
+        self,
+        parent: FS,
+        path: Path,
+        mode: str = "r",
+        *,
+        compression: str | None = None,
+        compresslevel: int | None = None,
+        timestamp: float = 0,
+    ) -> None:
+        if mode == "r" and (compression is not None or compresslevel is not None or timestamp != 0):
+            names = "compression, compresslevel and timestamp"
+            raise ValueError(f"{names} are for a tar that is written; this one tells its own")
+        codec = _chosen(parent._key(path, "open_container"), mode, compression, compresslevel)
+        compress = None if codec is None else writing.compressor(codec, compresslevel, timestamp)
+        super().__init__(parent, path, mode)
+        self._stream: StreamBlob | None = None
+        self._index: Index | None = None
+        self._sink: writing.TarSink | None = None
+        try:
+            if self._blob is not None:
+                self._index, self._stream = _scan(parent, self._file, self._blob)
+            if self._out is None:
+                self.capabilities = _READING
+                self.default_concurrency = 1 if self._stream is not None else parent.default_concurrency
+            else:
+                self.capabilities = _WRITING if mode != "a" else _ADDING
+                if self._blob is not None and self._index is not None:
+                    compress = None
+                    self._copy_old(self._blob, self._index, compression)
+                self._sink = writing.TarSink(self._out, compress, timestamp, self._index, replace=mode == "a")
+        except BaseException:
+            self._abort()
+            raise
+
+    @property
+    def compression(self) -> str:
+        """How the archive that is read is compressed: `none`, `gz`, `bz2`, `xz` or `zst`."""
+        self._reader()
+        return self._stream.codec_name if self._stream is not None else "none"
+
+    def info(self) -> dict[str, Any]:
+        """As of every FS; `compression`, and the number of entries, besides."""
+        if self._index is None or self._out is not None:
+            return super().info()
+        return {**super().info(), "compression": self.compression, "entries": len(self._index.tree)}
+
+    def verify(self) -> list[Problem]:
+        """What is wrong or odd with the archive, though it can be read; empty if nothing is.
+
+        The kinds: `duplicate`, `unsafe name`, `special file` (left out), `lost link`, `conflict` (a file and a
+        directory of one name), `no end`, `trailing data`. A tar has no checksums of contents; a compressed one is
+        checked as a whole when it is opened.
+        """
+        blob, index = self._reader(), self._reading()
+        found = [*index.problems, *later_problems(index)]
+        offset = index.end + 2 * BLOCK
+        while self._stream is None and (data := blob.pread(_COPY_SIZE, offset)):
+            if data.count(0) < len(data):
+                found.append(trailing_data(index))
+                break
+            offset += len(data)
+        return found
+
+    # ---- reading
+
+    def _reading(self) -> Index:
+        """The index; `ValueError` once the archive is closed."""
+        self._reader()
+        assert self._index is not None
+        return self._index
+
+    def _stat(self, key: str) -> FileStat:
+        if self._sink is not None:
+            return self._sink.stat(key)
+        return self._to_stat(keys.name(key), links.find(self._reading(), key))
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        if self._sink is not None:
+            return self._sink.list(key)
+        index = self._reading()
+        found = links.find(index, key)
+        return (self._to_stat(name, child) for name, child in links.children(index, found.key))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """As derived, but a link to a directory above itself is listed and not entered."""
+        if self._index is None or self._sink is not None or not self._index.links:
+            return super()._walk(key)
+        return self._walk_links(self._reading(), links.find(self._reading(), key), "", ())
+
+    def _walk_links(self, index: Index, top: Found, base: str, above: tuple[str, ...]) -> Iterator[FileStat]:
+        above = (*above, top.key)
+        for name, child in links.children(index, top.key):
+            yield self._to_stat(base + name, child)
+            if child.directory and child.key not in above:
+                yield from self._walk_links(index, child, f"{base}{name}/", above)
+
+    def _to_stat(self, name: str, found: Found) -> FileStat:
+        member = found.member
+        if found.directory:
+            return FileStat.of_directory(name, member and member.mtime, member and member.mode)
+        assert member is not None
+        return FileStat(name, member.size, False, member.mtime, member.mode, self._reader().version)
+
+    def _file_member(self, key: str) -> Member:
+        found = links.find(self._reading(), key)
+        if found.directory or found.member is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return found.member
+
+    def _content(self) -> Blob:
+        """The archive's bytes, decoded."""
+        blob = self._reader()
+        return blob if self._stream is None else self._stream
+
+    def _open_blob(self, key: str) -> Blob:
+        if self._sink is not None:
+            raise self._unsupported("read while it is written", key)
+        member, content = self._file_member(key), self._content()
+        if isinstance(member.extra, tuple):
+            return SparseBlob(self, key, content, member.offset, member.size, member.extra)
+        return BlobSlice(self, key, content, member.offset, member.size, content.version)
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        """A compressed archive is read forward, a batch at a time, so that no member is decoded twice for it."""
+        return super()._read_many(wanted, concurrency) if self._stream is None else self._read_in_order(wanted)
+
+    def _read_in_order(self, wanted: Sequence[str]) -> Iterator[bytes]:
+        at = 0
+        while at < len(wanted):
+            batch = self._batch(wanted, at)
+            contents = {i: self._outcome(wanted[at + i]) for i in sorted(range(len(batch)), key=_offset_in(batch))}
+            for i in range(len(batch)):
+                content = contents.pop(i)
+                if isinstance(content, OSError):
+                    raise content
+                yield content
+            at += len(batch)
+
+    def _batch(self, wanted: Sequence[str], at: int) -> list[Member]:
+        """The members that are read together, from `wanted[at]` on."""
+        batch: list[Member] = []
+        size = 0
+        for key in wanted[at : at + _BATCH_FILES]:
+            try:
+                batch.append(self._file_member(key))
+            except OSError:
+                if not batch:
+                    raise
+                break  # it is raised when its turn has come
+            size += batch[-1].size
+            if size >= _BATCH_BYTES:
+                break
+        return batch
+
+    def _outcome(self, key: str) -> bytes | OSError:
+        try:
+            return self._read_bytes(key)
+        except OSError as exc:
+            self._named(exc, "read_many", key)
+            return exc
+
+    # ---- writing
+
+    def _copy_old(self, blob: Blob, index: Index, compression: str | None) -> None:
+        """Begin the new archive with the members of the old one."""
+        if self._stream is not None or compression not in (None, "none"):
+            kind = "none" if self._stream is None else self._stream.codec_name
+            reason = f"only a plain tar can be added to; this one has the compression {kind!r}"
+            raise errors.unsupported("open_container", self.file_url, f"{reason}, and {compression!r} was asked for")
+        out = self._writer()
+        for offset in range(0, index.end, _COPY_SIZE):
+            out.write(blob.pread(min(_COPY_SIZE, index.end - offset), offset))
+
+    def _adding(self, operation: str, key: str) -> writing.TarSink:
+        """Where members go; `ValueError` once the archive is closed, `UnsupportedOperation` where it is read."""
+        if self._sink is None:
+            raise self._unsupported(operation, key)
+        if self._writer().inherited:
+            raise errors.unsupported(operation, self._url(key), "the archive was opened for writing in another process")
+        return self._sink
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        sink = self._adding("open for writing", key)
+        sink.reserve(key, exclusive)
+        return SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key))
+
+    def _add(self, key: str, file: IO[bytes], size: int) -> None:
+        self._adding("close", key).add(key, file, size)
+
+    def add_blob(self, path: Path, blob: Blob) -> None:
+        """Add the member `path` with the content of `blob`, without a copy on its way."""
+        key = self._key(path, "add_blob")
+        sink = self._adding("add_blob", key)
+        try:
+            sink.reserve(key, False)
+            try:
+                sink.add(key, cast(IO[bytes], BlobReader(blob)), blob.size)
+            finally:
+                sink.release(key)
+        except OSError as exc:
+            self._named(exc, "add_blob", key)
+            raise
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        self._adding("mkdir", key).add_directory(key)
+
+    def _finish(self) -> None:
+        if self._sink is not None:
+            self._sink.finish(self.file_url)
+
+    def _close(self) -> None:
+        super()._close()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _abort(self) -> None:
+        super()._abort()
+        if self._stream is not None:
+            self._stream.close()
+
+
+def _offset_in(batch: list[Member]) -> Callable[[int], int]:
+    return lambda at: batch[at].offset
+
+
+def _scan(parent: FS, key: str, blob: Blob) -> tuple[Index, StreamBlob | None]:
+    """The index of an archive, and what it holds decoded if it is compressed."""
+    start = blob.pread(BLOCK, 0)
+    codec = None if headers.is_header(start) else codecs.codec_of_content(start[: codecs.MAGIC_SIZE])
+    if codec is None:
+        return Scanner(PlainSource(blob), blob.url).run(), None
+    points = Points()
+    source = StreamSource(Cursor(blob, codec, points, points.start(0)))
+    index = Scanner(source, blob.url).run()
+    if source.drain():
+        index = index._replace(problems=(*index.problems, trailing_data(index)))
+    return index, StreamBlob(parent, key, blob, codec.name, source.end, points)
+
+
+def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> codecs.Codec | None:
+    """The compression to write with; `ValueError` for options that don't fit."""
+    if compression is not None:
+        codec = None if compression == "none" else codecs.codec(compression)
+    else:
+        codec = codecs.codec_of_filename(filename)
+    if codec is None and compresslevel is not None and mode != "r":
+        raise ValueError("a plain tar has no level of compression")
+    return codec

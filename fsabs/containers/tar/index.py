@@ -1,0 +1,302 @@
+"""The index of a tar: one pass over its headers, which says where each member lies and what is wrong with it.
+
+Names are made keys here: `./a//b` is `a/b`; what is absolute, or has a `..` in it, is kept out and remembered as
+refused. A later entry of the same name takes the place of an earlier one. Hard links become what they point to.
+"""
+
+from __future__ import annotations
+
+import stat as stat_bits
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ... import errors, keys
+from ..problems import Problem
+from ..tree import NameTree
+from . import headers
+from .headers import BLOCK, Header, HeaderError, Segments
+from .sources import Source
+
+_ZEROS = bytes(BLOCK)
+_MAX_EXTENDED = 16 * 1024 * 1024  # a header of headers that claims more than this is a wrong number
+_LINK_MODE = stat_bits.S_IFLNK | 0o777
+
+
+class Member(NamedTuple):
+    """One entry of the archive."""
+
+    offset: int
+    """Of its payload in the (decoded) archive."""
+    size: int
+    """Of the file; more than the payload's for a sparse one."""
+    mtime: float | None
+    mode: int
+    """Type and permission bits, as in `st_mode`."""
+    extra: str | Segments | None = None
+    """A symbolic link's target, absolute for a hard link's that is missing; a sparse file's parts with data."""
+
+
+class Index(NamedTuple):
+    """What the pass found."""
+
+    tree: NameTree[Member]
+    links: bool
+    """Whether there are symbolic links."""
+    refused: Mapping[str, str]
+    """Keys that an entry with an unsafe name would have, and that name."""
+    problems: tuple[Problem, ...]
+    end: int
+    """The offset behind the last member, where the end blocks start, or the file ends."""
+
+
+class Scanner:
+    """The pass over the headers of one archive."""
+
+    def __init__(self, source: Source, url: str) -> None:
+        self._source = source
+        self._url = url
+        self._entries: dict[str, Member] = {}
+        self._waiting: dict[str, str] = {}  # hard links whose target has not come yet
+        self._links = False
+        self._refused: dict[str, str] = {}
+        self._problems: list[Problem] = []
+        self._global: dict[str, bytes] = {}
+        self._modes: dict[int, int] = {}
+        self._last = ""
+        self._forget_extended()
+
+    def run(self) -> Index:
+        """The index; `CorruptFileError` where the archive is damaged."""
+        offset = 0
+        while block := self._block(offset):
+            if block == _ZEROS:
+                self._check_end(offset)
+                break
+            try:
+                offset = self._entry(headers.parse(block), block, offset)
+            except HeaderError as exc:
+                nothing = offset == 0 and not headers.is_header(block)
+                raise self._corrupt(f"{'not a tar: ' if nothing else ''}{exc}, at offset {offset}") from exc
+        if self._extended:
+            raise self._corrupt(f"an extended header, and no member behind it, before offset {offset}")
+        self._resolve_waiting()
+        tree = NameTree(self._entries)
+        return Index(tree, self._links, self._refused, tuple(self._problems), offset)
+
+    # ---- blocks
+
+    def _block(self, offset: int) -> bytes:
+        """The block at `offset`; empty at the end of the archive."""
+        block = self._source.read(BLOCK, offset)
+        if len(block) == BLOCK:
+            return block
+        end = self._source.end
+        if end == 0:
+            raise self._corrupt("not a tar: it is empty")
+        if offset > end:
+            raise self._corrupt(
+                f"the archive ends at offset {end}, but {self._last!r} in it goes on to offset {offset}"
+            )
+        if block:
+            raise self._corrupt(f"the archive ends at offset {end}, in the middle of a header")
+        self._note("", "no end", f"the archive ends at offset {end} without blocks of zeros: it may have been cut")
+        return b""
+
+    def _check_end(self, offset: int) -> None:
+        second = self._source.read(BLOCK, offset + BLOCK)
+        if not second and self._source.end == offset + BLOCK:
+            self._note("", "no end", f"the archive ends with one block of zeros, at offset {offset}, in place of two")
+        elif len(second) < BLOCK:
+            raise self._corrupt(f"the archive ends at offset {self._source.end}, in the middle of its end")
+        elif second != _ZEROS:
+            raise self._corrupt(f"a block of zeros in place of a header, at offset {offset}")
+
+    def _payload(self, size: int, offset: int) -> bytes:
+        if size > _MAX_EXTENDED:
+            raise HeaderError(f"an extended header of {size} bytes")
+        data = self._source.read(size, offset)
+        if len(data) < size:
+            raise self._corrupt(f"the archive ends at offset {self._source.end}, in the middle of an extended header")
+        return data
+
+    # ---- entries
+
+    def _entry(self, header: Header, block: bytes, offset: int) -> int:
+        """Take one header and what belongs to it; returns the offset of the next."""
+        data, kind = offset + BLOCK, header.type
+        if kind in headers.PAX or kind in (headers.PAX_GLOBAL, headers.GNU_LONG_NAME, headers.GNU_LONG_LINK):
+            self._take_extended(kind, self._payload(header.size, data))
+            return data + _padded(header.size)
+        if kind == headers.GNU_VOLUME:
+            return data + _padded(header.size)
+        records = {**self._global, **dict(self._records)}
+        records = {key: value for key, value in records.items() if value} if records else records
+        header = self._overridden(header, records)
+        following = self._member(header, block, data, records)
+        self._forget_extended()
+        return following
+
+    def _take_extended(self, kind: int, data: bytes) -> None:
+        if kind == headers.PAX_GLOBAL:
+            self._global.update(headers.pax_records(data))
+            return
+        self._extended = True
+        if kind in headers.PAX:
+            self._records += headers.pax_records(data)
+        elif kind == headers.GNU_LONG_NAME:
+            self._long_name = data.partition(b"\0")[0]
+        else:
+            self._long_link = data.partition(b"\0")[0]
+
+    def _forget_extended(self) -> None:
+        self._extended = False
+        self._records: list[tuple[str, bytes]] = []
+        self._long_name = self._long_link = b""
+
+    def _overridden(self, header: Header, records: dict[str, bytes]) -> Header:
+        """The header with what the extended headers before it say."""
+        name = self._long_name or header.name
+        link = self._long_link or header.link
+        if not records:
+            return header._replace(name=name, link=link)
+        size = headers.pax_number(records, "size")
+        return header._replace(
+            name=records.get("GNU.sparse.name") or records.get("path", name),
+            link=records.get("linkpath", link),
+            size=header.size if size is None else size,
+            mtime=headers.pax_time(records, header.mtime),
+        )
+
+    def _member(self, header: Header, block: bytes, data: int, records: dict[str, bytes]) -> int:
+        """Take a member; returns the offset behind its payload."""
+        kind, size = header.type, header.size
+        name = header.name.decode("utf-8", "surrogateescape")
+        self._last = name
+        if kind == headers.GNU_CONTINUED:
+            raise HeaderError(f"{name!r} goes on from another volume: archives of several volumes can't be read")
+        if kind in headers.SPECIAL:
+            self._note(name, "special file", "a device or a fifo: it has no content, and is not listed")
+            return data
+        if kind in (headers.HARD_LINK, headers.SYMLINK):
+            self._add_link(name, header)
+            return data
+        if kind in (headers.DIRECTORY, headers.GNU_DUMP_DIRECTORY):
+            self._add(name, Member(data, 0, header.mtime, self._mode(stat_bits.S_IFDIR, header.mode)), directory=True)
+            return data + (_padded(size) if kind == headers.GNU_DUMP_DIRECTORY else 0)
+        if kind == headers.GNU_SPARSE:
+            return self._add_gnu_sparse(name, header, block, data)
+        if name.endswith("/") and kind in headers.REGULAR:  # what v7 has for a directory
+            self._add(name, Member(data, 0, header.mtime, self._mode(stat_bits.S_IFDIR, header.mode)), directory=True)
+        elif "GNU.sparse.major" in records or any(key.startswith("GNU.sparse.") for key in records):
+            self._add_pax_sparse(name, header, data, records)
+        else:
+            self._add(name, Member(data, size, header.mtime, self._mode(stat_bits.S_IFREG, header.mode)))
+        return data + _padded(size)
+
+    def _add_gnu_sparse(self, name: str, header: Header, block: bytes, data: int) -> int:
+        segments, more = headers.gnu_sparse(block, extension=False)
+        while more:
+            found, more = headers.gnu_sparse(self._payload(BLOCK, data), extension=True)
+            segments += found
+            data += BLOCK
+        self._add_sparse(name, header, data, segments, headers.gnu_sparse_size(block), header.size)
+        return data + _padded(header.size)
+
+    def _add_pax_sparse(self, name: str, header: Header, data: int, records: dict[str, bytes]) -> None:
+        real = headers.pax_number(records, "GNU.sparse.realsize")
+        if real is None:
+            real = headers.pax_number(records, "GNU.sparse.size")
+        segments, map_size = headers.pax_sparse(self._records), 0
+        if records.get("GNU.sparse.major") == b"1":
+            segments, map_size = self._sparse_map(data, header.size)
+        if segments is None or real is None:
+            raise HeaderError(f"{name!r} is a sparse file in an unknown format")
+        self._add_sparse(name, header, data + map_size, segments, real, header.size - map_size)
+
+    def _sparse_map(self, data: int, size: int) -> tuple[list[tuple[int, int]], int]:
+        text = b""
+        while len(text) < min(size, _MAX_EXTENDED):
+            text += self._payload(min(max(BLOCK, len(text)), size - len(text)), data + len(text))
+            if found := headers.pax_sparse_1_0(text):
+                return found
+        raise HeaderError("a sparse map without an end")
+
+    def _add_sparse(
+        self, name: str, header: Header, data: int, segments: list[tuple[int, int]], size: int, stored: int
+    ) -> None:
+        kept = headers.checked_segments(segments, size, stored)
+        self._add(name, Member(data, size, header.mtime, self._mode(stat_bits.S_IFREG, header.mode), kept))
+
+    def _mode(self, kind: int, bits: int) -> int:
+        """Type and permissions, as one object for all members that have the same."""
+        return self._modes.setdefault(kind | bits, kind | bits)
+
+    # ---- names
+
+    def _add(self, name: str, member: Member, directory: bool = False) -> str | None:
+        """Enter a member under its key, which is returned; None for a name that can't be one."""
+        key = self._safe(name)
+        if key is None:
+            self._refuse(name)
+            return None
+        if not key:
+            if not directory:
+                self._note(name, "unsafe name", "a file that is called as the root is can't be reached")
+            return None
+        if directory:
+            self._entries[key + "/"] = member
+            return key
+        if key in self._entries:
+            self._note(name, "duplicate", f"one more entry of this name, at offset {member.offset}: the last wins")
+            self._waiting.pop(key, None)
+        self._entries[key] = member
+        return key
+
+    def _safe(self, name: str) -> str | None:
+        """The key of a name; None if it leads, or might lead, out of the archive."""
+        if keys.is_key(name) and "\0" not in name:
+            return name
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts or "\0" in name:
+            return None
+        return "/".join(part for part in parts if part not in ("", "."))
+
+    def _refuse(self, name: str) -> None:
+        self._note(name, "unsafe name", "it is absolute, or leads upwards: it can't be reached")
+        try:
+            self._refused[keys.normalize(name)] = name
+        except (PermissionError, ValueError):  # no path that a user may ask for leads there
+            pass
+
+    def _add_link(self, name: str, header: Header) -> None:
+        target = header.link.decode("utf-8", "surrogateescape")
+        member = Member(0, 0, header.mtime, _LINK_MODE, target)
+        if header.type == headers.HARD_LINK:
+            inside = self._safe(target)
+            member = self._entries.get(inside or "") or member._replace(extra="/" + target.lstrip("/"))
+            key = self._add(name, member)
+            if key and inside and member.mode == _LINK_MODE and inside not in self._entries:
+                self._waiting[key] = inside
+        else:
+            self._add(name, member)
+        self._links = self._links or member.mode == _LINK_MODE
+
+    def _resolve_waiting(self) -> None:
+        """Give the hard links that come before their targets what they point to."""
+        while self._waiting:
+            chain = [next(iter(self._waiting))]
+            while (target := self._waiting.pop(chain[-1], None)) is not None:
+                chain.append(target)
+            found = self._entries.get(chain[-1])
+            if found is not None:
+                self._entries.update(dict.fromkeys(chain[:-1], found))
+
+    def _note(self, name: str, kind: str, detail: str) -> None:
+        self._problems.append(Problem(name, kind, detail))
+
+    def _corrupt(self, reason: str) -> errors.CorruptFileError:
+        return errors.corrupt(self._url, reason, "open_container")
+
+
+def _padded(size: int) -> int:
+    return size + -size % BLOCK

@@ -1,0 +1,120 @@
+"""The members of a tar by path, through the symbolic links in it, as a kernel would follow them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_bits
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ... import keys
+from .index import Index, Member
+
+_MAX_HOPS = 40  # Linux's own limit
+
+
+class Found(NamedTuple):
+    """What a path leads to."""
+
+    key: str
+    """Its own, behind every link."""
+    member: Member | None
+    """None for a directory that only the names of others tell of."""
+    directory: bool
+
+
+def find(index: Index, key: str) -> Found:
+    """What `key` leads to.
+
+    `FileNotFoundError`, also for a link that leads nowhere or out of the archive; `NotADirectoryError`;
+    `PermissionError` for an entry whose name is not safe; `OSError` (ELOOP) for links in a circle.
+    """
+    resolved = key
+    found = _exact(index, key)
+    if found is None and index.links:
+        resolved = _resolved(index, key)
+        found = _exact(index, resolved)
+    if found is not None:
+        return found
+    if key in index.refused:
+        raise PermissionError(
+            errno.EACCES, f"the archive's entry {index.refused[key]!r} is absolute, or leads upwards: it can't be read"
+        )
+    missing = index.tree.missing(resolved)
+    if resolved != key:
+        missing.strerror = f"a link leads to {resolved!r} in the archive: {missing.strerror}"
+    raise missing
+
+
+def _exact(index: Index, key: str) -> Found | None:
+    member = index.tree.entries.get(key)
+    if member is not None and not is_link(member):
+        return Found(key, member, directory=False)
+    if member is None and index.tree.isdir(key):
+        return Found(key, index.tree.entries.get(key + "/"), directory=True)
+    return None
+
+
+def _resolved(index: Index, key: str) -> str:
+    """`key` with every link on it replaced by where it leads."""
+    entries = index.tree.entries
+    todo = key.split("/")[::-1]
+    done: list[str] = []
+    target = key
+    hops = 0
+    while todo:
+        part = todo.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not done:
+                raise _outside(target)
+            done.pop()
+            continue
+        member = entries.get("/".join([*done, part]))
+        if member is None or not is_link(member):
+            done.append(part)
+            continue
+        hops += 1
+        target = str(member.extra)
+        if hops > _MAX_HOPS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if target.startswith("/"):
+            raise _outside(target)
+        todo += target.split("/")[::-1]
+    return "/".join(done)
+
+
+def _outside(target: str) -> OSError:
+    return FileNotFoundError(errno.ENOENT, f"a link leads to {target!r}, which is not in the archive")
+
+
+def children(index: Index, key: str) -> Iterator[tuple[str, Found]]:
+    """The members of the directory `key` (of no link): name and what it leads to; a lost link is itself."""
+    found: Iterable[tuple[str, Found]] = (
+        (name, _child(index, keys.join(key, name.rstrip("/")), member)) for name, member in index.tree.children(key)
+    )
+    if index.links:  # a link to a directory is listed as one, which changes the order
+        found = sorted(found, key=_listed_name)
+    return ((name.rstrip("/"), child) for name, child in found)
+
+
+def _child(index: Index, key: str, member: Member | None) -> Found:
+    if member is None or not is_link(member):
+        directory = member is None or stat_bits.S_ISDIR(member.mode)
+        return Found(key, member, directory)
+    try:
+        return find(index, key)
+    except OSError:  # leads nowhere: listed as the link that it is
+        return Found(key, member, directory=False)
+
+
+def _listed_name(item: tuple[str, Found]) -> str:
+    name, found = item
+    return name.rstrip("/") + "/" if found.directory else name
+
+
+def is_link(member: Member) -> bool:
+    """Whether a member is a symbolic link, or a hard link to nothing."""
+    return stat_bits.S_ISLNK(member.mode)

@@ -1,0 +1,38 @@
+"""What `Tar.verify` finds beyond what the index's own pass did."""
+
+from __future__ import annotations
+
+import stat as stat_bits
+from collections.abc import Iterator
+
+from ... import keys
+from ..problems import Problem
+from . import links
+from .headers import BLOCK
+from .index import Index
+
+
+def later_problems(index: Index) -> Iterator[Problem]:
+    """The conflicts of names, and the links that lead nowhere."""
+    entries = index.tree.entries
+    directories: set[str] = set()
+    for name in entries:
+        path = keys.parent(name)
+        while path and path not in directories:
+            directories.add(path)
+            path = keys.parent(path)
+    for path in sorted(directories):
+        if path in entries:
+            yield Problem(path, "conflict", "it is a file, and a directory with members, at once")
+    for name, member in entries.items() if index.links else ():
+        if stat_bits.S_ISLNK(member.mode):
+            try:
+                links.find(index, name)
+            except OSError as exc:
+                yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")
+
+
+def trailing_data(index: Index) -> Problem:
+    """The problem of a file that goes on behind the archive's end."""
+    end = index.end + 2 * BLOCK
+    return Problem("", "trailing data", f"there is more than zeros behind the end of the archive, at offset {end}")

@@ -1,0 +1,74 @@
+"""What the one pass over an archive's headers reads from: a plain file by positioned reads, or a decoder's output."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...blobs import Blob
+from .streams import Cursor
+
+_FIRST_WINDOW = 64 * 1024
+_FAR_WINDOW = 4 * 1024
+_MAX_WINDOW = 8 * 1024 * 1024
+_FAR = 1024 * 1024  # payload between two headers that is dearer to read over than a request of its own is
+
+
+class Source(Protocol):
+    """An archive's bytes, read in ascending order."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """`size` bytes from `offset`; fewer only where the archive ends."""
+
+    @property
+    def end(self) -> int:
+        """The archive's size; known at the latest when a read came out short."""
+
+
+class PlainSource:
+    """The file itself. Headers that lie close together come by large reads, others by a small read each."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._start = 0
+        self._data = b""
+        self._window = _FIRST_WINDOW // 2
+        self._served = 1
+
+    @property
+    def end(self) -> int:
+        """See `Source`."""
+        return self._blob.size
+
+    def read(self, size: int, offset: int) -> bytes:
+        """See `Source`."""
+        at = offset - self._start
+        if at + size > len(self._data):
+            stride = at / self._served
+            self._window = _FAR_WINDOW if stride > _FAR else min(2 * self._window, _MAX_WINDOW)
+            self._start, self._data = offset, self._blob.pread(max(size, self._window), offset)
+            self._served = at = 0
+        self._served += 1
+        return self._data[at : at + size]
+
+
+class StreamSource:
+    """What a decoder gives."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    @property
+    def end(self) -> int:
+        """See `Source`."""
+        return self._cursor.position
+
+    def read(self, size: int, offset: int) -> bytes:
+        """See `Source`."""
+        return self._cursor.read(size) if self._cursor.skip_to(offset) else b""
+
+    def drain(self) -> bool:
+        """Read to the end, so that every checksum has been seen; whether there was anything but zeros."""
+        found = False
+        while data := self._cursor.read(1 << 20):
+            found = found or data.count(0) < len(data)
+        return found

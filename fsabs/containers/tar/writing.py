@@ -1,0 +1,178 @@
+"""A tar being written: members in the order in which they are committed, the same bytes for the same members.
+
+The headers are the standard library's (`tarfile`, pax format); the compressor is ours, so that neither a file name nor
+the time of day gets into the archive. Owner, group and permissions are fixed: 0, 0, and 0644 or 0755.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from typing import IO, Any, cast
+
+from ... import keys, process
+from ...files import WriteFile
+from ...fs import FileStat
+from ..spool import still_open
+from ..tree import NameTree
+from .codecs import Codec
+from .index import Index
+
+FILE_MODE = 0o644
+DIRECTORY_MODE = 0o755
+_COPY_SIZE = 1024 * 1024
+
+
+class _Compressed:
+    """What `tarfile` writes to: compresses into a file, and counts."""
+
+    def __init__(self, out: WriteFile, kind: Codec, level: int, timestamp: float) -> None:
+        self._out = out
+        self._encoder = kind.encoder(level, timestamp)
+        self._size = 0
+
+    def write(self, data: bytes) -> int:
+        """Take all of `data`."""
+        if packed := self._encoder.compress(data):
+            self._out.write(packed)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """The number of bytes taken."""
+        return self._size
+
+    def finish(self) -> None:
+        """Write the end of the frame."""
+        self._out.write(self._encoder.flush())
+
+
+class TarSink:
+    """The end of an archive that members are added to, from any thread, one at a time."""
+
+    def __init__(
+        self,
+        out: WriteFile,
+        compress: Callable[[WriteFile], _Compressed] | None,
+        timestamp: float,
+        old: Index | None = None,
+        replace: bool = False,
+    ) -> None:
+        self._compressed = compress(out) if compress is not None else None
+        self._timestamp = timestamp
+        self._replace = replace  # a later member of a name takes the place of an earlier one, which stays in the file
+        self._tar = tarfile.TarFile(
+            mode="w",
+            fileobj=cast(IO[bytes], self._compressed or out),
+            format=tarfile.PAX_FORMAT,
+            encoding="utf-8",
+            errors="surrogateescape",
+            copybufsize=_COPY_SIZE,
+        )
+        self._names: dict[str, FileStat] = {}  # keys; a directory's with a slash behind it
+        self._directories: set[str] = set()
+        self._reserved: set[str] = set()
+        self._failure: BaseException | None = None
+        self._lock = process.Lock()
+        for key, member in old.tree.entries.items() if old is not None else ():
+            stat = FileStat(keys.name(key), member.size, False, member.mtime, member.mode)
+            self._know(key, FileStat.of_directory("", member.mtime, member.mode) if key.endswith("/") else stat)
+
+    # ---- names
+
+    def stat(self, key: str) -> FileStat:
+        """What is known of a file or directory that has been added; `FileNotFoundError`, `NotADirectoryError`."""
+        if key in self._names:
+            return self._names[key]
+        if not key or key in self._directories:
+            return FileStat.of_directory(keys.name(key))
+        self._check_ancestors(key)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def list(self, key: str) -> Iterator[FileStat]:
+        """The members that have been added to a directory, with bare names."""
+        for name, stat in NameTree(dict(self._names)).children(key):
+            yield stat._replace(filename=name.rstrip("/")) if stat else FileStat.of_directory(name.rstrip("/"))
+
+    def _know(self, key: str, stat: FileStat) -> None:
+        """Count a name in, with the directories above it; a directory's ends in `/`."""
+        self._names[key] = stat
+        path = key.rstrip("/") if key.endswith("/") else keys.parent(key)
+        while path and path not in self._directories:
+            self._directories.add(path)
+            path = keys.parent(path)
+
+    def reserve(self, key: str, exclusive: bool) -> None:
+        """Claim the name of a file; `FileExistsError`, `IsADirectoryError`, `NotADirectoryError`."""
+        with self._lock:
+            if not key or key in self._directories:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if key in self._reserved or (key in self._names and (exclusive or not self._replace)):
+                raise FileExistsError(errno.EEXIST, "the archive has a member of this name, and can't take it back")
+            self._check_ancestors(key)
+            self._reserved.add(key)
+
+    def release(self, key: str) -> None:
+        """Give up a claimed name. Takes no lock: the garbage collector may be what calls it."""
+        self._reserved.discard(key)
+
+    def _check_ancestors(self, key: str) -> None:
+        for ancestor in keys.ancestors(key):
+            if ancestor in self._names or ancestor in self._reserved:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+    # ---- members
+
+    def add(self, key: str, file: IO[bytes], size: int) -> None:
+        """Write the member `key`, `size` bytes of `file` from its position on."""
+        with self._lock:
+            self._write(self._header(key, tarfile.REGTYPE, FILE_MODE, size), file)
+            self._reserved.discard(key)
+            self._know(key, FileStat(keys.name(key), size, False, self._timestamp))
+
+    def add_directory(self, key: str) -> None:
+        """Write an entry for the directory `key`, whose parent needs none; `FileExistsError`, `NotADirectoryError`."""
+        with self._lock:
+            if not key or key in self._names or key in self._reserved or key in self._directories:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._check_ancestors(key)
+            self._write(self._header(key, tarfile.DIRTYPE, DIRECTORY_MODE, 0), None)
+            self._know(key + "/", FileStat.of_directory(keys.name(key), self._timestamp))
+
+    def finish(self, url: str) -> None:
+        """Write the end; raises what an earlier member failed with, since half of it may be in the archive."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if unfinished := sorted(self._reserved):
+                raise still_open(url, unfinished)
+            self._tar.close()
+            if self._compressed is not None:
+                self._compressed.finish()
+
+    def _header(self, key: str, kind: bytes, mode: int, size: int) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(key)
+        info.type, info.mode, info.size = kind, mode, size
+        time = self._timestamp
+        info.mtime = int(time) if time == int(time) else cast(Any, time)
+        return info
+
+    def _write(self, info: tarfile.TarInfo, file: IO[bytes] | None) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._tar.addfile(info, file)
+        except BaseException as exc:
+            self._failure = exc
+            raise
+        self._tar.getmembers().clear()  # tarfile's own list of all members, which nobody asks for
+
+
+def compressor(kind: Codec, level: int | None, timestamp: float) -> Callable[[WriteFile], _Compressed]:
+    """How a file is compressed by `kind`; `ValueError` for a level that it doesn't have."""
+    chosen = kind.default_level if level is None else level
+    if chosen not in kind.levels:
+        raise ValueError(f"{kind.name} has the levels {kind.levels[0]} to {kind.levels[-1]}, not {level}")
+    return lambda out: _Compressed(out, kind, chosen, timestamp)

@@ -1,0 +1,62 @@
+"""SpooledWriter: a member is handed over whole at its commit, or forgotten."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import pytest
+
+from fsabs.containers.spool import SpooledWriter, still_open
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.mark.parametrize("limit", [10, 1000])
+def test_a_commit_hands_the_whole_member_over(limit: int) -> None:
+    taken: list[tuple[bytes, int]] = []
+    given_up: list[int] = []
+
+    def take(file: IO[bytes], size: int) -> None:
+        assert file.tell() == 0
+        taken.append((file.read(), size))
+
+    writer = SpooledWriter(take, lambda: given_up.append(1), max_in_memory=limit)
+    for _ in range(10):
+        writer.write(b"12345")
+    assert taken == []
+    writer.commit()
+    writer.abort()  # may follow anything
+    assert taken == [(b"12345" * 10, 50)]
+    assert given_up == []
+    for call in (writer.commit, lambda: writer.write(b"")):
+        with pytest.raises(ValueError, match="committed or aborted"):
+            call()
+
+
+def test_an_abort_hands_nothing_over_and_is_told_once() -> None:
+    taken: list[int] = []
+    given_up: list[int] = []
+    writer = SpooledWriter(lambda file, size: taken.append(size), lambda: given_up.append(1))
+    writer.write(b"1")
+    writer.abort()
+    writer.abort()
+    assert (taken, given_up) == ([], [1])
+
+
+def test_a_commit_that_fails_can_be_aborted() -> None:
+    given_up: list[int] = []
+
+    def fail(file: IO[bytes], size: int) -> None:
+        raise TimeoutError
+
+    writer = SpooledWriter(fail, lambda: given_up.append(1))
+    with pytest.raises(TimeoutError):
+        writer.commit()
+    writer.abort()
+    assert given_up == [1]
+
+
+def test_the_error_of_open_members_names_some() -> None:
+    error = still_open("memory:///a.tar", [f"m{i}" for i in range(5)])
+    assert "5 members are still open for writing: m0, m1, m2, ..." in str(error)
+    assert error.filename == "memory:///a.tar"
