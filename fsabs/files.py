@@ -357,6 +357,12 @@ class TextReader(io.TextIOWrapper):
 
     buffer: BlobReader
 
+    def __next__(self) -> str:  # type: ignore[override]
+        # The base class's own takes tell() away until the end of the file, and pickling with it.
+        if line := self.readline():
+            return line
+        raise StopIteration
+
     def __reduce__(self) -> tuple[Any, ...]:
         how = (self.encoding, self.errors, self._newline, self.line_buffering)
         return _reopen_text, (self.buffer, how, self.tell())
@@ -393,9 +399,11 @@ def _drop(file: WriteFile) -> None:
     """What becomes of a written file that nobody closed: nothing, and a warning."""
     if getattr(file, "_writer", None) is None:
         return
-    if not file.inherited:
-        warnings.warn(f"never closed, so not written: {file.name}", ResourceWarning, stacklevel=3, source=file)
-    file.abort()
+    try:
+        if not file.inherited:
+            warnings.warn(f"never closed, so not written: {file.name}", ResourceWarning, stacklevel=3, source=file)
+    finally:  # also where warnings are errors
+        file.abort()
 
 
 def _reopen_text(buffer: BlobReader, how: tuple[Any, ...], position: int) -> TextReader:

@@ -90,6 +90,8 @@ class Capabilities(NamedTuple):
     """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
     last_modified: bool = False
     """Files tell when they were written."""
+    pickles: bool = True
+    """A pickle of the FS finds the files in any process of this machine, not only in those forked from this one."""
     versions: bool = False
     """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""
 
@@ -202,7 +204,7 @@ class FS(abc.ABC):
     def _copy(self, src: str, dst: str) -> None:
         """Copy the file `src` to `dst`, replacing it."""
         with self._open_blob(src) as blob:
-            _pump(blob, self._create(dst, False))
+            _pump(blob, self, dst)
 
     # ---- reading
 
@@ -360,10 +362,13 @@ class FS(abc.ABC):
         target_fs._require("write", "copy", target)
         try:
             if target_fs is self:
-                self._copy(source, target)
+                if source == target:
+                    self._open_blob(source).close()  # there is nothing to do, if it is a file
+                else:
+                    self._copy(source, target)
                 return
             with self._open_blob(source) as blob:
-                _pump(blob, target_fs._create(target, False))
+                _pump(blob, target_fs, target)
         except OSError as exc:
             self._named(exc, "copy", source)
             raise
@@ -498,7 +503,7 @@ class FS(abc.ABC):
                 "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
             )
         self._require("update" if how.update else "append" if how.action == "a" else "write", "open for writing", key)
-        if not key:
+        if key in ("", self._root):
             raise errors.error(errno.EISDIR, "open", self._url(key))
         try:
             if how.update:
@@ -574,14 +579,19 @@ def _mode(mode: str) -> Mode:
     return Mode(mode)
 
 
-def _pump(blob: Blob, writer: Writer, chunk: int = 8 * 1024 * 1024) -> None:
-    """Write the whole of `blob`, and commit."""
+def _pump(blob: Blob, target: FS, key: str, chunk: int = 8 * 1024 * 1024) -> None:
+    """Write the whole of `blob` to the file `key` of `target`, whose errors name it."""
     try:
-        for offset in range(0, blob.size, chunk):
-            writer.write(blob.pread(chunk, offset))
-        writer.commit()
-    except BaseException:
-        writer.abort()
+        writer = target._create(key, False)
+        try:
+            for offset in range(0, blob.size, chunk):
+                writer.write(blob.pread(chunk, offset))
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
+    except OSError as exc:
+        target._named(exc, "copy", key)
         raise
 
 

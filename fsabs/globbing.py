@@ -19,18 +19,20 @@ def glob(fs: FS, pattern: str) -> Iterator[str]:
     """The paths on `fs` that match, written as the pattern is (relative or absolute)."""
     anchor = "/" if pattern.startswith("/") else ""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    only_directories = pattern.endswith("/")
     seen: set[str] = set()
     for path in _match(fs, anchor, parts):
-        if path not in seen:
+        if path not in seen and not (only_directories and not fs.isdir(path)):
             seen.add(path)
-            yield path
+            yield path + "/" if only_directories else path
 
 
 def _match(fs: FS, base: str, parts: list[str]) -> Iterator[str]:
     literal = 0
     while literal < len(parts) and not keys.has_magic(parts[literal]):
         literal += 1
-    base = "/".join([base.rstrip("/"), *parts[:literal]]) if base else "/".join(parts[:literal])
+    if literal:
+        base = "/".join([base.rstrip("/"), *parts[:literal]]) if base else "/".join(parts[:literal])
     parts = parts[literal:]
     if not parts:
         if base and fs.exists(base):

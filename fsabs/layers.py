@@ -114,6 +114,7 @@ class LazyFS(LayerFS):
         self._recreate_on_fork = recreate_on_fork
         self._made = process.PerProcess(init_func, FS.close)
         self._kept: FS | None = None
+        self._moved: str | None = None  # what cwd was set to: it outlives the inner FS, which is built anew
         if not lazy_init:
             self.inner  # noqa: B018 - builds it now
 
@@ -132,14 +133,16 @@ class LazyFS(LayerFS):
 
     @property
     def _cwd(self) -> str:
-        return self.inner._cwd
+        return self.inner._cwd if self._moved is None else self._moved
 
     @_cwd.setter
     def _cwd(self, key: str) -> None:
-        self.inner._cwd = key
+        self._moved = key
 
     def subfs(self, path: Path) -> Self:
         """The directory `path` of the FS, as lazy as this one."""
+        if self._moved is not None:
+            path = "/" + self._key(path, "subfs")
         return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
 
     def _close(self) -> None:
@@ -147,6 +150,9 @@ class LazyFS(LayerFS):
         self._made.close()
 
     def _abort(self) -> None:
+        made = self._kept or self._made.peek()
+        if made is not None:
+            made._abort()  # closing a container that is being written would make it visible
         self._close()
 
     def __repr__(self) -> str:
@@ -154,7 +160,7 @@ class LazyFS(LayerFS):
         return f"lazify({made if made is not None else self._init_func!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyFS, (self._init_func, True, self._recreate_on_fork)
+        return LazyFS, (self._init_func, True, self._recreate_on_fork), {"_moved": self._moved}
 
 
 class _SubOf:
@@ -166,6 +172,9 @@ class _SubOf:
 
     def __call__(self) -> FS:
         return self._init_func().subfs(self._path)
+
+    def __repr__(self) -> str:
+        return f"{self._init_func!r}.subfs({self._path!r})"
 
 
 def lazify(init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> LazyFS:

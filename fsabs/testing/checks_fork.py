@@ -1,0 +1,223 @@
+"""Checks of fork: whatever is open goes on in the parent and its children at once, each from where it stood."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from ..files import BlobReader
+from ..fs import FS
+from . import expect
+from .agreement import check_tree
+from .children import Child, forked, threaded
+from .kit import check
+from .subject import Subject
+from .trees import TREE, listing, noise, walked
+
+DATA = noise(1_000_003)
+LINES = [f"line {n} of a text, ünïcödé\n" for n in range(5000)]
+FILES = {**TREE, "data.bin": DATA, "lines.txt": "".join(LINES).encode()}
+
+
+class HalfUsed:
+    """Everything that can be open on an FS of `FILES`, each used halfway."""
+
+    def __init__(self, fs: FS) -> None:
+        self.fs = fs
+        self.reader: IO[bytes] = fs.open("data.bin", "rb", 5000)
+        self.text: IO[str] = fs.open("lines.txt", encoding="utf-8")
+        self.iterators: dict[str, Iterator[Any]] = {
+            "list": fs.list("", recursive=True),
+            "detailed list": fs.list("", detail=True),
+            "read_many": fs.read_many(FILES, concurrency=3),
+            "glob": fs.glob("*/*"),
+            "walk": fs.walk(),
+        }
+        self.reader.read(1234)
+        next(self.text), self.text.readline()
+        for iterator in self.iterators.values():
+            next(iterator), next(iterator)
+
+    def rest(self) -> dict[str, Any]:
+        """All that is left, and what the FS and the blob say when asked anew."""
+        found: dict[str, Any] = {name: list(iterator) for name, iterator in self.iterators.items()}
+        found["detailed list"] = [stat.filename for stat in found["detailed list"]]
+        found["reader"] = self.reader.read(10_000) + self.reader.read()
+        found["text"] = list(self.text)
+        found["pread"] = cast(BlobReader, self.reader).blob.pread(100, 500_000)
+        found["read_bytes"] = self.fs.read_bytes("foo/inside.txt")
+        found["new reader"] = _first_line(self.fs)
+        return found
+
+    def close(self) -> None:
+        """Close the files."""
+        self.reader.close()
+        self.text.close()
+
+
+def _first_line(fs: FS) -> str:
+    with fs.open("a.txt") as file:
+        return cast(str, file.readline())
+
+
+def expected_rest() -> dict[str, Any]:
+    """What `HalfUsed.rest` gives on an FS of `FILES`."""
+    return {
+        "list": listing(FILES)[2:],
+        "detailed list": [name for name in listing(FILES) if "/" not in name[:-1]][2:],
+        "read_many": list(FILES.values())[2:],
+        "glob": ["foo/inside.txt", "numbers/10.txt", "numbers/9.txt"],
+        "walk": walked(FILES)[2:],
+        "reader": DATA[1234:],
+        "text": LINES[2:],
+        "pread": DATA[500_000:500_100],
+        "read_bytes": TREE["foo/inside.txt"],
+        "new reader": "first line\n",
+    }
+
+
+def same_rest(found: dict[str, Any], who: str) -> None:
+    """Hold what was left to what should have been."""
+    for name, rest in expected_rest().items():
+        expect.equal(found[name], rest, f"the rest of a half-used {name}, in {who}")
+
+
+@check("fork", processes=("fork",))
+def parent_and_children_go_on_at_once(subject: Subject) -> None:
+    """Three rounds, with two children each."""
+    with subject.make(FILES) as fs, fs.open("data.bin", "rb") as long:
+        for number in (1, 2, 3):
+            half = HalfUsed(fs)
+            place = long.tell()
+            go_on = functools.partial(_go_on, half, long)
+            children = [Child(f"child {at} of round {number}", go_on, subject.patience) for at in (1, 2)]
+            try:
+                [mine] = threaded("the parent", [half.rest], subject.patience)
+                found = [child.result() for child in children]
+            finally:
+                for child in children:
+                    child.kill()
+            same_rest(mine, f"the parent, round {number}")
+            for rest, further in found:
+                same_rest(rest, f"a child of round {number}")
+                expect.equal(further, DATA[place:], "the rest of a long-lived reader, in a child")
+            expect.equal(long.read(100_000), DATA[place : place + 100_000], "a long-lived reader, in the parent")
+            half.close()
+        check_tree(fs, FILES)
+
+
+def _go_on(half: HalfUsed, long: IO[bytes]) -> tuple[dict[str, Any], bytes]:
+    return half.rest(), long.read()
+
+
+@check("fork", processes=("fork",))
+def children_use_an_fs_that_nobody_used(subject: Subject) -> None:
+    with subject.make(TREE) as fs:
+        moved = fs.subfs("foo")
+        moved.cwd = "deep"
+
+        def child() -> list[bytes]:
+            check_tree(fs, TREE)
+            return [moved.read_bytes("second.txt"), moved.read_bytes("../inside.txt")]
+
+        expected = [TREE["foo/deep/second.txt"], TREE["foo/inside.txt"]]
+        found = forked("a child that is the first to use an FS", [child] * 2, subject.patience)
+        expect.equal(found, [expected] * 2, "what children read through a subfs, from its cwd")
+        check_tree(fs, TREE)
+
+
+@check("fork", processes=("fork",))
+def a_child_may_close_everything(subject: Subject) -> None:
+    with subject.make(FILES) as fs:
+        half = HalfUsed(fs)
+
+        def close() -> None:
+            half.close()
+            half.iterators.clear()
+            fs.close()
+
+        forked("a child that closes what it inherited", [close] * 2, subject.patience)
+        same_rest(half.rest(), "the parent, whose child closed everything")
+        half.close()
+
+
+@check("fork", processes=("fork",))
+def grandchildren_go_on(subject: Subject) -> None:
+    with subject.make(FILES) as fs:
+        half = HalfUsed(fs)
+
+        def child() -> list[dict[str, Any]]:
+            half.fs.read_bytes("a.txt")
+            return forked("a grandchild", [half.rest], 0.7 * subject.patience)
+
+        for rests in forked("a child that forks", [child], subject.patience):
+            same_rest(rests[0], "a grandchild")
+        half.close()
+
+
+@check("fork-threads", processes=("fork",))
+def forking_while_threads_read(subject: Subject) -> None:
+    """Locks that a thread of the parent holds at the moment of the fork are the child's to find open."""
+    with subject.make(FILES) as fs:
+        half = HalfUsed(fs)
+        stop = threading.Event()
+        names = list(TREE)
+
+        def read_on(number: int) -> None:
+            blob = cast(BlobReader, half.reader).blob
+            while not stop.is_set():
+                number = (number * 7919 + 13) % len(DATA)
+                expect.equal(blob.pread(100, number), DATA[number : number + 100], "pread while forking")
+                expect.equal(fs.read_bytes("foo.txt"), TREE["foo.txt"], "read_bytes while forking")
+                list(fs.read_many(names[:4], concurrency=2))
+                list(fs.list("foo"))
+
+        failures: list[BaseException] = []
+        targets = [functools.partial(_noting, failures, read_on, n) for n in range(4)]
+        threads = [threading.Thread(target=target, daemon=True) for target in targets]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(4):
+                for rest in forked(
+                    f"a child forked while threads read, round {number + 1}", [half.rest], subject.patience
+                ):
+                    same_rest(rest, "a child forked while threads read")
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(subject.patience)
+        expect.true(not any(thread.is_alive() for thread in threads), "threads that read hang, after a fork")
+        expect.equal(failures, [], "what went wrong in threads that read while others forked")
+        same_rest(half.rest(), "the parent, after forking while threads read")
+        half.close()
+
+
+def _noting(failures: list[BaseException], function: Any, number: int) -> None:
+    try:
+        function(number)
+    except BaseException as exc:  # whatever it is, the check is told
+        failures.append(exc)
+
+
+@check("fork", needs=("live", "write"), processes=("fork",))
+def children_write(subject: Subject) -> None:
+    """A store in the process's own memory keeps what a child writes from its parent; all others show it."""
+    with subject.make({"a.txt": b"x"}) as fs:
+
+        def write(name: str) -> list[str]:
+            fs.write_bytes(name, DATA)
+            expect.equal(fs.read_bytes(name), DATA, "what a child wrote, read by it")
+            return [path for path in fs.list() if path in (name, "a.txt")]
+
+        found = forked(
+            "a child that writes", [functools.partial(write, f"child {n}") for n in (1, 2)], subject.patience
+        )
+        expect.equal(found, [["a.txt", "child 1"], ["a.txt", "child 2"]], "what the children see")
+        fs.write_bytes("parent", DATA)
+        stored = subject.files(fs)
+    expect.equal(stored.get("parent"), DATA, "what the parent wrote")
+    theirs = {key: data for key, data in stored.items() if key.startswith("child")}
+    expect.true(theirs in ({}, {"child 1": DATA, "child 2": DATA}), "what children wrote is stored whole, or nowhere")

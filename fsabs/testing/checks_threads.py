@@ -1,0 +1,111 @@
+"""Checks of threads: one FS, one open file and one iterator, used from many at once."""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+
+from ..files import BlobReader
+from ..fs import FS
+from . import expect
+from .agreement import check_tree
+from .children import threaded
+from .kit import check
+from .subject import Subject
+from .trees import TREE, noise
+
+_THREADS = 8
+_DATA = noise(1_000_003)
+
+
+def _positioned(file: BlobReader, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(25):
+        size, offset = chance.randrange(1, 60_000), chance.randrange(len(_DATA))
+        expect.equal(
+            file.blob.pread(size, offset), _DATA[offset : offset + size], f"pread({size}, {offset}) in a thread"
+        )
+    ranges = [(chance.randrange(1, 5000), chance.randrange(len(_DATA))) for _ in range(10)]
+    expected = [_DATA[offset : offset + size] for size, offset in ranges]
+    expect.equal(file.blob.pread_many(ranges), expected, "pread_many in a thread")
+
+
+@check("threads")
+def many_threads_read_one_file(subject: Subject) -> None:
+    with subject.make({"data.bin": _DATA}) as fs, cast(BlobReader, fs.open("data.bin", "rb")) as file:
+        threaded(
+            "reading by position", [functools.partial(_positioned, file, n) for n in range(_THREADS)], subject.patience
+        )
+        expect.equal(file.tell(), 0, "the file's own position, after positioned reads")
+
+        def read_in_turn() -> list[bytes]:
+            return list(iter(lambda: file.read(10_007), b""))
+
+        found = threaded("reading one file in turn", [read_in_turn] * _THREADS, subject.patience)
+        pieces = sorted(piece for part in found for piece in part)
+        expected = sorted(_DATA[at : at + 10_007] for at in range(0, len(_DATA), 10_007))
+        expect.true(pieces == expected, "every part of the file is read by one thread, once")
+
+
+@check("threads")
+def many_threads_use_one_fs(subject: Subject) -> None:
+    with subject.make({**TREE, "data.bin": _DATA}) as fs:
+
+        def use(seed: int) -> None:
+            for name in random.Random(seed).sample(list(TREE), 8):
+                expect.equal(fs.read_bytes(name), TREE[name], f"read_bytes({name!r}) in a thread")
+                expect.equal(fs.stat(name).size, len(TREE[name]), f"stat({name!r}).size in a thread")
+            offset = seed * 1000
+            with fs.open("data.bin", "rb") as file:
+                file.seek(offset)
+                expect.equal(file.read(5000), _DATA[offset : offset + 5000], "a file of a thread's own")
+            expect.equal(list(fs.read_many(TREE)), list(TREE.values()), "read_many in a thread")
+            expect.equal(sorted(fs.list(recursive=True)), sorted(listed), "list in a thread")
+
+        listed = list(fs.list(recursive=True))
+        threaded("using one FS", [functools.partial(use, n) for n in range(_THREADS)], subject.patience)
+
+
+@check("threads")
+def many_threads_share_an_iterator(subject: Subject) -> None:
+    files = {f"{n:03}.bin": b"%d" % n for n in range(200)}
+    with subject.make(files) as fs:
+        shared: list[tuple[Iterator[Any], list[Any]]] = [
+            (fs.list(), list(files)),
+            (fs.read_many(files), list(files.values())),
+            (fs.glob("*"), list(files)),
+        ]
+        for iterator, expected in shared:
+            takers = [functools.partial(_take_all, iterator)] * 4
+            found = threaded("sharing an iterator", takers, subject.patience)
+            together = sorted(item for part in found for item in part)
+            expect.true(together == sorted(expected), "every item of a shared iterator goes to one thread, once")
+
+
+def _take_all(iterator: Iterator[Any]) -> list[Any]:
+    return list(iterator)
+
+
+@check("threads", needs=("live", "write"))
+def many_threads_write_one_fs(subject: Subject) -> None:
+    files = {f"{n}.bin": noise(100_000 * n) for n in range(_THREADS)}
+    barrier = threading.Barrier(_THREADS)
+    with subject.make({}) as fs:
+
+        def write(name: str, data: bytes) -> None:
+            barrier.wait(subject.patience)
+            _write_in_pieces(fs, name, data)
+
+        functions = [functools.partial(write, name, data) for name, data in files.items()]
+        threaded("writing to one FS", functions, subject.patience)
+        check_tree(fs, files)
+    expect.equal(subject.contents(fs), files, "what is stored")
+
+
+def _write_in_pieces(fs: FS, name: str, data: bytes) -> None:
+    with fs.open(name, "wb", 4096) as file:
+        for offset in range(0, len(data), 30_000):
+            file.write(data[offset : offset + 30_000])

@@ -1,0 +1,145 @@
+"""A tree of files as a plain dictionary: what every FS should do, said in the simplest way that there is."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+from collections.abc import Iterator
+
+from .. import keys
+from ..fs import Capabilities
+from .trees import directories_of, listing
+
+
+class Reference:
+    """Files by key, and directories; each operation tells the errnos that it may fail with, or is done.
+
+    A failure may have several causes at once, of which a store finds one; so `problems` are sets.
+    """
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.files: dict[str, bytes] = {}
+        self.made: set[str] = set()
+        self._capabilities = capabilities
+
+    # ---- what is there
+
+    def directories(self) -> set[str]:
+        """All directories but the root."""
+        return directories_of(self.files, self.made)
+
+    def isdir(self, key: str) -> bool:
+        """Whether there is a directory."""
+        return not key or key in self.directories()
+
+    def listed(self, key: str) -> list[str]:
+        """The recursive listing of a directory."""
+        return listing(self.files, self.made, key)
+
+    def glob(self, pattern: str) -> set[str]:
+        """The paths that match."""
+        return {
+            path.rstrip("/") for path in self.listed("") if _matches(path.rstrip("/").split("/"), pattern.split("/"))
+        }
+
+    # ---- what would be wrong
+
+    def absent(self, key: str) -> set[int]:
+        """What is wrong with a path that should lead to something."""
+        return set() if key in self.files or self.isdir(key) else self._above(key) or {errno.ENOENT}
+
+    def unreadable(self, key: str) -> set[int]:
+        """What is wrong with a path that should lead to a file."""
+        return {errno.EISDIR} if self.isdir(key) else self.absent(key)
+
+    def unlistable(self, key: str) -> set[int]:
+        """What is wrong with a path that should lead to a directory."""
+        return {errno.ENOTDIR} if key in self.files else self.absent(key)
+
+    def unwritable(self, key: str, mode: str = "w") -> set[int]:
+        """What is wrong with writing a file there."""
+        if self.isdir(key):
+            return {errno.EISDIR, errno.EEXIST} if mode == "x" else {errno.EISDIR}
+        if key in self.files and (mode == "x" or (mode == "w" and not self._capabilities.replace)):
+            return {errno.EEXIST}
+        return self._above(key)
+
+    def unmakable(self, key: str) -> set[int]:
+        """What is wrong with making a directory there."""
+        return {errno.EEXIST} if key in self.files or self.isdir(key) else self._above(key)
+
+    def unmovable(self, src: str, dst: str) -> set[int]:
+        """What is wrong with a rename."""
+        problems = self.absent(src)
+        if src == dst:
+            return problems
+        if keys.inside(dst, src):
+            problems |= {errno.EINVAL}
+        problems |= self._above(dst)
+        if self.isdir(dst) and src in self.files:
+            problems |= {errno.EISDIR}
+        if dst in self.files and self.isdir(src):
+            problems |= {errno.ENOTDIR}
+        if self.isdir(dst) and self.listed(dst) and (self.isdir(src) or keys.inside(src, dst)):
+            problems |= {errno.ENOTEMPTY, errno.EEXIST}  # Linux says so of a file in the directory, too
+        return problems
+
+    def _above(self, key: str) -> set[int]:
+        """What is wrong with the directories above a path."""
+        for ancestor in keys.ancestors(key):
+            if ancestor in self.files:
+                return {errno.ENOTDIR}
+            if not self.isdir(ancestor):
+                return set() if self._capabilities.implied_directories else {errno.ENOENT}
+        return set()
+
+    # ---- what is done
+
+    def write(self, key: str, data: bytes) -> None:
+        """Make `data` the content of a file."""
+        self.files[key] = data
+        self._keep(key)
+
+    def make(self, key: str) -> None:
+        """Make a directory, and those above it."""
+        self.made |= {key, *keys.ancestors(key)}
+
+    def move(self, src: str, dst: str) -> None:
+        """Rename a file or a directory."""
+        if src == dst:
+            return
+        self.files = {_moved(key, src, dst): data for key, data in self.files.items() if key != dst}
+        self.made = {_moved(key, src, dst) for key in self.made}
+        self._keep(dst)
+
+    def remove(self, key: str) -> None:
+        """Remove a file or a tree."""
+        self.files = {name: data for name, data in self.files.items() if not keys.inside(name, key)}
+        self.made = {name for name in self.made if not keys.inside(name, key)}
+
+    def _keep(self, key: str) -> None:
+        """Where directories are real, those above a file stay when it goes."""
+        if not self._capabilities.implied_directories:
+            self.made |= set(keys.ancestors(key))
+
+
+def _moved(key: str, src: str, dst: str) -> str:
+    return keys.join(dst, keys.relative(key, src)) if keys.inside(key, src) else key
+
+
+def _matches(path: list[str], pattern: list[str]) -> bool:
+    if not pattern:
+        return not path
+    if pattern == ["**"]:
+        return bool(path)  # what is below a directory, and not the directory itself
+    if pattern[0] == "**":
+        return any(_matches(path[at:], pattern[1:]) for at in range(len(path) + 1))
+    return bool(path) and fnmatch.fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+
+
+def paths_of(names: tuple[str, ...], depth: int) -> Iterator[str]:
+    """All paths of up to `depth` of `names`."""
+    for name in names:
+        yield name
+        if depth > 1:
+            yield from (f"{name}/{rest}" for rest in paths_of(names, depth - 1))

@@ -1,0 +1,98 @@
+"""A layer that does nothing, `lazify`, and `FaultyFS` without faults: each is what it is around."""
+
+from __future__ import annotations
+
+from fsabs.backends.local import Local
+from fsabs.backends.memory import Memory
+from fsabs.testing import (
+    FaultyFS,
+    FSConformance,
+    LocalSubject,
+    MemorySubject,
+    SubFSSubject,
+    Subject,
+    WrappedSubject,
+    layered,
+    lazified,
+    model_test,
+)
+
+
+def _layer_over_local() -> Subject:
+    return layered(LocalSubject())
+
+
+def _layer_over_memory() -> Subject:
+    return layered(MemorySubject())
+
+
+def _subfs_of_layer() -> Subject:
+    return SubFSSubject(layered(MemorySubject()))
+
+
+def _layer_over_subfs() -> Subject:
+    return layered(SubFSSubject(MemorySubject()))
+
+
+def _lazy_over_local() -> Subject:
+    return lazified(LocalSubject())
+
+
+def _lazy_over_memory() -> Subject:
+    return lazified(MemorySubject())
+
+
+def _lazy_over_subfs() -> Subject:
+    return lazified(SubFSSubject(MemorySubject()))
+
+
+def _subfs_of_lazy() -> Subject:
+    return SubFSSubject(lazified(MemorySubject()))
+
+
+def _faultless() -> Subject:
+    return WrappedSubject(MemorySubject(), FaultyFS)
+
+
+class TestLayerOverLocal(FSConformance):
+    capabilities = Local.capabilities
+    factory = _layer_over_local
+    serverless = True
+
+
+class TestLazyOverLocal(TestLayerOverLocal):
+    factory = _lazy_over_local
+
+
+class TestLayerOverMemory(FSConformance):
+    capabilities = Memory.capabilities
+    factory = _layer_over_memory
+    serverless = True
+
+
+class TestSubFSOfLayer(TestLayerOverMemory):
+    factory = _subfs_of_layer
+
+
+class TestLayerOverSubFS(TestLayerOverMemory):
+    factory = _layer_over_subfs
+
+
+class TestLazyOverMemory(TestLayerOverMemory):
+    factory = _lazy_over_memory
+
+
+class TestLazyOverSubFS(TestLayerOverMemory):
+    factory = _lazy_over_subfs
+
+
+class TestSubFSOfLazy(TestLayerOverMemory):
+    factory = _subfs_of_lazy
+
+
+class TestFaultless(TestLayerOverMemory):
+    factory = _faultless
+
+
+TestLazyModel = model_test(_lazy_over_local)
+TestFaultlessModel = model_test(_faultless)

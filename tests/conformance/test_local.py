@@ -1,0 +1,46 @@
+"""Local files, held to the conformance kit."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from fsabs.backends.local import Local
+from fsabs.testing import FSConformance, LocalSubject, SubFSSubject, model_test
+
+
+def _subfs() -> SubFSSubject:
+    return SubFSSubject(LocalSubject())
+
+
+class TestLocal(FSConformance):
+    capabilities = Local.capabilities
+    factory = LocalSubject
+    serverless = True
+
+
+class TestLocalSubFS(FSConformance):
+    capabilities = Local.capabilities
+    factory = _subfs
+    serverless = True
+
+
+class TestLocalWithoutUnnamedFiles(TestLocal):
+    """Where half-written files have names, which listings leave out."""
+
+    @pytest.fixture(autouse=True)
+    def named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        inner = os.open
+
+        def without_unnamed(path: Any, flags: int, *rest: Any, **keywords: Any) -> int:
+            if flags & os.O_TMPFILE == os.O_TMPFILE:
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+            return inner(path, flags, *rest, **keywords)
+
+        monkeypatch.setattr(os, "open", without_unnamed)
+
+
+TestLocalModel = model_test(LocalSubject)

@@ -1,0 +1,382 @@
+"""Filesystems that are each wrong in one way about their trees, paths, errors or processes, and the statement of
+`docs/semantics.md` that each of them breaks.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import threading
+import time
+import unicodedata
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fsabs import keys
+from fsabs.blobs import Blob
+from fsabs.fs import FS, FileStat, Path
+from fsabs.layers import LayerFS
+from fsabs.testing import MemorySubject, WrappedSubject
+
+from .broken import ALL, Broken, breaks
+
+# ---- trees
+
+
+class Relisted(LayerFS):
+    """Listings are what `change` makes of the right ones."""
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return iter(self.change(list(super()._list(key))))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return FS._walk(self, key)
+
+    def change(self, members: list[FileStat]) -> Iterable[FileStat]:
+        raise NotImplementedError
+
+
+@breaks("list-order")
+class Unsorted(Relisted):
+    def change(self, members: list[FileStat]) -> Iterable[FileStat]:
+        return reversed(members)
+
+
+@breaks("list-order")
+class SortedWithoutSlash(Relisted):
+    def change(self, members: list[FileStat]) -> Iterable[FileStat]:
+        return sorted(members, key=lambda stat: stat.filename)
+
+
+@breaks("list-names")
+class DirectoriesWithoutSlash(LayerFS):
+    def list(self, *arguments: Any, **keywords: Any) -> Iterator[Any]:
+        found = super().list(*arguments, **keywords)
+        return (name.rstrip("/") if isinstance(name, str) else name for name in found)
+
+
+@breaks("list-names", "walk")
+class NamesFromTheRoot(LayerFS):
+    def list(self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
+        found = super().list(path_or_prefix, recursive, detail)
+        prefix = f"{path_or_prefix}/" if path_or_prefix and not detail else ""
+        return (prefix + name if prefix else name for name in found)
+
+
+@breaks("list-recursive")
+class RecursiveFilesOnly(LayerFS):
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return (stat for stat in super()._walk(key) if not stat.directory)
+
+
+@breaks("list-detail")
+class DetailWithoutSizes(Relisted):
+    def change(self, members: list[FileStat]) -> Iterable[FileStat]:
+        return [stat._replace(size=0) for stat in members]
+
+
+@breaks("list-large")
+class OnePageOnly(Relisted):
+    def change(self, members: list[FileStat]) -> Iterable[FileStat]:
+        return members[:500]
+
+
+@breaks("list-empty")
+class NoEmptyDirectories(LayerFS):
+    def _list(self, key: str) -> Iterator[FileStat]:
+        for stat in super()._list(key):
+            if not stat.directory or list(self.inner._list(keys.join(key, stat.filename))):
+                yield stat
+
+
+@breaks("list-missing")
+class ListsLazily(LayerFS):
+    def list(self, *arguments: Any, **keywords: Any) -> Iterator[Any]:
+        yield from super().list(*arguments, **keywords)
+
+
+@breaks("error-file")
+class ListsAFileAsItself(LayerFS):
+    def _list(self, key: str) -> Iterator[FileStat]:
+        stat = self.inner._stat(key)
+        return iter([stat]) if stat.isfile() else super()._list(key)
+
+
+class Restat(LayerFS):
+    """Stats of files are what `change` makes of the right ones."""
+
+    def _stat(self, key: str) -> FileStat:
+        stat = super()._stat(key)
+        return stat if stat.directory else self.change(stat)
+
+    def change(self, stat: FileStat) -> FileStat:
+        raise NotImplementedError
+
+
+@breaks("stat", "agree", "read-whole")
+class OneByteMore(Restat):
+    def change(self, stat: FileStat) -> FileStat:
+        return stat._replace(size=stat.size + 1)
+
+
+@breaks("stat-version")
+class EverNewVersions(Restat):
+    def change(self, stat: FileStat) -> FileStat:
+        return stat._replace(version=uuid.uuid4().hex)
+
+
+@breaks("stat-modified")
+class Milliseconds(Restat):
+    def change(self, stat: FileStat) -> FileStat:
+        return stat._replace(last_modified=1000 * (stat.last_modified or 0))
+
+
+@breaks("agree")
+class EverythingIsAFile(LayerFS):
+    def isfile(self, file_path: Path) -> bool:
+        return self.exists(file_path)
+
+
+@breaks("exists")
+class PrefixesExist(LayerFS):
+    def _is(self, key: str, directory: bool | None) -> bool:
+        if super()._is(key, directory):
+            return True
+        try:
+            members = list(self._list(keys.parent(key)))
+        except OSError:
+            return False
+        return directory is not False and any(stat.filename.startswith(keys.name(key)) for stat in members)
+
+
+@breaks("walk")
+class WalksOnRegardless(LayerFS):
+    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+        return ((base, list(folders), names) for base, folders, names in super().walk(path))
+
+
+@breaks("glob")
+class GlobsHiddenNames(LayerFS):
+    def glob(self, pattern: str) -> Iterator[str]:
+        return iter(sorted([*super().glob(pattern), *(super().glob(".*") if pattern == "*" else [])]))
+
+
+@breaks("glob")
+class GlobsFilesAsDirectories(LayerFS):
+    def glob(self, pattern: str) -> Iterator[str]:
+        return super().glob(pattern.rstrip("/"))
+
+
+# ---- paths
+
+
+class Rekeyed(LayerFS):
+    """Paths are changed on their way in."""
+
+    def _key(self, path: Path, operation: str) -> str:
+        return super()._key(self.change(path), operation)
+
+    def change(self, path: Path) -> Path:
+        raise NotImplementedError
+
+
+@breaks("path-names")
+class ComposesNames(Rekeyed):
+    def change(self, path: Path) -> Path:
+        return unicodedata.normalize("NFC", path) if isinstance(path, str) else path
+
+
+@breaks("path-names")
+class DecodesNames(Rekeyed):
+    def change(self, path: Path) -> Path:
+        return keys.from_url_path(path) if isinstance(path, str) else path
+
+
+@breaks("path-relative")
+class StringsOnly(Rekeyed):
+    def change(self, path: Path) -> Path:
+        if not isinstance(path, str):
+            raise TypeError("a path is a str")
+        return path
+
+
+@breaks("path-nul")
+class DropsNULs(Rekeyed):
+    def change(self, path: Path) -> Path:
+        return path.replace("\0", "") if isinstance(path, str) else path
+
+
+@breaks("path-jail")
+class OpenJail(LayerFS):
+    def _key(self, path: Path, operation: str) -> str:
+        return os.path.normpath(os.path.join("/", self._cwd, os.fspath(path))).strip("/")
+
+
+@breaks("path-absolute", "subfs")
+class AbsoluteFromItsRoot(LayerFS):
+    def _key(self, path: Path, operation: str) -> str:
+        text = os.fspath(path)
+        return super()._key(f"/{self._root}/{text}" if text.startswith("/") else text, operation)
+
+
+@breaks("path-cwd", "path-absolute")
+class StaysWhereItIs(LayerFS):
+    @property
+    def cwd(self) -> str:
+        return "/" + self._cwd
+
+    @cwd.setter
+    def cwd(self, path: Path) -> None:
+        self._key(path, "cwd")
+
+
+@breaks("subfs")
+class SubFSMovesItsParent(LayerFS):
+    def subfs(self, path: Path) -> Any:
+        self.cwd = path
+        return super().subfs("")
+
+
+@breaks("url")
+class PlainURLs(LayerFS):
+    def _url(self, key: str) -> str:
+        return keys.from_url_path(super()._url(key))
+
+
+# ---- errors
+
+
+class Reraised(LayerFS):
+    """What `stat` and `open` raise is what `change` makes of it."""
+
+    def _stat(self, key: str) -> FileStat:
+        try:
+            return super()._stat(key)
+        except OSError as exc:
+            raise self.change(exc) from exc
+
+    def _open_blob(self, key: str) -> Blob:
+        try:
+            return super()._open_blob(key)
+        except OSError as exc:
+            raise self.change(exc) from exc
+
+    def change(self, exc: OSError) -> Exception:
+        raise NotImplementedError
+
+
+@breaks("error-missing")
+class WrongErrno(Reraised):
+    def change(self, exc: OSError) -> Exception:
+        wrong = FileNotFoundError(errno.ENOENT, "gone")
+        wrong.errno = errno.EIO
+        return wrong
+
+
+@breaks("error-missing", "error-directory", "error-file")
+class ForeignExceptions(Reraised):
+    def change(self, exc: OSError) -> Exception:
+        return LookupError("NoSuchKey")
+
+
+@breaks("error-missing")
+class AlwaysMissesEverything(Reraised):
+    def change(self, exc: OSError) -> Exception:
+        return PermissionError(errno.EACCES, "forbidden")
+
+
+@breaks("error-attributes")
+class ForgetsTheFilename(LayerFS):
+    def stat(self, path: Path) -> FileStat:
+        try:
+            return super().stat(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "not found") from None
+
+
+@breaks("error-attributes")
+class NamesThePathAlone(LayerFS):
+    def _named(self, exc: OSError, operation: str, key: str) -> None:
+        exc.filename = key
+        exc.operation = operation  # type: ignore[attr-defined]
+
+
+@breaks("error-directory")
+class DirectoriesAreEmptyFiles(LayerFS):
+    def _read_bytes(self, key: str) -> bytes:
+        return b"" if self.inner._is(key, directory=True) else super()._read_bytes(key)
+
+
+# ---- threads and processes
+
+
+@breaks("threads")
+class OneScratchForAll(LayerFS):
+    _wanted = ""
+
+    def _read_bytes(self, key: str) -> bytes:
+        self._wanted = key
+        time.sleep(0.0005)
+        return super()._read_bytes(self._wanted)
+
+
+@breaks("fork")
+class KnowsItsProcess(LayerFS):
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self._pid = os.getpid()
+
+    def _read_bytes(self, key: str) -> bytes:
+        if os.getpid() != self._pid:
+            raise RuntimeError("not fork-safe")
+        return super()._read_bytes(key)
+
+
+class Impatient(WrappedSubject):
+    def __init__(self) -> None:
+        super().__init__(MemorySubject(), HoldsALock)
+        self.patience = 1.5
+
+
+class HoldsALock(LayerFS):
+    """A forked child finds the lock as it was: held, and by nobody who would release it."""
+
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self._lock = threading.Lock()
+
+    def _read_bytes(self, key: str) -> bytes:
+        with self._lock:
+            time.sleep(0.002)
+            return super()._read_bytes(key)
+
+
+ALL.append(Broken("HoldsALock", ("fork-threads",), Impatient))
+
+
+@breaks("pickle-fs", "path-jail")
+class PicklesLoseTheirRoot(LayerFS):
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.inner,)
+
+
+@breaks("pickle-iterator")
+class ListsByAGenerator(LayerFS):
+    def list(self, *arguments: Any, **keywords: Any) -> Iterator[Any]:
+        return (item for item in super().list(*arguments, **keywords))
+
+
+_here: dict[int, FS] = {}
+
+
+def _find(number: int) -> FS:
+    return copy.copy(_here[number])
+
+
+@breaks("pickle-process")
+class PicklesForThisProcessOnly(LayerFS):
+    def __reduce__(self) -> tuple[Any, ...]:
+        _here[id(self)] = self
+        return _find, (id(self),)

@@ -1,0 +1,423 @@
+"""Filesystems that each write wrongly in one way, and the statement of `docs/semantics.md` that each of them breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+from collections.abc import Callable, Iterator
+from typing import IO, Any, cast
+
+from fsabs import keys
+from fsabs.blobs import Blob, BytesBlob
+from fsabs.files import WriteFile, Writer
+from fsabs.fs import FS, FileStat, Path
+from fsabs.layers import LayerFS
+from fsabs.testing import LocalSubject, MemorySubject
+
+from .broken import ALL, Broken, breaks
+from .bundle import Bundle, BundleSubject
+
+
+class Rewriter(Writer):
+    """A writer around the right one."""
+
+    def __init__(self, fs: Rewriting, key: str, inner: Writer) -> None:
+        self.fs = fs
+        self.key = key
+        self.inner = inner
+        self.total = 0
+
+    def write(self, data: bytes) -> None:
+        self.inner.write(data)
+
+    def commit(self) -> None:
+        self.inner.commit()
+
+    def abort(self) -> None:
+        self.inner.abort()
+
+
+class Rewriting(LayerFS):
+    """Files are written by a `kind`."""
+
+    kind: Callable[[Any, str, Writer], Writer]
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        return type(self).kind(self, key, super()._create(key, exclusive))
+
+    def _copy(self, src: str, dst: str) -> None:
+        FS._copy(self, src, dst)
+
+
+class CuttingWriter(Rewriter):
+    def write(self, data: bytes) -> None:
+        self.inner.write(data[: max(0, 2_500_000 - self.total)])
+        self.total += len(data)
+
+
+@breaks("write-contents", "copy")
+class LosesTheEnd(Rewriting):
+    kind = CuttingWriter
+
+
+class SwallowingWriter(Rewriter):
+    def commit(self) -> None:
+        with contextlib.suppress(OSError):
+            self.inner.commit()
+
+
+@breaks("close-raises", "write-exclusive")
+class SwallowsErrors(Rewriting):
+    kind = SwallowingWriter
+
+
+class PublishingWriter(Rewriter):
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            self.inner.commit()
+
+
+@breaks("whole-exception", "whole-dropped")
+class PublishesOnException(Rewriting):
+    kind = PublishingWriter
+
+
+class ThroughWriter(Rewriter):
+    def write(self, data: bytes) -> None:
+        self.inner.write(data)
+        self.inner.commit()
+
+
+@breaks("whole-invisible", "whole-replace")
+class PublishesEveryBlock(Rewriting):
+    kind = ThroughWriter
+
+
+@breaks("whole-replace")
+class TruncatesAtOpen(LayerFS):
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        if self.inner._is(key, directory=False):
+            self.inner._remove(key)
+        return super()._create(key, exclusive)
+
+
+@breaks("write-replace")
+class AddsToWhatIsThere(LayerFS):
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        return super()._create(key, True) if exclusive else super()._append(key)
+
+
+@breaks("write-replace")
+class SameVersionForEver(LayerFS):
+    def _stat(self, key: str) -> FileStat:
+        return super()._stat(key)._replace(version="1")
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return (stat._replace(version="1") for stat in super()._list(key))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return (stat._replace(version="1") for stat in super()._walk(key))
+
+    def _open_blob(self, key: str) -> Blob:
+        return BytesBlob(self, key, self.inner._read_bytes(key), "1")
+
+
+@breaks("write-exclusive")
+class NotExclusive(LayerFS):
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        return super()._create(key, False)
+
+
+@breaks("write-parent")
+class MakesParents(LayerFS):
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        if keys.parent(key) and not self.inner._is(keys.parent(key), None):
+            self.inner._makedirs(keys.parent(key), 0o777)
+        return super()._create(key, exclusive)
+
+
+@breaks("write-directory")
+class TakesDirectoriesForMissing(LayerFS):
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        if self.inner._is(key, directory=True):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return super()._create(key, exclusive)
+
+
+@breaks("write-visible")
+class RemembersListings(LayerFS):
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self._seen: dict[str, list[Any]] = {}
+
+    def list(self, *arguments: Any, **keywords: Any) -> Any:
+        asked = repr((arguments, keywords))
+        if asked not in self._seen:
+            self._seen[asked] = list(super().list(*arguments, **keywords))
+        return iter(self._seen[asked])
+
+
+@breaks("write-modes")
+class TakesPlusForNothing(LayerFS):
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+        return super().open(path, mode.replace("+", ""), *rest, **keywords)
+
+
+@breaks("write-text")
+class WritesNewlinesAsTheyAre(LayerFS):
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+        text = "b" not in mode and "w" in mode
+        return super().open(path, mode, *rest, **({**keywords, "newline": ""} if text else keywords))
+
+
+class Rewritten(LayerFS):
+    """Binary files that are written are a `kind`."""
+
+    kind: type[WriteFile]
+
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+        if mode != "wb":
+            return super().open(path, mode, *rest, **keywords)
+        key = self._key(path, "open")
+        return cast(IO[Any], self.kind(self._create(key, False), self._url(key)))
+
+
+class PositionlessFile(WriteFile):
+    def tell(self) -> int:
+        return 0
+
+
+@breaks("write-contents")
+class WrittenFilesHaveNoPosition(Rewritten):
+    kind = PositionlessFile
+
+
+class ReadableFile(WriteFile):
+    def readable(self) -> bool:
+        return True
+
+
+@breaks("write-file-object")
+class WrittenFilesSayTheyRead(Rewritten):
+    kind = ReadableFile
+
+
+class PickledFile(WriteFile):
+    def __reduce__(self) -> tuple[Any, ...]:
+        return io.BytesIO, ()
+
+
+@breaks("pickle-writer")
+class WrittenFilesPickle(Rewritten):
+    kind = PickledFile
+
+
+class UnwarnedFile(WriteFile):
+    def __del__(self) -> None:
+        self.close()
+
+
+@breaks("whole-dropped")
+class WritesOnCollection(Rewritten):
+    kind = UnwarnedFile
+
+
+class ReusableFile(WriteFile):
+    def _check_open(self) -> None:
+        pass
+
+
+@breaks("write-closed")
+class WritesOnWhenClosed(Rewritten):
+    kind = ReusableFile
+
+
+class AnybodysFile(WriteFile):
+    inherited = False
+
+
+@breaks("whole-forked", over=LocalSubject)
+class ChildrenFinishTheirParentsFiles(Rewritten):
+    kind = AnybodysFile
+
+
+class InPlaceWriter(Writer):
+    """As a plain open() would."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by commit or abort
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def commit(self) -> None:
+        self._file.close()
+
+    def abort(self) -> None:
+        self._file.close()
+
+
+@breaks("whole-killed", "whole-exit", "whole-invisible", "whole-exception", over=LocalSubject)
+class WritesInPlace(LayerFS):
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        if self.inner._is(key, directory=True):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return InPlaceWriter("/" + key)
+
+
+class SidewaysWriter(Rewriter):
+    """As one that writes beside the file, under a name that is not hidden."""
+
+    def write(self, data: bytes) -> None:
+        self.inner.write(data)
+        with open(f"/{self.key}.tmp", "wb") as file:
+            file.write(data)
+
+    def commit(self) -> None:
+        self.abort()
+        self.inner.commit()
+
+    def abort(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(f"/{self.key}.tmp")
+
+
+@breaks("whole-killed", "whole-invisible", over=LocalSubject)
+class LeavesTemporaryFiles(Rewriting):
+    kind = SidewaysWriter
+
+
+@breaks("append")
+class AppendsFromTheStart(LayerFS):
+    def _append(self, key: str) -> Writer:
+        return self.inner._create(key, False)
+
+
+@breaks("update", over=LocalSubject)
+class UpdatesFromNothing(LayerFS):
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        self.inner._stat(key)
+        return open("/" + key, "w+b")
+
+
+class LatestBlob(BytesBlob):
+    """What the file holds now, of the size that it had."""
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        return cast(FS, self._origin).read_bytes("/" + self._key)[offset : offset + size]
+
+
+@breaks("fresh-reader")
+class ReadsTheLatest(LayerFS):
+    def _open_blob(self, key: str) -> Blob:
+        with self.inner._open_blob(key) as blob:
+            return LatestBlob(self.inner, key, blob.read_all(), blob.version)
+
+
+# ---- changes
+
+
+@breaks("mkdir")
+class MakesDirectoriesAgain(LayerFS):
+    def _mkdir(self, key: str, mode: int) -> None:
+        if not self.inner._is(key, directory=True):
+            super()._mkdir(key, mode)
+
+
+@breaks("makedirs")
+class TakesFilesForDirectories(LayerFS):
+    def makedirs(self, file_path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+        if not (exist_ok and self.exists(file_path)):
+            super().makedirs(file_path, mode, exist_ok)
+
+
+@breaks("rename-file")
+class RenameLoses(LayerFS):
+    def _rename(self, src: str, dst: str) -> None:
+        super()._rename(src, dst)
+        if self.inner._is(dst, directory=False):
+            self.inner._remove(dst)
+
+
+@breaks("rename-file")
+class RenameCopies(LayerFS):
+    def _rename(self, src: str, dst: str) -> None:
+        if self.inner._is(src, directory=False):
+            self.inner._copy(src, dst)
+        else:
+            super()._rename(src, dst)
+
+
+@breaks("rename-directory")
+class RenameIntoWhatIsThere(LayerFS):
+    """As `mv`, and as HDFS does."""
+
+    def _rename(self, src: str, dst: str) -> None:
+        inside = self.inner._is(dst, directory=True) and self.inner._is(src, directory=True)
+        super()._rename(src, keys.join(dst, keys.name(src)) if inside else dst)
+
+
+@breaks("rename-errors")
+class RenameOfNothing(LayerFS):
+    def _rename(self, src: str, dst: str) -> None:
+        if self.inner._is(src, None):
+            super()._rename(src, dst)
+
+
+@breaks("remove")
+class RemoveOfNothing(LayerFS):
+    def remove(self, file_path: Path, recursive: bool = False) -> None:
+        if self.exists(file_path):
+            super().remove(file_path, recursive)
+
+
+@breaks("remove-directory")
+class RemovesDirectoriesUnasked(LayerFS):
+    def remove(self, file_path: Path, recursive: bool = False) -> None:
+        super().remove(file_path, recursive or self.isdir(file_path))
+
+
+@breaks("remove-directory")
+class RemovesTheFirstHundred(LayerFS):
+    def _remove_tree(self, key: str) -> None:
+        below = [stat.filename for stat in self.inner._walk(key) if stat.isfile()]
+        for name in below[:100]:
+            self.inner._remove(keys.join(key, name))
+        if len(below) <= 100:
+            super()._remove_tree(key)
+
+
+@breaks("directories-stay")
+class DirectoriesGoWithTheirFiles(LayerFS):
+    def _remove(self, key: str) -> None:
+        super()._remove(key)
+        parent = keys.parent(key)
+        if parent != self._root and not list(self.inner._list(parent)):
+            self._remove(parent)
+
+
+@breaks("copy")
+class CopiesMove(LayerFS):
+    def _copy(self, src: str, dst: str) -> None:
+        if src != dst:
+            super()._copy(src, dst)
+            self.inner._remove(src)
+
+
+# ---- containers
+
+
+class PublishedAnyway(Bundle):
+    def _abort(self) -> None:
+        self._close()
+
+
+class PickledWhenWritten(Bundle):
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+ALL.append(Broken("PublishedAnyway", ("whole-container",), lambda: BundleSubject(MemorySubject(), PublishedAnyway)))
+ALL.append(Broken("PickledWhenWritten", ("pickle-writer",), lambda: BundleSubject(MemorySubject(), PickledWhenWritten)))

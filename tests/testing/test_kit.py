@@ -1,0 +1,300 @@
+"""The kit as such: what selects its checks, that none is lost on the way, and that it and the document say the same."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs.testing
+from fsabs import Capabilities, MissingDependencyError
+from fsabs.backends.memory import Memory
+from fsabs.testing import (
+    FSConformance,
+    LocalSubject,
+    MemorySubject,
+    SubFSSubject,
+    Subject,
+    all_checks,
+    checks,
+    expect,
+    kit,
+    layered,
+    lazified,
+    run,
+)
+
+pytestmark = pytest.mark.quick
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "semantics.md"
+EVERYTHING = Capabilities(*[True] * len(Capabilities._fields))
+pytest_plugins = ["pytester"]
+
+
+def test_document_and_kit_name_the_same_statements() -> None:
+    stated = re.findall(r"^- `\[([a-z0-9-]+)\]` ", DOCUMENT.read_text(), re.MULTILINE)
+    assert len(stated) == len(set(stated)), "a statement is made once"
+    assert len(re.findall(r"^- ", DOCUMENT.read_text(), re.MULTILINE)) == len(stated), "every item has an id"
+    held = {statement for check in all_checks() for statement in check.holds}
+    assert set(stated) - held == set(), "statements that no check holds"
+    assert held - set(stated) == set(), "ids that the document doesn't have"
+
+
+def test_every_module_of_checks_is_loaded() -> None:
+    here = Path(fsabs.testing.__file__).parent
+    assert {path.stem for path in here.glob("checks_*.py")} == set(kit.MODULES)
+
+
+def test_every_decorated_function_is_a_check_of_the_kit() -> None:
+    decorators = 0
+    for module in kit.MODULES:
+        source = Path(str(importlib.import_module(f"fsabs.testing.{module}").__file__)).read_text()
+        decorators += len(re.findall(r"^@check\(", source, re.MULTILINE))
+    assert decorators == len(all_checks()) == len({check.name for check in all_checks()})
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ValueError, match="taken"):
+        kit.check("fs-info")(all_checks()[0].function)
+    with pytest.raises(ValueError, match="holds nothing"):
+        kit.check()(_no_check)
+    with pytest.raises(ValueError, match="flying"):
+        kit.check("fs-info", needs=("flying",))(_no_check)
+    assert "no-check" not in {check.name for check in all_checks()}
+
+
+def _no_check(subject: Subject) -> None:
+    raise NotImplementedError
+
+
+def test_what_is_declared_selects() -> None:
+    names = {check.name for check in all_checks()}
+    live = {check.name for check in checks(EVERYTHING)}
+    others = {check.name for check in checks(EVERYTHING, live=False)}
+    real = {check.name for check in checks(EVERYTHING._replace(implied_directories=False))}
+    once = {check.name for check in checks(EVERYTHING._replace(replace=False))}
+    assert live | others | real | once == names, "every check is for somebody"
+    assert "files-are-renamed" in live
+    assert "files-are-renamed" not in {check.name for check in checks(EVERYTHING._replace(rename=False))}
+    assert "w-replaces-nothing" in once - live
+    assert "container-is-whole-or-not-at-all" in others - live
+    assert "a-file-needs-its-directory" in real - live
+    assert "an-exit-leaves-nothing" not in {check.name for check in checks(EVERYTHING, shared=False)}
+
+
+def test_a_reader_only_gets_what_it_can() -> None:
+    only_reads = checks(Capabilities(), live=False)
+    assert {"nothing-climbs-out", "an-fs-pickles", "what-is-not-declared-is-refused"} <= {
+        one.name for one in only_reads
+    }
+    for check in only_reads:
+        assert not {"write", "mkdir", "rename", "remove", "live"} & set(check.needs)
+
+
+def test_a_report_tells_what_ran_and_why_the_rest_did_not() -> None:
+    with closing(MemorySubject()) as subject:
+        report = run(subject, only=["fs-info", "update", "nothing-climbs-out"])
+    assert [check.name for check in report.passed] == ["info", "nothing-climbs-out"]
+    assert report.not_applicable == {"r-plus-changes-in-place": ["update"]}
+    assert report.ok
+    assert str(report) == "2 passed, 0 failed, 1 not applicable"
+
+
+def test_only_refuses_what_it_does_not_know() -> None:
+    with closing(MemorySubject()) as subject, pytest.raises(ValueError, match="fs-inof"):
+        run(subject, only=["fs-inof"])
+
+
+def test_a_failing_check_gives_its_traceback() -> None:
+    class Lost(MemorySubject):
+        def stored(self, location: str) -> dict[str, bytes]:
+            return {}
+
+    with closing(Lost()) as subject:
+        report = run(subject, only=["write-contents"])
+    assert not report.ok
+    assert {failure.check.holds for failure in report.failures} == {("write-contents",)}
+    assert "missing" in report.failures[0].trace
+    assert "[write-contents]" in str(report).replace("'", "")
+
+
+# ---- subjects
+
+
+FILES = {"a.txt": b"a", "deep/er/b.txt": b"b"}
+
+
+@pytest.fixture(params=[MemorySubject, LocalSubject])
+def inner(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+@pytest.mark.parametrize("wrap", [lambda subject: subject, layered, lazified, SubFSSubject])
+def test_a_subject_makes_and_sees_by_its_side_channel(inner: Subject, wrap: Any) -> None:
+    with closing(wrap(inner)) as subject:
+        fs = subject.make(FILES, ["void", "deep/too"])
+        assert subject.contents(fs) == {**FILES, "deep/": b"", "deep/er/": b"", "deep/too/": b"", "void/": b""}
+        assert subject.files(fs) == FILES
+        assert subject.directories(fs) == {"deep", "deep/er", "deep/too", "void"}
+        place = subject.location(fs)
+        fs.write_bytes("c.txt", b"c")
+        assert subject.files(place) == {**FILES, "c.txt": b"c"}
+        other = subject.create()
+        assert subject.contents(other) == {}, "each FS is a tree of its own"
+        assert fs.capabilities == Memory.capabilities._replace(update=fs.capabilities.update)
+
+
+def test_a_subfs_subject_sees_what_is_touched_outside() -> None:
+    with closing(SubFSSubject(MemorySubject())) as subject:
+        fs = subject.make({"a.txt": b"a"})
+        fs._root = ""
+        fs.write_bytes("/sub/dir-beside/x.txt", b"changed")
+        with pytest.raises(AssertionError, match="outside"):
+            subject.contents(fs)
+
+
+def test_hidden_leftovers_are_contents_and_no_files() -> None:
+    with closing(LocalSubject()) as subject:
+        fs = subject.make({"a.txt": b"a"})
+        hidden = Path(subject.location(fs)) / ".a.txt.123.fsabs-partial"
+        hidden.write_bytes(b"half")
+        assert subject.files(fs) == {"a.txt": b"a"}
+        assert subject.contents(fs) == {"a.txt": b"a", hidden.name: b"half"}
+        assert list(fs.list()) == ["a.txt"]
+
+
+def test_a_closed_subject_leaves_nothing(tmp_path: Path) -> None:
+    subject = LocalSubject(tmp_path)
+    subject.make(FILES)
+    assert list(tmp_path.iterdir())
+    subject.close()
+    assert not list(tmp_path.iterdir())
+
+
+# ---- pytest
+
+
+PLUGIN_TEST = """
+from fsabs.backends.memory import Memory
+from fsabs.testing import FSConformance, MemorySubject
+
+class TestIt(FSConformance):
+    capabilities = Memory.capabilities{changes}
+    factory = MemorySubject
+    {more}
+"""
+
+
+def _collected(pytester: pytest.Pytester, changes: str = "", more: str = "", *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(PLUGIN_TEST.format(changes=changes, more=more))
+    pytester.makeini("[pytest]\nmarkers = quick: quick")
+    return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", *arguments)
+
+
+def test_every_selected_check_is_collected(pytester: pytest.Pytester) -> None:
+    result = _collected(pytester, "", "", "--collect-only")
+    names = {line.partition("[")[2].rstrip("]") for line in result.outlines if "::test_check[" in line}
+    assert names == {check.name for check in checks(Memory.capabilities)}
+    assert any(line.endswith("::test_declared") for line in result.outlines)
+
+
+def test_quick_checks_are_marked(pytester: pytest.Pytester) -> None:
+    result = _collected(pytester, "", "serverless = True", "--collect-only", "-m", "quick")
+    names = {line.partition("[")[2].rstrip("]") for line in result.outlines if "::test_check[" in line}
+    assert names == {check.name for check in checks(Memory.capabilities) if not check.slow and not check.processes}
+
+
+def test_declaring_less_than_there_is_fails(pytester: pytest.Pytester) -> None:
+    result = _collected(pytester, "._replace(rename=False)", "", "-k", "test_declared")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*what the subject declares, against the test class*"])
+
+
+def test_declaring_nothing_is_refused() -> None:
+    with pytest.raises(TypeError, match="TestForgetful must declare the `capabilities`"):
+        type("TestForgetful", (FSConformance,), {})
+
+
+class TestSubjectByAFixture(FSConformance):
+    """The other way to give the subject, for those that need fixtures; one check will do."""
+
+    capabilities = Capabilities()
+    live = False
+
+    @pytest.fixture
+    def subject(self, tmp_path: Path) -> Iterator[Subject]:
+        with closing(_ReadOnly(tmp_path)) as subject:
+            yield subject
+
+
+class _ReadOnlyLocal(fsabs.LayerFS):
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        return Capabilities()
+
+
+class _ReadOnly(fsabs.testing.WrappedSubject):
+    def __init__(self, base: Path) -> None:
+        super().__init__(LocalSubject(base), _ReadOnlyLocal)
+        self.live = False
+
+
+# ---- without what is optional
+
+
+@pytest.mark.parametrize(("name", "package"), [("FSConformance", "pytest"), ("model_test", "hypothesis")])
+def test_a_missing_package_names_the_extra(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("fsabs.testing.conformance", "fsabs.testing.model"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delitem(vars(fsabs.testing), name, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=r"fsabs\[testing\]"):
+        getattr(fsabs.testing, name)
+
+
+def test_importing_the_kit_needs_neither_pytest_nor_hypothesis() -> None:
+    code = "import fsabs.testing, sys; print([m for m in ('pytest', 'hypothesis', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_kit_runs_without_asserts_and_without_pytest() -> None:
+    code = (
+        "from fsabs.testing import MemorySubject, run\n"
+        "class Lost(MemorySubject):\n"
+        "    def stored(self, location): return {}\n"
+        "print(run(MemorySubject(), ['write-contents']).ok, run(Lost(), ['write-contents']).ok)"
+    )
+    command = [sys.executable, "-O", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+def test_an_unknown_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="nonesuch"):
+        fsabs.testing.nonesuch  # noqa: B018
+
+
+# ---- demands
+
+
+def test_demands_say_what_was_found() -> None:
+    with pytest.raises(AssertionError, match=r"it: 4 bytes, expected 5; at offset 2 there is b'xd', expected b'cde'"):
+        expect.equal(b"abxd", b"abcde", "it")
+    with pytest.raises(AssertionError, match="it: item 1 is 'x', expected 'b'"):
+        expect.equal(["a", "x"], ["a", "b"], "it")
+    with pytest.raises(AssertionError, match="it: 1 items, expected 2"):
+        expect.equal(["a"], ["a", "b"], "it")
+    with pytest.raises(AssertionError, match=r"it: missing \['b'\]; too many \['c'\]; 'a' is 1, expected 2"):
+        expect.equal({"a": 1, "c": 3}, {"a": 2, "b": 2}, "it")
+    with pytest.raises(AssertionError, match="it: raised ValueError"):
+        expect.raises(KeyError, "it", int, "x")
+    with pytest.raises(AssertionError, match="it: gave 1, expected KeyError or OSError"):
+        expect.raises((KeyError, OSError), "it", int, "1")

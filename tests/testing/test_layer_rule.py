@@ -1,0 +1,88 @@
+"""The wrapper rule: a layer that forgets a method of FS's core, or passes it on wrongly, fails here."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from fsabs.backends.memory import Memory
+from fsabs.fs import FS
+from fsabs.layers import LayerFS
+from fsabs.testing import FaultyFS
+
+pytestmark = pytest.mark.quick
+
+# What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
+DERIVED = {"_key", "_named", "_require", "_unsupported", "_is", "_open_reader", "_open_writer", "_contents", "_members"}
+DERIVED |= {"_glob_from"}
+
+CORE = sorted(
+    name
+    for name, member in vars(FS).items()
+    if name.startswith("_") and not name.startswith("__") and inspect.isfunction(member) and name not in DERIVED
+)
+
+
+class Recorder(Memory):
+    """Notes what it is asked, and gives something that is nobody else's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in CORE:
+            return super().__getattribute__(name)
+
+        def answer(*arguments: Any) -> str:
+            self.asked.append((name, arguments))
+            return f"what {name} gives"
+
+        return answer
+
+
+def arguments_of(name: str) -> tuple[Any, ...]:
+    """An argument of the right type for each parameter."""
+    samples: dict[str, Any] = {"str": "some key", "bool": True, "int": 0o750, "Sequence[str]": ["a", "b"]}
+    parameters = list(inspect.signature(getattr(FS, name)).parameters.values())[1:]
+    return tuple(samples.get(parameter.annotation, 3) for parameter in parameters)
+
+
+def test_the_core_is_known() -> None:
+    required = {"_stat", "_list", "_open_blob", "_url"}
+    writing = {"_create", "_append", "_open_update", "_mkdir", "_rename", "_remove", "_close", "_abort"}
+    fast = {"_walk", "_read_many", "_read_bytes", "_makedirs", "_remove_tree", "_copy"}
+    assert required | writing | fast <= set(CORE)
+    assert required == FS.__abstractmethods__
+    assert set(vars(FS)) >= DERIVED
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_a_layer_passes_everything_on(name: str) -> None:
+    inner = Recorder()
+    layer = LayerFS(inner)
+    given = arguments_of(name)
+    found = getattr(layer, name)(*given)
+    assert inner.asked == [(name, given)]
+    returns = inspect.signature(getattr(FS, name)).return_annotation
+    assert found == (None if returns == "None" else f"what {name} gives")
+
+
+@pytest.mark.parametrize("name", ["capabilities", "scheme", "default_concurrency"])
+def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
+    inner = Memory()
+    told = inner.capabilities._replace(rename=False) if name == "capabilities" else 7
+    setattr(inner, name, told)
+    assert getattr(LayerFS(inner), name) == told
+
+
+def test_a_layer_forgets_nothing() -> None:
+    assert [name for name in CORE if name not in vars(LayerFS)] == []
+
+
+def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
+    """What it has of LayerFS goes round its faults, and may only be what has none."""
+    kept = {name for name in CORE if getattr(FaultyFS, name) is getattr(LayerFS, name)}
+    assert kept == {"_url", "_close", "_abort"}
