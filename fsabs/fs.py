@@ -90,8 +90,6 @@ class Capabilities(NamedTuple):
     """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
     last_modified: bool = False
     """Files tell when they were written."""
-    pickles: bool = True
-    """A pickle of the FS finds the files in any process of this machine, not only in those forked from this one."""
     versions: bool = False
     """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""
 

@@ -171,7 +171,9 @@ class _SubOf:
         self._path = path
 
     def __call__(self) -> FS:
-        return self._init_func().subfs(self._path)
+        sub = self._init_func().subfs(self._path)
+        sub._borrowed = False  # nobody else has what init_func made
+        return sub
 
     def __repr__(self) -> str:
         return f"{self._init_func!r}.subfs({self._path!r})"

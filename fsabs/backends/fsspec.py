@@ -66,7 +66,6 @@ class Fsspec(FS):
             remove=writable,
             implied_directories=protocol not in _REAL_DIRECTORIES,
             last_modified=protocol in _REAL_DIRECTORIES,
-            pickles=protocol != "memory",
         )
 
     @property

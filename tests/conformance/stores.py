@@ -108,6 +108,8 @@ class HdfsSubject(Subject):
 class FsspecSubject(Subject):
     """Directories of fsspec's memory filesystem; the side channel is the dictionary behind it."""
 
+    shared = False
+
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Fills fsspec's filesystem by its own means."""
         root = f"/{_new_name()}"

@@ -67,6 +67,7 @@ FSSPEC: Capabilities = Fsspec("memory").capabilities
 
 class TestFsspec(FSConformance):
     capabilities = FSSPEC
+    shared = False  # a dictionary of this process
     serverless = True
 
     @pytest.fixture
@@ -77,6 +78,7 @@ class TestFsspec(FSConformance):
 
 class TestSubFSOfFsspec(FSConformance):
     capabilities = FSSPEC
+    shared = False  # a dictionary of this process
     serverless = True
 
     @pytest.fixture

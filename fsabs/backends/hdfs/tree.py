@@ -12,8 +12,10 @@ import errno
 import functools
 import getpass
 import os
+import random
 import secrets
 import stat as stat_bits
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +29,7 @@ from .native import open_native
 
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+READ_ATTEMPTS = 3
 
 _DRIVERS: dict[str, Callable[[str | None, float, int | None, int | None], Driver]] = {
     "native": open_native,
@@ -183,13 +186,19 @@ class HdfsBlob(Blob):
         self._reader.adopt(reader)
 
     def _pread(self, size: int, offset: int) -> bytes:
-        try:
-            return self._reader.get().read_range(offset, size)
-        except errors.StaleFileError:
-            raise
-        except OSError as exc:
-            self._check_version(exc)
-            raise
+        for attempt in range(READ_ATTEMPTS):
+            try:
+                return self._reader.get().read_range(offset, size)
+            except errors.StaleFileError:
+                raise
+            except OSError as exc:
+                self._check_version(exc)
+                if attempt + 1 == READ_ATTEMPTS or isinstance(exc, PermissionError):
+                    raise
+                # The drivers give a DataNode up for good at one connection that breaks; open the file anew.
+                self._reader.close()
+                time.sleep(0.1 * 2**attempt * random.random())
+        raise AssertionError("the last attempt returns or raises")
 
     def _open_again(self) -> Reader:
         driver = self._origin.driver

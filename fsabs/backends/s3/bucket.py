@@ -28,8 +28,9 @@ DELETE_BATCH = 1000
 class S3(FS):
     """The bucket `bucket` below `prefix`.
 
-    Options (all by keyword); what is not given comes from the environment and files that boto3 looks at, credentials
-    that it refreshes included:
+    What is not given comes from the environment and files that boto3 looks at, credentials that it refreshes included.
+
+    Args:
         endpoint: URL of the store (`$S3_ENDPOINT`, `$AWS_ENDPOINT_URL`); AWS if there is none.
         aws_access_key_id, aws_secret_access_key, aws_session_token: credentials.
         region, profile: as boto3 has them.

@@ -161,6 +161,7 @@ class Hdf5(Container):
 
         The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`.
         """
+        self._require("read", "verify", "")
         self._reader()
         from .verify import problems
 

@@ -75,9 +75,11 @@ class Tar(Container):
         self._stream: StreamBlob | None = None
         self._index: Index | None = None
         self._sink: writing.TarSink | None = None
+        self._compression = "none" if codec is None else codec.name
         try:
             if self._blob is not None:
                 self._index, self._stream = _scan(parent, self._file, self._blob)
+                self._compression = "none" if self._stream is None else self._stream.codec_name
             if self._out is None:
                 self.capabilities = _READING
                 self.default_concurrency = 1 if self._stream is not None else parent.default_concurrency
@@ -93,15 +95,13 @@ class Tar(Container):
 
     @property
     def compression(self) -> str:
-        """How the archive that is read is compressed: `none`, `gz`, `bz2`, `xz` or `zst`."""
-        self._reader()
-        return self._stream.codec_name if self._stream is not None else "none"
+        """How the archive is compressed: `none`, `gz`, `bz2`, `xz` or `zst`."""
+        return self._compression
 
     def info(self) -> dict[str, Any]:
         """As of every FS; `compression`, and the number of entries, besides."""
-        if self._index is None or self._out is not None:
-            return super().info()
-        return {**super().info(), "compression": self.compression, "entries": len(self._index.tree)}
+        found = {**super().info(), "compression": self._compression}
+        return found if self._sink is not None else {**found, "entries": len(self._reading().tree)}
 
     def verify(self) -> list[Problem]:
         """What is wrong or odd with the archive, though it can be read; empty if nothing is.
@@ -110,6 +110,7 @@ class Tar(Container):
         directory of one name), `no end`, `trailing data`. A tar has no checksums of contents; a compressed one is
         checked as a whole when it is opened.
         """
+        self._require("read", "verify", "")
         blob, index = self._reader(), self._reading()
         found = [*index.problems, *later_problems(index)]
         offset = index.end + 2 * BLOCK
@@ -223,8 +224,7 @@ class Tar(Container):
     def _copy_old(self, blob: Blob, index: Index, compression: str | None) -> None:
         """Begin the new archive with the members of the old one."""
         if self._stream is not None or compression not in (None, "none"):
-            kind = "none" if self._stream is None else self._stream.codec_name
-            reason = f"only a plain tar can be added to; this one has the compression {kind!r}"
+            reason = f"only a plain tar can be added to; this one has the compression {self._compression!r}"
             raise errors.unsupported("open_container", self.file_url, f"{reason}, and {compression!r} was asked for")
         out = self._writer()
         for offset in range(0, index.end, _COPY_SIZE):
