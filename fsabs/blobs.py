@@ -165,8 +165,10 @@ class BlobSlice(Blob):
                 origin._url(key), f"bytes {start} to {start + size} of a file of {parent.size} bytes", "open"
             )
         super().__init__(origin, key, size, version)
-        self._parent: Blob = parent._parent if isinstance(parent, BlobSlice) else parent
-        self.start: int = start + parent.start if isinstance(parent, BlobSlice) else start
+        if isinstance(parent, BlobSlice) and type(parent) is BlobSlice:  # a subclass may read in a way of its own
+            start, parent = start + parent.start, parent._parent
+        self._parent: Blob = parent
+        self.start: int = start
 
     def _pread(self, size: int, offset: int) -> bytes:
         return self._parent.pread(size, self.start + offset)

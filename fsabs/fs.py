@@ -13,15 +13,17 @@ import errno
 import functools
 import io
 import itertools
-import stat as stat_bits
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from . import errors, files, keys, process, registry
 from .blobs import Blob
 from .files import BlobReader, Mode, WriteFile, Writer
+from .stats import Capabilities as Capabilities
+from .stats import FileStat as FileStat
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,65 +35,7 @@ Path = str | PathLike[str]
 T = TypeVar("T")
 
 
-class FileStat(NamedTuple):
-    """What is known of a file or directory without opening it."""
-
-    filename: str
-    """The name: as listed (a directory's ends in `/`), or the last segment of the path asked for."""
-    size: int
-    """Bytes; 0 for a directory."""
-    directory: bool = False
-    last_modified: float | None = None
-    """Seconds since 1970 in UTC, or None where the store doesn't tell."""
-    mode: int = stat_bits.S_IFREG | 0o644
-    """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
-    version: str | None = None
-    """What tells this content of the path from another (etag; inode, mtime and size), or None."""
-
-    def isdir(self) -> bool:
-        """Whether it is a directory."""
-        return self.directory
-
-    def isfile(self) -> bool:
-        """Whether it is a file."""
-        return not self.directory
-
-    def listed(self) -> str:
-        """The name as a listing has it, and the key that listings are sorted by."""
-        return self.filename + "/" if self.directory else self.filename
-
-    @classmethod
-    def of_directory(cls, filename: str, last_modified: float | None = None, mode: int | None = None) -> FileStat:
-        """The stat of a directory."""
-        return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
-
-
 Names = list[str]
-
-
-class Capabilities(NamedTuple):
-    """What an FS can do; the rest is refused early with `io.UnsupportedOperation`. It selects the conformance tests."""
-
-    read: bool = True
-    write: bool = False
-    """Files can be created (`w`, `x`)."""
-    exclusive: bool = False
-    """`x` is safe against another process that creates the same file."""
-    replace: bool = False
-    """`w` may replace an existing file."""
-    append: bool = False
-    """Mode `a`; such a file is not whole-or-nothing."""
-    update: bool = False
-    """Mode `r+`; such a file is not whole-or-nothing."""
-    mkdir: bool = False
-    rename: bool = False
-    remove: bool = False
-    implied_directories: bool = False
-    """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
-    last_modified: bool = False
-    """Files tell when they were written."""
-    versions: bool = False
-    """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""
 
 
 class FS(abc.ABC):
@@ -468,6 +412,20 @@ class FS(abc.ABC):
     def _named(self, exc: OSError, operation: str, key: str) -> None:
         if getattr(exc, "operation", None) is None:
             errors.named(exc, operation, self._url(key))
+
+    def _rename_target(self, dst: str, source: FileStat) -> FileStat | None:
+        """What is at `dst`, if `source` may be renamed to there: a file over a file, a directory over an empty one."""
+        try:
+            target = self._stat(dst)
+        except FileNotFoundError:
+            return None
+        if target.directory and not source.directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if source.directory and not target.directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if target.directory and next(self._list(dst), None) is not None:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        return target
 
     def _require(self, capability: str, operation: str, key: str) -> None:
         if not getattr(self.capabilities, capability):

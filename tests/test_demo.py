@@ -49,8 +49,8 @@ def test_the_demo_learns_the_digits_from_local_disk_and_from_s3(reader: str) -> 
 def test_a_model_that_learned_nothing_fails_the_demo() -> None:
     done = demo("--reader", "pool", "--epochs", "0")
     assert done.returncode == 1
-    assert done.stdout.count("FAILED: ") == 2
-    assert "accuracy 0.1" in done.stdout
+    assert done.stdout.count("where the data gives at least 0.93") == 2
+    assert all(float(accuracy) < 0.3 for _, accuracy, *_ in ROW.findall(done.stdout))
 
 
 def test_other_bytes_on_s3_fail_the_demo(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_other_bytes_on_s3_fail_the_demo(tmp_path: Path) -> None:
         "def other(image):\n"
         "    calls.append(1)\n"
         "    image = image.copy()\n"
-        "    image[0, 0] += len(calls) == 1797 + 7\n"
+        "    image[0, 0] += len(calls) == 1797 + 7  # one of the test images, in the second making\n"
         "    return png(image)\n"
         "make_data.png = other\n"
         "sys.exit(train.main())\n"
     )
-    done = demo("--reader", "pool", program=program)
+    done = demo("--reader", "pool", "--epochs", "0", program=program)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the trainings did not read the same bytes" in done.stdout

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import fsabs
+from fsabs import registry
 from tests.servers.fixtures import require
 from tests.servers.moto import MotoServer, missing
 
@@ -32,7 +34,7 @@ def program(page: str) -> str:
     lines = [PRELUDE] + [""] * page.count("\n")
     for block in FENCE.finditer(page):
         start = page.count("\n", 0, block.start(1))
-        code = STATEMENT.sub(lambda match: f"{match[1]}_is({match[2]}, {match[3]!r})", block[1]).splitlines()
+        code = STATEMENT.sub(lambda match: f"{match[1]}_is(({match[2]}), {match[3]!r})", block[1]).splitlines()
         lines[start : start + len(code)] = code
     return "\n".join(lines)
 
@@ -106,3 +108,25 @@ def test_the_commands_that_pages_name_are_there() -> None:
     assert named - targets == set()
     readme = (ROOT / "README.md").read_text()
     assert readme.index("make demo") < readme.index("make test") < readme.index("```python")
+
+
+def _suffixes() -> list[str]:
+    table = re.search(r"\| container \|.*?\n\n", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert table is not None
+    return re.findall(r"`(\.[a-z0-9.]+)`", table[0].replace("`.npy`", ""))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("outer", _suffixes())
+def test_each_container_of_the_readme_holds_each(outer: str) -> None:
+    for inner in _suffixes():
+        url = f"memory://nest/outer{outer}"
+        with fsabs.from_url(url, mode="w") as fs, fs.open_container(f"inner{inner}", "w") as nested:
+            nested.write_bytes("folder/file.bin", b"content")
+        with fsabs.from_url(f"{url}/inner{inner}") as fs:
+            assert fs.read_bytes("folder/file.bin") == b"content"
+
+
+@pytest.mark.quick
+def test_the_readme_names_all_containers() -> None:
+    assert set(_suffixes()) == set(registry._SUFFIXES)

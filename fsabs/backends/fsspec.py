@@ -140,16 +140,9 @@ class Fsspec(FS):
 
     def _rename(self, src: str, dst: str) -> None:
         source = self._stat(src)
-        with contextlib.suppress(FileNotFoundError):
-            target = self._stat(dst)
-            if target.directory and not source.directory:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if source.directory and not target.directory:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            if target.directory and next(self._list(dst), None) is not None:
-                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-            if target.directory:
-                self._remove(dst)
+        target = self._rename_target(dst, source)
+        if target is not None and target.directory:
+            self._remove(dst)
         self._check_parent(dst)
         if source.directory:
             self._move_tree(src, dst)

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import subprocess
+import sys
 import tarfile
 import threading
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fsabs import FS, Local, Memory
+from fsabs import FS, Local, Memory, MissingDependencyError
 from fsabs.containers.tar import Tar
 
 from .forks import all_end_well, forked
@@ -73,6 +74,17 @@ def test_options() -> None:
         with pytest.raises(ValueError, match="lz4|levels 0 to 9|no level"):
             fs.open_container("new.tar", "w", **bad)
     assert not fs.exists("new.tar")
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = Memory()
+    data = _write(fs, "a.tar.zst", TREE)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'fsabs\[zstd\]'"):
+        fs.open_container("a.tar.zst")
+    with pytest.raises(MissingDependencyError, match="to write a tar.zst"):
+        fs.open_container("a.tar.zst", "w")
+    assert fs.read_bytes("a.tar.zst") == data
 
 
 def test_an_empty_tar_and_empty_directories() -> None:
@@ -140,6 +152,10 @@ def test_several_members_at_once_and_a_name_that_was_given_up() -> None:
             with pytest.raises(io.UnsupportedOperation):
                 attempt()
         assert "entries" not in tar.info()
+        assert isinstance(tar, Tar)
+        assert tar.compression == "none"
+        with pytest.raises(io.UnsupportedOperation):
+            tar.verify()
     read = fs.open_container("a.tar")
     assert contents(read) == {"one": b"1" * 4950, "two": b"2" * 4950, "three": b"3"}
     assert read.verify() == []  # type: ignore[attr-defined]

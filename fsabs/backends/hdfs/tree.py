@@ -148,19 +148,10 @@ class Hdfs(FS):
         self.driver.mkdir("/" + key, mode & ~umask)
 
     def _rename(self, src: str, dst: str) -> None:
-        source = self._info(src)
-        try:
-            target = self._info(dst)
-        except FileNotFoundError:
+        if self._rename_target(dst, self._stat(src)) is None:
             self.driver.rename("/" + src, "/" + dst)
-            return
-        if target.directory and not source.directory:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if source.directory and not target.directory:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if target.directory and next(self.driver.list("/" + dst), None) is not None:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-        self.driver.replace("/" + src, "/" + dst)
+        else:
+            self.driver.replace("/" + src, "/" + dst)
 
     def _remove(self, key: str) -> None:
         if self.driver.stat("/" + key).directory and next(self._list(key), None) is not None:

@@ -302,7 +302,7 @@ class S3(FS):
     def _rename(self, src: str, dst: str) -> None:
         """By copies and removals: not in one moment. What is interrupted leaves the source whole."""
         source = self._stat(src)
-        self._check_target(dst, source)
+        self._rename_target(dst, source)
         if not source.directory:
             self._copy(src, dst)
             self._delete(src)
@@ -311,16 +311,6 @@ class S3(FS):
             for entry in page.get("Contents", []):
                 self._copy(entry["Key"], dst + entry["Key"][len(src) :])
         self._remove_tree(src)
-
-    def _check_target(self, dst: str, source: FileStat) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            target = self._stat(dst)
-            if target.directory and not source.directory:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if source.directory and not target.directory:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            if target.directory and next(self._list(dst), None) is not None:
-                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
 
     def _create_bucket(self) -> None:
         with translated():

@@ -1,0 +1,64 @@
+"""What is known of a file without opening it, and of an FS without trying: plain data."""
+
+from __future__ import annotations
+
+import stat as stat_bits
+from typing import NamedTuple
+
+
+class FileStat(NamedTuple):
+    """What is known of a file or directory without opening it."""
+
+    filename: str
+    """The name: as listed (a directory's ends in `/`), or the last segment of the path asked for."""
+    size: int
+    """Bytes; 0 for a directory."""
+    directory: bool = False
+    last_modified: float | None = None
+    """Seconds since 1970 in UTC, or None where the store doesn't tell."""
+    mode: int = stat_bits.S_IFREG | 0o644
+    """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
+    version: str | None = None
+    """What tells this content of the path from another (etag; inode, mtime and size), or None."""
+
+    def isdir(self) -> bool:
+        """Whether it is a directory."""
+        return self.directory
+
+    def isfile(self) -> bool:
+        """Whether it is a file."""
+        return not self.directory
+
+    def listed(self) -> str:
+        """The name as a listing has it, and the key that listings are sorted by."""
+        return self.filename + "/" if self.directory else self.filename
+
+    @classmethod
+    def of_directory(cls, filename: str, last_modified: float | None = None, mode: int | None = None) -> FileStat:
+        """The stat of a directory."""
+        return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
+
+
+class Capabilities(NamedTuple):
+    """What an FS can do; the rest is refused early with `io.UnsupportedOperation`. It selects the conformance tests."""
+
+    read: bool = True
+    write: bool = False
+    """Files can be created (`w`, `x`)."""
+    exclusive: bool = False
+    """`x` is safe against another process that creates the same file."""
+    replace: bool = False
+    """`w` may replace an existing file."""
+    append: bool = False
+    """Mode `a`; such a file is not whole-or-nothing."""
+    update: bool = False
+    """Mode `r+`; such a file is not whole-or-nothing."""
+    mkdir: bool = False
+    rename: bool = False
+    remove: bool = False
+    implied_directories: bool = False
+    """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
+    last_modified: bool = False
+    """Files tell when they were written."""
+    versions: bool = False
+    """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""

@@ -1,0 +1,239 @@
+"""Hdf5, written: h5py reads it; whole or not at all, the same bytes for the same members."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsabs import FS, CorruptFileError, Local, Memory
+from fsabs.blobs import BlobSlice
+from fsabs.containers.hdf5 import Hdf5
+
+from .forks import all_end_well, forked
+from .hdf5files import BLOB, as_h5py, built, tree
+from .tarballs import contents
+
+pytestmark = pytest.mark.quick
+
+
+TREE = {"a": b"alpha", "d/e/f": BLOB, "d/empty": b"", "ü ñ": b"x"}
+
+
+def _write(fs: FS, name: str, tree: dict[str, bytes], mode: str = "w", **options: Any) -> bytes:
+    with fs.open_container(name, mode, **options) as hdf5:
+        for path, data in tree.items():
+            hdf5.write_bytes(path, data)
+    return fs.read_bytes(name)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "lzf"])
+def test_h5py_reads_it_and_so_do_we(compression: str | None, tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    data = _write(fs, "a.hdf5", TREE, compression=compression)
+    assert as_h5py(data) == TREE
+    hdf5 = fs.open_container("a.hdf5")
+    assert isinstance(hdf5, Hdf5)
+    assert contents(hdf5) == TREE
+    assert hdf5.verify() == []
+    assert hdf5.dataset("d/e/f").compression == compression
+    assert isinstance(hdf5._open_blob("d/e/f"), BlobSlice) == (compression is None)
+
+
+def test_the_same_members_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(fs: FS) -> bytes:
+        with fs.open_container("a.h5", "w") as hdf5:
+            hdf5.makedirs("empty/dir")
+            for i in range(50):
+                hdf5.write_bytes(f"many/{i}", bytes([i]) * i)
+        return fs.read_bytes("a.h5")
+
+    first = write(Memory())
+    import time
+
+    time.sleep(1.1)  # HDF5's times are whole seconds
+    assert write(Local(tmp_path)) == first
+
+
+def test_a_file_written_again_is_replaced() -> None:
+    fs = Memory()
+    with fs.open_container("a.h5", "w") as hdf5:
+        hdf5.write_bytes("x", b"first")
+        hdf5.write_bytes("x", b"second")
+        hdf5.write_bytes("d/y", b"1")
+        with pytest.raises(FileExistsError):
+            hdf5.open("x", "xb")
+        for path in ("d", ""):
+            with pytest.raises(IsADirectoryError):
+                hdf5.open(path, "wb")
+        with pytest.raises(NotADirectoryError):
+            hdf5.write_bytes("x/deeper", b"")
+        for path, kind in {"d": FileExistsError, "x": FileExistsError, "x/y": NotADirectoryError}.items():
+            with pytest.raises(kind):
+                hdf5.mkdir(path)
+        with pytest.raises(io.UnsupportedOperation):
+            hdf5.open("x", "rb")
+        assert list(hdf5.list(recursive=True)) == ["d/", "d/y", "x"]
+        hdf5.mkdir("needs/no/parent")
+        assert hdf5.stat("x").size == 6
+    assert contents(fs.open_container("a.h5")) == {"x": b"second", "d/y": b"1"}
+
+
+def test_exceptions_leave_no_member_and_no_file() -> None:
+    fs = Memory()
+    with fs.open_container("a.h5", "w") as hdf5:
+        hdf5.write_bytes("x", b"old")
+        for name in ("x", "y"):
+            with pytest.raises(RuntimeError), hdf5.open(name, "wb") as file:
+                file.write(b"lost" * 5_000_000)
+                raise RuntimeError
+    before = fs.read_bytes("a.h5")
+    assert contents(fs.open_container("a.h5")) == {"x": b"old"}
+    for mode in "wa":
+        with pytest.raises(RuntimeError), fs.open_container("a.h5", mode) as hdf5:
+            hdf5.write_bytes("z", b"1")
+            raise RuntimeError
+        assert fs.read_bytes("a.h5") == before
+    with pytest.raises(FileExistsError):
+        fs.open_container("a.h5", "x").close()
+    assert list(fs.list()) == ["a.h5"]
+
+
+def test_adding() -> None:
+    fs = Memory()
+    fs.write_bytes("a.h5", built(tree, libver="latest"))
+    with fs.open_container("a.h5", "a") as hdf5:
+        hdf5.write_bytes("raw", b"replaced")
+        hdf5.write_bytes("g/new", b"new")
+    hdf5 = fs.open_container("a.h5")
+    assert contents(hdf5) == {
+        "g/packed": BLOB,
+        "g/sub/empty": b"",
+        "g/text": "héllo".encode(),
+        "g/new": b"new",
+        "raw": b"replaced",
+    }
+    assert _write(fs, "new.h5", {"x": b"1"}, "a") == _write(fs, "other.h5", {"x": b"1"})
+    fs.write_bytes("bad.h5", b"no HDF5")
+    with pytest.raises(CorruptFileError) as caught:
+        fs.open_container("bad.h5", "a")
+    assert caught.value.filename == "memory:///bad.h5"
+    assert fs.read_bytes("bad.h5") == b"no HDF5"
+
+
+def test_adding_follows_no_link_out_of_the_file(tmp_path: Path) -> None:
+    other = tmp_path / "other.h5"
+    other.write_bytes(before := built(lambda file: file.create_group("g")))
+    fs = Memory()
+    fs.write_bytes("a.h5", built(lambda file: file.update(out=h5py.ExternalLink(str(other), "/g"))))
+    with fs.open_container("a.h5", "a") as hdf5:
+        for path in ("out/x", "out"):
+            with pytest.raises(PermissionError):
+                hdf5.write_bytes(path, b"1")
+    assert other.read_bytes() == before
+
+
+def test_h5py_objects_while_writing() -> None:
+    fs = Memory()
+    with fs.open_container("a.h5", "w") as hdf5:
+        assert isinstance(hdf5, Hdf5)
+        hdf5.write_bytes("x", b"1")
+        hdf5.h5py_file()["x"].attrs["label"] = 5
+        hdf5.dataset("x").attrs["more"] = 6
+    read = fs.open_container("a.h5")
+    assert isinstance(read, Hdf5)
+    assert dict(read.dataset("x").attrs) == {"label": 5, "more": 6}
+
+
+def test_a_blob_becomes_a_file() -> None:
+    fs = Memory()
+    fs.write_bytes("x", BLOB)
+    with fs.open_container("a.h5", "w") as hdf5, fs._open_blob("x") as blob:
+        assert isinstance(hdf5, Hdf5)
+        hdf5.subfs("d").add_blob("x", blob)
+        with pytest.raises(IsADirectoryError) as caught:
+            hdf5.add_blob("d", blob)
+        assert caught.value.filename == "memory:///a.h5/d"
+        for attempt in (hdf5.verify, lambda: hdf5.read_bytes("d/x")):
+            with pytest.raises(io.UnsupportedOperation):
+                attempt()
+    read = fs.open_container("a.h5")
+    assert contents(read) == {"d/x": BLOB}
+    with pytest.raises(io.UnsupportedOperation):
+        read._create("x", False)
+
+
+def test_a_file_is_not_closed_over_an_open_member() -> None:
+    fs = Memory()
+    hdf5 = fs.open_container("a.h5", "w")
+    late = hdf5.open("late", "wb")
+    with pytest.raises(OSError, match="still open for writing: late"):
+        hdf5.close()
+    with pytest.raises(ValueError, match="closed"):
+        late.close()
+    with pytest.raises(ValueError, match="closed"):
+        hdf5.write_bytes("x", b"")
+    assert not fs.exists("a.h5")
+
+
+def test_a_forked_child_adds_nothing(tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    with fs.open_container("a.h5", "w") as hdf5:
+        hdf5.write_bytes("before", BLOB)
+
+        def child() -> bool:
+            with pytest.raises(io.UnsupportedOperation):
+                hdf5.write_bytes("child", BLOB)
+            hdf5.close()
+            return True
+
+        assert all_end_well(forked(child))
+        hdf5.write_bytes("after", BLOB)
+    assert contents(fs.open_container("a.h5")) == {"before": BLOB, "after": BLOB}
+
+
+def test_options_are_checked() -> None:
+    fs = Memory()
+    with pytest.raises(ValueError, match="unknown compression 'zip'"):
+        fs.open_container("a.h5", "w", compression="zip")
+    fs.write_bytes("a.h5", built(tree))
+    with pytest.raises(ValueError, match="for a file that is written"):
+        fs.open_container("a.h5", compression="gzip")
+    assert list(fs.list()) == ["a.h5"]
+
+
+def test_nesting() -> None:
+    fs = Memory()
+    with fs.open_container("o.tar", "w") as outer, outer.open_container("d/i.h5", "w") as hdf5:
+        with hdf5.open_container("x.tar", "w") as innermost:
+            innermost.write_bytes("y", b"deep")
+        hdf5.write_bytes("z", BLOB)
+    with fs.open_container("o.tar") as outer, outer.open_container("d/i.h5") as hdf5:
+        assert hdf5.read_bytes("z") == BLOB
+        assert hdf5.open_container("x.tar").read_bytes("y") == b"deep"
+        assert hdf5.url("z") == "memory:///o.tar/d/i.h5/z"
+
+
+_segment = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
+_path = st.lists(_segment.filter(lambda name: name not in (".", "..")), min_size=1, max_size=3).map("/".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(_path, st.binary(max_size=3000)), max_size=10), st.sampled_from([None, "gzip", "lzf"]))
+def test_round_trips(members: list[tuple[str, bytes]], compression: str | None) -> None:
+    fs = Memory()
+    written: dict[str, bytes] = {}
+    with fs.open_container("a.h5", "w", compression=compression) as hdf5:
+        for path, data in members:
+            try:
+                hdf5.write_bytes(path, data)
+            except (IsADirectoryError, NotADirectoryError):
+                continue
+            written[path] = data
+    assert contents(fs.open_container("a.h5")) == written
+    assert as_h5py(fs.read_bytes("a.h5")) == written
