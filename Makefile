@@ -1,0 +1,62 @@
+# The commands of this repository; `make help` lists them. Everything that is installed goes into $(VENV), except
+# what the tests' servers need (see `servers`).
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+RUN := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # two pips in one environment would break it
+.PHONY: help demo test quick check lint servers docs bench clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local disk and on S3
+	$(RUN) examples/digits/train.py
+
+test: servers ## all tests; PYTEST_ARGS="-k zip" chooses
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+quick: $(VENV)/.test ## the tests that need no server, in seconds
+	$(RUN) -m pytest -m quick $(PYTEST_ARGS)
+
+check: lint test ## everything that must hold before a change goes in
+
+lint: $(VENV)/.test ## ruff and mypy
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+
+servers: $(VENV)/.test ## what the tests' servers need: Hadoop's jars, Debian's Ceph packages
+	$(RUN) -m tests.servers install
+
+docs: $(VENV)/.docs ## the documentation, into docs/_build/html
+	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+bench: $(VENV)/.demo ## small benchmarks; results go to benchmarks/results
+	$(RUN) benchmarks/import_time.py
+	$(RUN) benchmarks/read_local.py
+	@if command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; then set -x; $(RUN) benchmarks/s3_objects.py; \
+	  else echo "left out: benchmarks/s3_objects.py, which needs nginx (apt-get install nginx-light)"; fi
+
+clean: ## remove all that these commands made, the virtual environment included
+	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find benchmarks/results -type f ! -name README.md -delete
+
+# One stamp for each extra of setup.cfg: `pip` runs again when what it would install may have changed.
+$(VENV)/.demo $(VENV)/.test $(VENV)/.docs: $(VENV)/.%: setup.cfg pyproject.toml | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fsabs needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) --version 2>&1`."; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "$(PYTHON) has no venv module; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; } >&2
+	$(PYTHON) -m venv $(VENV)
