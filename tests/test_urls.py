@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle
@@ -279,3 +280,14 @@ def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_suffixes(name: str, container: str | None) -> None:
     assert registry.container_of(name) == container
+
+
+def test_what_is_dropped_unclosed_keeps_no_descriptor(nested: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        fs = fsabs.from_url(f"{nested}/outer.zip/a/inner.zip")
+        file = fs.open("y.txt", "rb")
+        assert pickle.loads(pickle.dumps(fs)).read_bytes("y.txt") == b"top"
+        del fs, file
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before

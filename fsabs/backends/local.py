@@ -160,9 +160,9 @@ class LocalBlob(Blob):
     __slots__ = ("_fd", "_own_fd")
 
     def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
-        super().__init__(origin, key, status.st_size, _version(status))
         self._fd = fd
         self._own_fd: process.PerProcess[int] | None = None
+        super().__init__(origin, key, status.st_size, _version(status))
 
     def _pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -193,6 +193,9 @@ class LocalBlob(Blob):
         os.close(self._fd)
         if self._own_fd is not None:
             self._own_fd.close()
+
+    def __del__(self) -> None:
+        self.close()  # a container that nobody closed holds its blob, and would keep the descriptor
 
 
 class LocalWriter(Writer):
