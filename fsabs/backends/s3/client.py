@@ -53,7 +53,7 @@ def make_client(options: Options) -> Any:
         from botocore.config import Config
         from botocore.exceptions import ProfileNotFound
     except ImportError as exc:
-        raise errors.missing("boto3", "s3", "reading S3") from exc
+        raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
 
     addressing: Any = {"addressing_style": {None: "auto", True: "path", False: "virtual"}[options.path_style]}
     config = Config(
