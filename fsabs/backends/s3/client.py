@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ... import errors, process
 
+_descriptions: Any = None
 POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at once
 
 
@@ -40,7 +41,7 @@ def shared_client(options: Options) -> process.PerProcess[Any]:
     return _shared(options, settings)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def _shared(options: Options, settings: tuple[tuple[str, str], ...]) -> process.PerProcess[Any]:
     return process.PerProcess(functools.partial(make_client, options))
 
@@ -68,23 +69,36 @@ def make_client(options: Options) -> Any:
     )
     try:
         session = boto3.Session(
+            botocore_session=_core_session(),
             aws_access_key_id=options.aws_access_key_id,
             aws_secret_access_key=options.aws_secret_access_key,
             aws_session_token=options.aws_session_token,
             region_name=options.region,
             profile_name=options.profile,
         )
-    except ProfileNotFound as exc:
-        raise errors.ConfigError(f"S3: {exc}") from exc
-    # dateutil, boto3's parser of times, takes two thirds of the time of a listing.
-    session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
-    endpoint = options.endpoint or os.environ.get("S3_ENDPOINT") or None
-    # A store of one's own has no regions, but a signature needs the name of one.
-    region = session.region_name or "us-east-1"
-    try:
+        # dateutil, boto3's parser of times, takes two thirds of the time of a listing.
+        session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
+        endpoint = options.endpoint or os.environ.get("S3_ENDPOINT") or None
+        # A store of one's own has no regions, but a signature needs the name of one.
+        region = session.region_name or "us-east-1"
         return session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
-    except ValueError as exc:
+    except (ProfileNotFound, ValueError) as exc:  # a ValueError is about the endpoint
         raise errors.ConfigError(f"S3: {exc}") from exc
+
+
+def _core_session() -> Any:
+    """A new session of botocore that shares the descriptions of AWS's services, tens of megabytes, with the others."""
+    import botocore.session
+
+    global _descriptions
+    session = botocore.session.get_session()
+    if _descriptions is None:
+        _descriptions = session.get_component("data_loader")
+        return session
+    paths = _descriptions.search_paths
+    paths[:] = dict.fromkeys(paths)  # each session of boto3 adds its own
+    session.register_component("data_loader", _descriptions)
+    return session
 
 
 def _timestamp(text: Any) -> datetime:

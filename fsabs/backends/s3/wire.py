@@ -232,7 +232,7 @@ class Wire:
         return b"".join(parts)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def shared_wire(client: process.PerProcess[Any], bucket: str, options: Options) -> process.PerProcess[Wire | None]:
     """The holder of this process's connections to a bucket; None where only boto3 knows the way there."""
     return process.PerProcess(functools.partial(_open_wire, client, bucket, options))
