@@ -21,7 +21,7 @@ demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local 
 test: servers ## all tests; PYTEST_ARGS="-k zip" chooses
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-quick: $(VENV)/.test ## the tests that need no server, in seconds
+quick: $(VENV)/.test ## the tests that need no server
 	$(RUN) -m pytest -m quick $(PYTEST_ARGS)
 
 check: lint test ## everything that must hold before a change goes in

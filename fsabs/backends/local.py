@@ -118,10 +118,13 @@ class Local(FS):
     def _create(self, key: str, exclusive: bool) -> Writer:
         path = "/" + key
         with contextlib.suppress(FileNotFoundError):
-            if stat_bits.S_ISDIR(os.stat(path).st_mode):
+            kind = os.stat(path).st_mode
+            if stat_bits.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if exclusive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            if not stat_bits.S_ISREG(kind):  # a device or a pipe is written to; moving a file over it would destroy it
+                return AppendWriter(path, False)
             path = os.path.realpath(path)  # what a link points to is replaced, and not the link
         return LocalWriter(path, exclusive, self._fsync)
 
