@@ -49,7 +49,6 @@ class TestZip(ContainerConformance):
 
 class TestDeflatedZip(ContainerConformance):
     made = deflated_zip_in
-    serverless = True
 
 
 class TestZipOnS3(ContainerConformance):
@@ -64,12 +63,10 @@ class TestZipOnHdfs(ContainerConformance):
 
 class TestZipInZip(ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip")))
-    serverless = True
 
 
 class TestZipInDeflatedZip(ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip", zipfile.ZIP_DEFLATED)))
-    serverless = True
 
 
 class TestZipInZipOnS3(ContainerConformance):
@@ -79,17 +76,14 @@ class TestZipInZipOnS3(ContainerConformance):
 
 class TestSubFSOfZip(ContainerConformance):
     made = staticmethod(lambda outer: SubFSSubject(zip_in(outer)))
-    serverless = True
 
 
 class TestLayeredZip(ContainerConformance):
     made = staticmethod(lambda outer: layered(zip_in(outer)))
-    serverless = True
 
 
 class TestLazifiedZip(ContainerConformance):
     made = staticmethod(lambda outer: lazified(zip_in(outer)))
-    serverless = True
 
 
 class TestTar(ContainerConformance):
@@ -99,7 +93,6 @@ class TestTar(ContainerConformance):
 
 class TestTarGz(ContainerConformance):
     made = staticmethod(functools.partial(tar_in, name="a.tar.gz"))
-    serverless = True
 
 
 class TestTarOnS3(ContainerConformance):
@@ -119,7 +112,6 @@ class TestTarInZipOnS3(ContainerConformance):
 
 class TestSubFSOfTar(ContainerConformance):
     made = staticmethod(lambda outer: SubFSSubject(tar_in(outer)))
-    serverless = True
 
 
 class TestHdf5(ContainerConformance):
@@ -143,4 +135,3 @@ class TestHdf5OnHdfs(ContainerConformance):
 class TestSubFSOfHdf5(ContainerConformance):
     capabilities = HDF5
     made = staticmethod(lambda outer: SubFSSubject(hdf5_in(outer)))
-    serverless = True

@@ -61,6 +61,7 @@ class TestLayerOverLocal(FSConformance):
 
 
 class TestLazyOverLocal(TestLayerOverLocal):
+    serverless = False
     factory = _lazy_over_local
 
 
@@ -71,26 +72,28 @@ class TestLayerOverMemory(FSConformance):
 
 
 class TestSubFSOfLayer(TestLayerOverMemory):
+    serverless = False  # as the rest: quick means those above
+
     factory = _subfs_of_layer
 
 
-class TestLayerOverSubFS(TestLayerOverMemory):
+class TestLayerOverSubFS(TestSubFSOfLayer):
     factory = _layer_over_subfs
 
 
-class TestLazyOverMemory(TestLayerOverMemory):
+class TestLazyOverMemory(TestSubFSOfLayer):
     factory = _lazy_over_memory
 
 
-class TestLazyOverSubFS(TestLayerOverMemory):
+class TestLazyOverSubFS(TestSubFSOfLayer):
     factory = _lazy_over_subfs
 
 
-class TestSubFSOfLazy(TestLayerOverMemory):
+class TestSubFSOfLazy(TestSubFSOfLayer):
     factory = _subfs_of_lazy
 
 
-class TestFaultless(TestLayerOverMemory):
+class TestFaultless(TestSubFSOfLayer):
     factory = _faultless
 
 

@@ -79,7 +79,6 @@ class TestFsspec(FSConformance):
 class TestSubFSOfFsspec(FSConformance):
     capabilities = FSSPEC
     shared = False  # a dictionary of this process
-    serverless = True
 
     @pytest.fixture
     def subject(self) -> Iterator[Subject]:

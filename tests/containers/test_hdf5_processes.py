@@ -22,8 +22,6 @@ from .forks import all_end_well, forked
 from .hdf5files import BLOB, built, opened, tree
 from .tarballs import contents
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.fixture(params=["raw", "g/packed"])
 def half_read(request: pytest.FixtureRequest, tmp_path: Path) -> Any:

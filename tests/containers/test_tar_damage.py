@@ -13,8 +13,6 @@ from fsabs import CorruptFileError
 
 from .tarballs import COMPRESS, contents, entry, opened, tarball
 
-pytestmark = pytest.mark.quick
-
 LONG = "long/" * 25 + "name"
 WHOLE = {"a": b"alpha" * 30, "d/b": bytes(700), LONG: b"with an extended header", "z": b"end"}
 

@@ -24,8 +24,6 @@ from fsabs.containers.tar import Tar, streams
 from .forks import all_end_well, forked
 from .tarballs import COMPRESS, contents, opened, tarball
 
-pytestmark = pytest.mark.quick
-
 KINDS = ["none", "gz", "bz2", "xz", "zst"]
 _random = random.Random(7)
 BIG = {f"m{i:02}": _random.randbytes(12_000) * 8 + bytes(54_000) for i in range(24)}

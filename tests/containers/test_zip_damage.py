@@ -19,8 +19,6 @@ from fsabs.containers.zip import Zip
 from .test_zip_read import zstd_member
 from .zips import BZIP2, DEFLATED, LZMA, METHODS, STORED, Made, by_hand, contents, opened, packed, zipped
 
-pytestmark = pytest.mark.quick
-
 WHOLE = {"a": b"alpha" * 30, "d/": b"", "d/b": bytes(range(64)), "é": b"unicode", "z": b""}
 
 # zip -P pw of one file: the old PKWARE encryption, with a data descriptor.

@@ -21,8 +21,6 @@ from fsabs.containers.zip.names import hash_of, hashes_of
 
 from .zips import DEFLATED, STORED, CountingFS, Made, by_hand, contents, extra_field, opened, packed, zipped
 
-pytestmark = pytest.mark.quick
-
 
 def counting(data: bytes) -> CountingFS:
     """A store that counts, with the archive `a.zip`."""

@@ -22,8 +22,6 @@ from fsabs.containers.zip import Zip, decoders, members
 from .test_zip_read import zstd_member
 from .zips import BZIP2, DEFLATED, LZMA, CountingFS, Made, by_hand, opened, zipped
 
-pytestmark = pytest.mark.quick
-
 ALL = (DEFLATED, BZIP2, LZMA, 93)
 
 

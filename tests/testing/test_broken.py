@@ -17,15 +17,7 @@ from .bundle import BundleSubject
 from .implied import implied
 
 MODULES = (broken_trees, broken_writes)  # which add theirs to ALL
-COSTLY = {statement for check in all_checks() if check.processes or check.slow for statement in check.holds}
-
-
-def _case(broken: Broken, statement: str) -> object:
-    marks = [] if statement in COSTLY else [pytest.mark.quick]
-    return pytest.param(broken, statement, id=f"{broken.name}-{statement}", marks=marks)
-
-
-CASES = [_case(broken, statement) for broken in ALL for statement in broken.ids]
+CASES = [pytest.param(broken, statement, id=f"{broken.name}-{statement}") for broken in ALL for statement in broken.ids]
 
 
 @pytest.mark.parametrize(("broken", "statement"), CASES)
