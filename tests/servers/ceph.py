@@ -25,10 +25,8 @@ import uuid
 from collections.abc import Mapping
 from email.utils import formatdate
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.servers.process import check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
 
 PACKAGES = ("ceph-mon", "ceph-osd", "radosgw", "ceph-common")
 _PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool")
@@ -114,7 +112,7 @@ def install() -> None:
         raise RuntimeError(still)
 
 
-class CephGateway:
+class CephGateway(Service):
     """One gateway with one user, empty at `start` and gone with all its objects at `stop`.
 
     `endpoint` is "http://127.0.0.1:PORT" and answers to `access_key` and `secret_key`; any region will do to sign,
@@ -135,15 +133,6 @@ class CephGateway:
     def endpoint(self) -> str:
         """The URL to give to a client."""
         return f"http://127.0.0.1:{self._port}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Returns once an object was written and read back; raises RuntimeError with what a daemon said."""

@@ -16,10 +16,8 @@ import sys
 import tempfile
 import urllib.parse
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.servers.process import check_alive, free_port, spawn, stop, wait_until
+from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
 
 
 def missing() -> str | None:
@@ -30,7 +28,7 @@ def missing() -> str | None:
     return f"moto's server needs {', '.join(absent)}: run `{sys.executable} -m pip install 'moto[s3,server]>=5'`."
 
 
-class MotoServer:
+class MotoServer(Service):
     """One server, empty at `start`; the attributes are those of `CephGateway`."""
 
     access_key = "fsabsaccess"
@@ -46,15 +44,6 @@ class MotoServer:
     def endpoint(self) -> str:
         """The URL to give to a client."""
         return f"http://127.0.0.1:{self._port}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Returns once an object was written and read back; raises RuntimeError with what the server said."""

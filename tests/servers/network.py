@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal, Self
 
-from tests.servers.process import free_port
+from tests.servers.process import Service, free_port
 
 HOST = "127.0.0.1"
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -134,7 +134,7 @@ class _Fault:
         return True
 
 
-class FaultProxy:
+class FaultProxy(Service):
     """A TCP proxy in front of one HTTP server that can be told, at any time, to break what goes through.
 
     It starts out passing everything. One of `drop_upload`, `drop_download`, `lose_answer`, `answer` or `refuse` is in
@@ -168,15 +168,6 @@ class FaultProxy:
     def endpoint(self) -> str:
         """The URL to give to a client."""
         return f"http://{self.host}:{self.port}"
-
-    def __enter__(self) -> FaultProxy:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Listens on a free port; connections to the server are made as clients come."""

@@ -6,6 +6,7 @@ Nothing here knows any particular server, and nothing here imports pytest: the f
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import ctypes
 import os
@@ -16,6 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded here: after a fork it is too late for the dynamic loader
@@ -96,3 +98,22 @@ def stop(process: subprocess.Popen[bytes], grace: float = 5.0) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
+
+
+class Service(abc.ABC):
+    """Something that is started and stopped; as a context manager it does both."""
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Returns once it works."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Ends it; harmless when not started."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
