@@ -9,7 +9,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,17 @@ def compare(contestants: Mapping[str, Callable[[], float | None]], rounds: int) 
                 times[name].append(taken)
     base = times[next(iter(contestants))]
     return [_result(name, taken, base) for name, taken in times.items()]
+
+
+def reading(read: Callable[[str], bytes], names: Iterable[str], size: int) -> Callable[[], None]:
+    """A contestant that reads what `names` names, and looks whether it came whole: `size` bytes each."""
+
+    def run() -> None:
+        for name in names:
+            if len(read(name)) != size:
+                raise RuntimeError(f"{name} is not whole")
+
+    return run
 
 
 def _result(name: str, taken: list[float], base: list[float]) -> Result:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from measure import Result, compare, save, show
+from measure import Result, compare, reading, save, show
 
 import fsabs
 
@@ -31,17 +30,6 @@ def make_files(folder: Path) -> list[str]:
     return source.sample(list(contents), FILES)
 
 
-def reading(read: Callable[[str], bytes], names: Iterable[str]) -> Callable[[], None]:
-    """A contestant that reads all files, and looks whether they came whole."""
-
-    def run() -> None:
-        for name in names:
-            if len(read(name)) != SIZE:
-                raise RuntimeError(f"{name} is not whole")
-
-    return run
-
-
 def directory(folder: Path, names: list[str]) -> list[Result]:
     """Files of a directory."""
 
@@ -58,13 +46,13 @@ def directory(folder: Path, names: list[str]) -> list[Result]:
 
     def by_read_many() -> None:
         contents = fs.read_many(names)
-        reading(lambda _: next(contents), names)()
+        reading(lambda _: next(contents), names, SIZE)()
 
     return compare(
         {
-            "builtins.open, read": reading(by_open, names),
-            "fs.open, read": reading(by_fs_open, names),
-            "fs.read_bytes": reading(fs.read_bytes, names),
+            "builtins.open, read": reading(by_open, names, SIZE),
+            "fs.open, read": reading(by_fs_open, names, SIZE),
+            "fs.read_bytes": reading(fs.read_bytes, names, SIZE),
             "fs.read_many": by_read_many,
         },
         ROUNDS,
@@ -82,9 +70,9 @@ def archive(path: Path, names: list[str]) -> list[Result]:
 
         return compare(
             {
-                "zipfile.ZipFile.read": reading(theirs.read, names),
-                "fs.open, read": reading(by_fs_open, names),
-                "fs.read_bytes": reading(fs.read_bytes, names),
+                "zipfile.ZipFile.read": reading(theirs.read, names, SIZE),
+                "fs.open, read": reading(by_fs_open, names, SIZE),
+                "fs.read_bytes": reading(fs.read_bytes, names, SIZE),
             },
             ROUNDS,
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 import pyarrow.fs
-from measure import compare, save, show
+from measure import compare, reading, save, show
 from nginx import serving
 
 import fsabs
@@ -23,17 +23,6 @@ OBJECTS = 300
 SIZE = 100_000  # bytes
 ROUNDS = 15
 ACCESS: dict[str, Any] = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
-
-
-def reading(read: Callable[[str], bytes], names: list[str]) -> Callable[[], None]:
-    """A contestant that reads all objects, and looks whether they came whole."""
-
-    def run() -> None:
-        for name in names:
-            if len(read(name)) != SIZE:
-                raise RuntimeError(f"{name} is not whole")
-
-    return run
 
 
 def cpu(run: Callable[[], None]) -> Callable[[], float]:
@@ -70,14 +59,16 @@ def contestants(endpoint: str, names: list[str]) -> dict[str, Callable[[], None]
 
     def by_read_many() -> None:
         contents = fs.read_many(names)
-        reading(lambda _: next(contents), names)()
+        reading(lambda _: next(contents), names, SIZE)()
 
     return {
         "fs.read_many": by_read_many,
-        "fs.read_bytes": reading(fs.read_bytes, names),
-        "fs.open, read": reading(by_open, names),
-        "pyarrow, one by one": reading(by_arrow, names),
-        "boto3, one by one": reading(lambda name: client.get_object(Bucket="bucket", Key=name)["Body"].read(), names),
+        "fs.read_bytes": reading(fs.read_bytes, names, SIZE),
+        "fs.open, read": reading(by_open, names, SIZE),
+        "pyarrow, one by one": reading(by_arrow, names, SIZE),
+        "boto3, one by one": reading(
+            lambda name: client.get_object(Bucket="bucket", Key=name)["Body"].read(), names, SIZE
+        ),
     }
 
 

@@ -353,6 +353,14 @@ def test_a_large_file_goes_up_in_parts(fs: S3, bucket: str, store: Any) -> None:
     assert uploads(fs) == []
 
 
+def test_a_writer_that_may_not_list_uploads(store: Any, bucket: str, proxy: FaultProxy) -> None:
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, endpoint=proxy.endpoint, mpu_chunksize=MIN_PART_SIZE))
+    proxy.answer(403, where=lambda request: request.method == "GET" and "uploads" in request.target)
+    fs.write_bytes("large", bytes(6 * MIB))
+    assert any("uploads" in request.target for request in proxy.requests() if request.method == "GET")
+    assert fs.stat("large").size == 6 * MIB
+
+
 @pytest.mark.parametrize("how", ["exception", "garbage"])
 def test_what_is_not_closed_leaves_nothing(fs: S3, bucket: str, store: Any, how: str) -> None:
     fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))  # type: ignore[assignment]

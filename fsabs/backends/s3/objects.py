@@ -178,10 +178,12 @@ class S3Writer(Writer):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
 
     def _upload_part(self, data: bytes) -> None:
+        if self._upload is None:
+            with contextlib.suppress(OSError):  # a courtesy, for which a writer may lack the permission
+                self._fs.abort_uploads(STALE_UPLOAD_AGE, self._key)
         with translated():
             client = self._fs.client
             if self._upload is None:
-                self._fs.abort_uploads(STALE_UPLOAD_AGE, self._key)
                 self._upload = client.create_multipart_upload(**self._where)["UploadId"]
             number = len(self._parts) + 1
             if number > MAX_PARTS:
