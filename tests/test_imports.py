@@ -41,6 +41,8 @@ FLOORS = {
     "keys": 0,
     "errors": 0,
     "process": 0,
+    "hooks": 0,
+    "derived": 0,
 }
 # Names that are looked up when they are used: the door that the map leaves open between a class and what makes it.
 TYPE_ONLY = {("registry", "fs"), ("globbing", "fs")}
