@@ -7,7 +7,7 @@ life after fork and pickle are here. No blob has a position, so that threads and
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from . import errors
@@ -49,6 +49,13 @@ class Blob(abc.ABC):
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The contents of `(size, offset)` ranges, in order; a fast path that may be overridden."""
         return [self._pread(size, offset) if size else b"" for size, offset in ranges]
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        """The bytes from `start` to the end, in pieces, of which some are under way before they are asked for.
+
+        None where that is no faster than one read after another. The memory that it takes is bounded.
+        """
+        return None
 
     def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
         """Free what is held; called once in a process."""
@@ -175,3 +182,18 @@ class BlobSlice(Blob):
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._parent.pread_many([(size, self.start + offset) for size, offset in ranges])
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        pieces = self._parent._stream(self.start + start)
+        return None if pieces is None else _first(self.size - start, pieces)
+
+
+def _first(size: int, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+    """The first `size` bytes of a stream."""
+    try:
+        while size and (piece := next(pieces, None)) is not None:
+            yield piece[:size]
+            size -= len(piece[:size])
+    finally:
+        if hasattr(pieces, "close"):
+            pieces.close()

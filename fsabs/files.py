@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from . import errors, process
 from .blobs import Blob
+from .readahead import ReadAhead
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,6 +55,7 @@ class BlobReader(io.BufferedIOBase):
         self._buffer_size = buffer_size
         # position, offset of the buffer in the blob, buffer, size of the next sequential fetch
         self._state: tuple[int, int, bytes, int] = (position, position, b"", buffer_size)
+        self._source = ReadAhead(blob)
         self._lock = process.Lock()
 
     @property
@@ -157,6 +159,7 @@ class BlobReader(io.BufferedIOBase):
         """Close the blob; closing twice is no error."""
         if not self.closed:
             super().close()
+            self._source.close()
             self._blob.close()
             self._state = (self._state[0], 0, b"", 0)
 
@@ -186,9 +189,11 @@ class BlobReader(io.BufferedIOBase):
         if ahead is None:
             window, ahead = self._buffer_size, b""
         at = position + len(ahead)
-        fresh = self._blob.pread(max(least - len(ahead), window), at) if at < self._blob.size else b""
+        fresh = self._source.pread(max(least - len(ahead), window), at) if at < self._blob.size else b""
         data = ahead + fresh if ahead else fresh
-        self._state = (position, position, data, min(2 * window, max(MAX_WINDOW, self._buffer_size)))
+        grown = min(2 * window, max(MAX_WINDOW, self._buffer_size))
+        # A stream is ahead by itself: a small buffer will do, and larger reads go past it.
+        self._state = (position, position, data, self._buffer_size if self._source.streaming else grown)
         return data
 
     def _take(self, size: int) -> bytes:
@@ -201,7 +206,7 @@ class BlobReader(io.BufferedIOBase):
             found = data[at : at + size]
         elif size >= window:
             ahead = data[at:] if 0 <= at < len(data) else b""
-            found = self._blob.pread(size - len(ahead), position + len(ahead))
+            found = self._source.pread(size - len(ahead), position + len(ahead))
             found = ahead + found if ahead else found
             start, data = position + size, b""
         else:

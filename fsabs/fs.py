@@ -136,6 +136,10 @@ class FS(abc.ABC):
         with self._open_blob(key) as blob:
             return blob.read_all()
 
+    def _open_from_start(self, key: str) -> Blob:
+        """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
+        return self._open_blob(key)
+
     def _remove_tree(self, key: str) -> None:
         """Remove the directory `key` and all that is in it."""
         for member in reversed(list(self._walk(key))):
@@ -447,7 +451,7 @@ class FS(abc.ABC):
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)
         try:
-            blob = self._open_blob(key)
+            blob = self._open_from_start(key)
         except OSError as exc:
             self._named(exc, "open", key)
             raise

@@ -2,7 +2,8 @@
 
 A layer is transparent: same keys, same root, same capabilities. It overrides the core methods that it has something
 to add to; every other call goes to the inner FS, fast paths included, so that a layer never makes a store slower by
-being forgetful.
+being forgetful. What overrides `_open_blob` overrides `_open_from_start`, `_read_bytes` and `_read_many`, too: they are
+other ways to the same bytes.
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ class LayerFS(FS):
 
     def _read_bytes(self, key: str) -> bytes:
         return self.inner._read_bytes(key)
+
+    def _open_from_start(self, key: str) -> Blob:
+        return self.inner._open_from_start(key)
 
     def _remove_tree(self, key: str) -> None:
         self.inner._remove_tree(key)

@@ -36,6 +36,7 @@ FLOORS = {
     "fs": 2,
     "registry": 1,
     "files": 1,
+    "readahead": 0,
     "stats": 0,
     "blobs": 0,
     "keys": 0,

@@ -179,6 +179,7 @@ class FaultyFS(LayerFS):
     _walk = FS._walk
     _read_many = FS._read_many
     _read_bytes = FS._read_bytes
+    _open_from_start = FS._open_from_start
     _makedirs = FS._makedirs
     _remove_tree = FS._remove_tree
     _copy = FS._copy

@@ -53,7 +53,7 @@ def arguments_of(name: str) -> tuple[Any, ...]:
 def test_the_core_is_known() -> None:
     required = {"_stat", "_list", "_open_blob", "_url"}
     writing = {"_create", "_append", "_open_update", "_mkdir", "_rename", "_remove", "_close", "_abort"}
-    fast = {"_walk", "_read_many", "_read_bytes", "_makedirs", "_remove_tree", "_copy"}
+    fast = {"_walk", "_read_many", "_read_bytes", "_open_from_start", "_makedirs", "_remove_tree", "_copy"}
     assert required | writing | fast <= set(CORE)
     assert required == FS.__abstractmethods__
     assert set(vars(FS)) >= DERIVED
@@ -86,3 +86,18 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
     """What it has of LayerFS goes round its faults, and may only be what has none."""
     kept = {name for name in CORE if getattr(FaultyFS, name) is getattr(LayerFS, name)}
     assert kept == {"_url", "_close", "_abort"}
+
+
+def _layers(kind: type[LayerFS]) -> list[type[LayerFS]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _layers(child))]
+
+
+def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:
+    """`_open_from_start`, `_read_bytes` and `_read_many` lead to the same bytes as `_open_blob`."""
+    for kind in _layers(LayerFS):
+        if kind._open_blob is not LayerFS._open_blob:
+            ways = [
+                getattr(kind, name) is getattr(LayerFS, name)
+                for name in ("_open_from_start", "_read_bytes", "_read_many")
+            ]
+            assert not any(ways), kind

@@ -1,0 +1,134 @@
+"""Reading ahead: when a stream is used and when not, and that its bytes are the right ones, whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsabs import CorruptFileError
+from fsabs.backends.memory import Memory
+from fsabs.blobs import Blob, BlobSlice
+from fsabs.files import BlobReader
+from fsabs.readahead import STREAM_AFTER, ReadAhead
+
+pytestmark = pytest.mark.quick
+
+DATA = os.urandom(1024) * 9 * 1024  # 9 MiB
+MIB = 1024 * 1024
+
+
+class Streaming(Blob):
+    """A blob that counts its reads, and gives streams of odd pieces."""
+
+    __slots__ = ("broken", "closed_streams", "data", "reads", "streams")
+
+    def __init__(self, data: bytes = DATA, broken: bool = False) -> None:
+        super().__init__(Memory(), "a", len(data), "1")
+        self.data, self.reads, self.streams, self.closed_streams, self.broken = data, 0, 0, 0, broken
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self.reads += 1
+        return self.data[offset : offset + size]
+
+    def _stream(self, start: int) -> Iterator[memoryview]:
+        self.streams += 1
+        try:
+            for offset in range(start, self.size - MIB * self.broken, 700_001):
+                yield memoryview(self.data)[offset : min(offset + 700_001, self.size - MIB * self.broken)]
+        finally:
+            self.closed_streams += 1
+
+
+def test_what_is_read_in_order_is_streamed() -> None:
+    blob = Streaming()
+    with BlobReader(blob) as file:
+        found = b"".join(iter(lambda: file.read(300_000), b""))
+    assert found == DATA
+    assert (blob.streams, blob.closed_streams) == (1, 1)
+    assert blob.reads <= 7
+
+
+def test_what_is_read_here_and_there_is_not() -> None:
+    blob = Streaming()
+    with BlobReader(blob) as file:
+        for at in range(100):
+            file.seek(at * 7_919_111 % (len(DATA) - 200_000))
+            file.read(100_000)
+    assert blob.streams == 0
+
+
+def test_a_jump_ends_the_stream_and_order_begins_another() -> None:
+    blob = Streaming()
+    ahead = ReadAhead(blob)
+    for start in (0, 3 * MIB):
+        for offset in range(start, start + 4 * MIB, MIB):
+            assert ahead.pread(MIB, offset) == DATA[offset : offset + MIB]
+    assert (blob.streams, blob.closed_streams) == (2, 1)
+
+
+def test_the_end_of_a_file_is_not_worth_a_stream() -> None:
+    blob = Streaming(DATA[: STREAM_AFTER + MIB])
+    ahead = ReadAhead(blob)
+    for offset in range(0, blob.size, MIB):
+        ahead.pread(MIB, offset)
+    assert blob.streams == 0
+
+
+def test_a_stream_that_ends_early_is_an_error_that_names_the_file() -> None:
+    blob = Streaming(broken=True)
+    ahead = ReadAhead(blob)
+    with pytest.raises(CorruptFileError, match="memory") as caught:
+        for offset in range(0, blob.size, MIB):
+            ahead.pread(MIB, offset)
+    assert caught.value.filename == blob.url
+    assert not ahead.streaming
+
+
+def test_a_slice_streams_its_part_alone() -> None:
+    parent = Streaming()
+    part = BlobSlice(Memory(), "part", parent, 1000, 5 * MIB)
+    ahead = ReadAhead(part)
+    found = b"".join(ahead.pread(MIB, offset) for offset in range(0, 5 * MIB, MIB))
+    assert found == DATA[1000 : 1000 + 5 * MIB]
+    assert parent.streams == 1
+
+
+def test_parent_and_child_go_on_with_streams_of_their_own() -> None:
+    blob = Streaming()
+    file = BlobReader(blob)
+    start = b"".join(file.read(MIB) for _ in range(4))
+    assert file._source.streaming
+    child = os.fork()
+    if not child:
+        right = file.read() == DATA[4 * MIB :]
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert start + file.read() == DATA
+    file.close()
+
+
+def test_threads_share_a_reader() -> None:
+    file = BlobReader(Streaming())
+    found: list[bytes] = []
+    threads = [threading.Thread(target=lambda: found.extend(iter(lambda: file.read(50_000), b""))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sum(map(len, found)) == len(DATA)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(1, 3 * MIB)), max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_any_reads_give_the_right_bytes(reads: list[tuple[int, int]]) -> None:
+    with BlobReader(Streaming()) as file:
+        for position, size in reads:
+            if position % 3:
+                file.seek(position)
+            at = file.tell()
+            assert file.read(size) == DATA[at : at + size]
