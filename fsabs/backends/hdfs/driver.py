@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import functools
+import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+from ... import process
 
 T = TypeVar("T")
 
@@ -73,25 +78,57 @@ class Driver(Protocol):
         """Remove a file, or a directory with all that is in it; what is missing is no error."""
 
 
+class _Helper(threading.Thread):
+    """A thread that makes calls for others, one at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True, name="fsabs-hdfs")
+        self._calls: queue.SimpleQueue[tuple[queue.SimpleQueue[_Outcome], Callable[[], Any]]] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        """Make the calls, for ever."""
+        while True:
+            answer, call = self._calls.get()
+            try:
+                outcome = _Outcome(call(), None)
+            except BaseException as exc:  # handed to the caller, whatever it is
+                outcome = _Outcome(None, exc)
+            answer.put(outcome)
+            del answer, call, outcome  # what they hold must not wait for the next call
+
+    def start_call(self, call: Callable[[], Any]) -> queue.SimpleQueue[_Outcome]:
+        """Begin a call; where its outcome will be."""
+        answer: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+        self._calls.put((answer, call))
+        return answer
+
+
+class _Outcome(NamedTuple):
+    value: Any
+    failure: BaseException | None
+
+
+# The helpers of this process that have nothing to do; a forked child has none of its parent's.
+_idle: process.PerProcess[deque[_Helper]] = process.PerProcess(deque)
+
+
 def within(seconds: float, what: str, function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, or a `TimeoutError`: the drivers themselves wait for a silent NameNode for ever.
 
-    The call goes on in its thread, which nobody waits for.
+    The call then goes on in its thread, which nobody waits for.
     """
-    result: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.append(function(*arguments))
-        except BaseException as exc:  # handed to the caller, whatever it is
-            failure.append(exc)
-
-    thread = threading.Thread(target=run, daemon=True, name="fsabs-hdfs")
-    thread.start()
-    thread.join(seconds)
-    if failure:
-        raise failure[0]
-    if thread.is_alive():
-        raise TimeoutError(errno.ETIMEDOUT, f"no answer to {what} within {seconds:g} s")
-    return result[0]
+    idle = _idle.get()
+    try:
+        helper = idle.pop()
+    except IndexError:
+        helper = _Helper()
+    answer = helper.start_call(functools.partial(function, *arguments))
+    try:
+        outcome = answer.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer to {what} within {seconds:g} s") from None
+    idle.append(helper)
+    if outcome.failure is not None:
+        raise outcome.failure
+    return cast(T, outcome.value)
