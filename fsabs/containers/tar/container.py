@@ -181,26 +181,43 @@ class Tar(Container):
         return BlobSlice(self, key, content, member.offset, member.size, content.version)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """A compressed archive is read forward, a batch at a time, so that no member is decoded twice for it."""
-        return super()._read_many(wanted, concurrency) if self._stream is None else self._read_in_order(wanted)
-
-    def _read_in_order(self, wanted: Sequence[str]) -> Iterator[bytes]:
+        """A batch at a time: its ranges at once, or forward in what is compressed, so that nothing is decoded twice."""
+        self._require("read", "read_many", self._root)
+        read = self._read_at_once if self._stream is None else self._read_forward
         at = 0
         while at < len(wanted):
-            batch = self._batch(wanted, at)
-            contents = {i: self._outcome(wanted[at + i]) for i in sorted(range(len(batch)), key=_offset_in(batch))}
-            for i in range(len(batch)):
-                content = contents.pop(i)
-                if isinstance(content, OSError):
-                    raise content
-                yield content
+            batch = self._batch(wanted[at : at + (concurrency or _BATCH_FILES)])
+            yield from read(wanted[at : at + len(batch)], batch)
             at += len(batch)
 
-    def _batch(self, wanted: Sequence[str], at: int) -> list[Member]:
-        """The members that are read together, from `wanted[at]` on."""
+    def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
+        """The contents of members of a plain archive."""
+        ranges = [(member.size, member.offset) for member in batch if not isinstance(member.extra, tuple)]
+        found = iter(self._reader().pread_many(ranges))
+        for key, member in zip(wanted, batch, strict=True):
+            if isinstance(member.extra, tuple):
+                yield self._read_bytes(key)
+                continue
+            content = next(found)
+            if len(content) != member.size:
+                end = member.offset + member.size
+                raise errors.corrupt(self._url(key), f"the archive has no bytes {member.offset} to {end}", "read_many")
+            yield content
+
+    def _read_forward(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
+        """The contents of members of a compressed archive, decoded in the order that they lie in."""
+        contents = {at: self._outcome(wanted[at]) for at in sorted(range(len(batch)), key=_offset_in(batch))}
+        for at in range(len(batch)):
+            content = contents.pop(at)
+            if isinstance(content, OSError):
+                raise content
+            yield content
+
+    def _batch(self, wanted: Sequence[str]) -> list[Member]:
+        """The members at the start of `wanted` that are read together."""
         batch: list[Member] = []
         size = 0
-        for key in wanted[at : at + _BATCH_FILES]:
+        for key in wanted:
             try:
                 batch.append(self._file_member(key))
             except OSError:

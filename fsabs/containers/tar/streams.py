@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ... import errors, process
 from ...blobs import Blob, Origin
+from ...readahead import ReadAhead
 from .codecs import MAGIC_SIZE, Codec, DecodeError, Decoder, codec
 
 SPACING = 4 * 1024 * 1024
@@ -111,6 +112,7 @@ class Cursor:
 
     def __init__(self, blob: Blob, kind: Codec, points: Points, point: Point) -> None:
         self._blob = blob
+        self._source = ReadAhead(blob)
         self._codec = kind
         self._points = points
         self._decoder = point.state
@@ -207,7 +209,7 @@ class Cursor:
 
     def _fetch(self) -> bool:
         """Read more of the file behind `_pending`; False at its end."""
-        data = self._blob.pread(self._fetch_size, self._src)
+        data = self._source.pread(self._fetch_size, self._src)
         self._src += len(data)
         self._pending += data
         self._fetch_size = min(2 * self._fetch_size, _MAX_FETCH)
