@@ -1,9 +1,54 @@
-"""Files that are derived from others (indexes of archives, say), kept in the cache directory for all processes."""
+"""Files that are derived from others (indexes of archives, say), kept in the cache directory for all processes.
+
+What is kept is known by its kind (a name with the number of its layout, `zip-1`) and by the URL, version and size of
+the file that it is derived from. `save` writes, `find` maps, `load` maps and checks all of it. What can't be kept or
+found, for whatever reason, is made again: nothing here raises for a disk that is full or read-only, for a missing
+home, or for a file that is damaged. `$FSABS_CACHE_DIR` set to nothing keeps nothing; `$FSABS_CACHE_MAX_BYTES` (2 GiB)
+bounds what is kept on disk, and what was not used for longest goes first.
+
+A file is one head (`_HEAD`, and the fingerprint of kind, URL, version and size in full), the payload, and the CRC-32 of
+each block of it. It belongs to the user alone, and another's is not trusted. It is written under another name and
+renamed, and never changed or cut in place: a mapping of a file that is cut kills its process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import mmap
 import os
+import secrets
+import struct
+import time
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import hooks
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MAX_BYTES = 2 * 1024 * 1024 * 1024
+"""Bytes on disk, if `$FSABS_CACHE_MAX_BYTES` doesn't say otherwise."""
+SMALL = 256 * 1024
+"""A payload up to this size is read into memory, and checked at once; a larger one is mapped."""
+BLOCK_BITS = 16
+BLOCK = 1 << BLOCK_BITS
+"""Bytes of payload that have a checksum of their own."""
+SWEEP_EVERY = 600.0
+"""Seconds between two sweeps of the folder."""
+_TOUCH_EVERY = 3600.0  # seconds; a use is noted by the time of the file
+_DEBRIS = 3600.0  # seconds after which a half-written file is nobody's
+_MAGIC = b"fsabs\0\1\n"
+_HEAD = struct.Struct("=8sLLQL4x")
+"""Magic, CRC-32 of the rest of the head and the fingerprint, its size, size of the payload, CRC-32 of the checksums."""
+_FIRST_CHECKED = 12  # behind the magic and the CRC-32
+_ALIGNED = 64  # where the payload starts, and what its parts may count on
+_MAY_VANISH = ("nfs", "cifs", "smb", "fuse", "9p", "lustre", "afs", "ceph", "gpfs", "beegfs")
 
 
 def cache_directory() -> Path | None:
@@ -16,3 +61,279 @@ def cache_directory() -> Path | None:
         return Path(chosen).absolute() if chosen else None
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(home, "fsabs") if os.path.isabs(home) else None
+
+
+class Kept:
+    """A payload that was kept: a read-only buffer, good in threads and after a fork for as long as it is referenced.
+
+    `raw[start + at]` is the payload's byte `at`, in an object whose slices are copies and not views. What was mapped is
+    not checked until it is asked for by `check`.
+    """
+
+    __slots__ = ("good", "raw", "start", "sums", "view")
+
+    def __init__(self, raw: bytes | mmap.mmap, start: int, size: int, sums: memoryview) -> None:
+        self.raw = raw
+        self.start = start
+        self.view = memoryview(raw).toreadonly()[start : start + size]
+        self.sums = sums
+        self.good = bytearray(len(sums))
+        """Which blocks are known to be right."""
+
+    def check(self, start: int = 0, stop: int | None = None) -> bool:
+        """Whether these bytes of the payload are what was saved; a block is looked at once, and then known."""
+        first = start >> BLOCK_BITS
+        last = (len(self.view) if stop is None else stop) - 1 >> BLOCK_BITS
+        for at in range(first, last + 1):
+            if not self.good[at]:
+                if zlib.crc32(self.view[at << BLOCK_BITS : at + 1 << BLOCK_BITS]) != self.sums[at]:
+                    return False
+                self.good[at] = 1
+        return True
+
+
+def load(kind: str, url: str, version: str | None, size: int) -> memoryview | None:
+    """The payload that was saved for this version of `url`, all of it checked; None where there is none."""
+    kept = find(kind, url, version, size)
+    return kept.view if kept is not None and kept.check() else None
+
+
+def find(kind: str, url: str, version: str | None, size: int) -> Kept | None:
+    """As `load`, but a large payload is mapped and not looked at: `Kept.check` does, as far as it is needed."""
+    path = _path(kind, url)
+    if version is None or path is None:
+        return None
+    kept = None
+    with contextlib.suppress(OSError, ValueError, struct.error):  # whatever is wrong with it, it is not there
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            kept = _opened(fd, _fingerprint(kind, url, version, size))
+        finally:
+            os.close(fd)
+    if hooks.active is not None:
+        hooks.active.happened("miss" if kept is None else "hit", f"derived.{kind}", where=url)
+    return kept
+
+
+def save(kind: str, url: str, version: str | None, size: int, parts: Iterable[Buffer]) -> bool:
+    """Keep a payload, given in parts, for this version of `url`, in place of what was kept for another.
+
+    False where it can't be kept; `parts` may have been used up by then, and an error of theirs is raised. A file that
+    has no version is never kept. Parts that should be aligned have to pad themselves.
+    """
+    path = _path(kind, url)
+    if version is None or path is None:
+        return False
+    file = _File(path)
+    try:
+        if not file.begin(_fingerprint(kind, url, version, size)):
+            return False
+        for part in parts:
+            if not file.write(part):
+                return False
+        if not file.finish():
+            return False
+    finally:
+        file.drop()
+    with contextlib.suppress(OSError):  # somebody else sweeps at this moment
+        _sweep(path.parent, file.size)
+    return True
+
+
+def _path(kind: str, url: str) -> Path | None:
+    """Where the payload of this kind is, of whatever version of `url`: a new one replaces the one before."""
+    folder = cache_directory()
+    if folder is None:
+        return None
+    return folder / "derived" / f"{kind}-{hashlib.sha256(url.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+
+
+def _fingerprint(kind: str, url: str, version: str, size: int) -> bytes:
+    return f"{kind}\n{url}\n{version}\n{size}".encode("utf-8", "surrogateescape")
+
+
+# ---- reading one
+
+
+def _opened(fd: int, fingerprint: bytes) -> Kept:
+    """What is in an open file; `ValueError` for one that is not right, or not ours."""
+    status = os.fstat(fd)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise ValueError("others may have written it")
+    head = os.pread(fd, _HEAD.size + len(fingerprint), 0)
+    magic, crc, length, payload, sums_crc = _HEAD.unpack_from(head)
+    start = _start(length)
+    total = start + payload + 4 * _blocks(payload)
+    if magic != _MAGIC or head[_HEAD.size :] != fingerprint or length != len(fingerprint) or total != status.st_size:
+        raise ValueError("of another version, or cut")
+    if zlib.crc32(head[_FIRST_CHECKED:]) != crc:
+        raise ValueError("a damaged head")
+    in_memory = payload <= SMALL or _may_vanish(status.st_dev)
+    raw = _read(fd, total) if in_memory else mmap.mmap(fd, total, access=mmap.ACCESS_READ)
+    sums = memoryview(raw)[start + payload :]
+    if zlib.crc32(sums) != sums_crc:
+        raise ValueError("damaged checksums")
+    kept = Kept(raw, start, payload, sums.cast("I"))
+    if payload <= SMALL and not kept.check():
+        raise ValueError("damaged")
+    if time.time() - status.st_mtime > _TOUCH_EVERY:
+        os.utime(fd)  # what is used is swept last
+    return kept
+
+
+def _read(fd: int, size: int) -> bytes:
+    found: list[bytes] = []
+    at = 0
+    while at < size and (data := os.pread(fd, size - at, at)):  # at most 2 GiB at once on Linux
+        found.append(data)
+        at += len(data)
+    if at < size:
+        raise ValueError("cut while it was read")
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _start(fingerprint: int) -> int:
+    """Where the payload starts, behind a fingerprint of this size."""
+    return -(-(_HEAD.size + fingerprint) // _ALIGNED) * _ALIGNED
+
+
+def _blocks(payload: int) -> int:
+    return -(-payload >> BLOCK_BITS)
+
+
+@functools.cache
+def _may_vanish(device: int) -> bool:
+    """Whether a file there may be gone for good while it is mapped, because another machine has replaced it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                mount, _, about = line.partition(" - ")
+                if mount.split()[2] == wanted:
+                    return about.startswith(_MAY_VANISH)
+    except (OSError, IndexError):
+        pass
+    return False
+
+
+# ---- writing one
+
+
+class _File:
+    """A file that is being written, under a name of its own until it is finished; each step tells if it went well."""
+
+    def __init__(self, path: Path) -> None:
+        self.size = 0
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        self._fd = -1
+        self._fingerprint = b""
+        self._sums: list[int] = []
+        self._limit = _limit()
+
+    def begin(self, fingerprint: bytes) -> bool:
+        """Make the file, with room for its head."""
+        self._fingerprint = fingerprint
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            self._fd = os.open(self._partial, flags, 0o600)
+            os.lseek(self._fd, _start(len(fingerprint)), os.SEEK_SET)
+        except OSError:
+            return False
+        return True
+
+    def write(self, part: Buffer) -> bool:
+        """Write a part of the payload."""
+        with memoryview(part) as whole, whole.cast("B") as view:
+            if self.size + len(view) > self._limit:
+                return False
+            self._add_sums(view)
+            return self._write(view)
+
+    def _add_sums(self, view: memoryview) -> None:
+        at = 0
+        while at < len(view):
+            room = BLOCK - (self.size & BLOCK - 1)
+            if room == BLOCK:
+                self._sums.append(0)
+            piece = view[at : at + room]
+            self._sums[-1] = zlib.crc32(piece, self._sums[-1])
+            self.size += len(piece)
+            at += len(piece)
+
+    def _write(self, view: memoryview) -> bool:
+        at = 0
+        try:
+            while at < len(view):
+                at += os.write(self._fd, view[at:])
+        except OSError:
+            return False
+        return True
+
+    def finish(self) -> bool:
+        """Write the checksums and the head, and move the file into its place."""
+        sums = struct.pack(f"={len(self._sums)}L", *self._sums)
+        head = bytearray(_HEAD.size) + self._fingerprint
+        _HEAD.pack_into(head, 0, _MAGIC, 0, len(self._fingerprint), self.size, zlib.crc32(sums))
+        _HEAD.pack_into(
+            head, 0, _MAGIC, zlib.crc32(head[_FIRST_CHECKED:]), len(self._fingerprint), self.size, zlib.crc32(sums)
+        )
+        try:
+            if not self._write(memoryview(sums)) or os.pwrite(self._fd, head, 0) != len(head):
+                return False
+            os.replace(self._partial, self._path)
+        except OSError:
+            return False
+        return True
+
+    def drop(self) -> None:
+        """Close the file, and remove it if it is unfinished."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+            with contextlib.suppress(OSError):  # it has been moved, or the folder is gone
+                os.unlink(self._partial)
+
+
+# ---- what is kept in all
+
+
+def _limit() -> int:
+    told = os.environ.get("FSABS_CACHE_MAX_BYTES")
+    if not told:
+        return MAX_BYTES
+    try:
+        return max(0, int(told))
+    except ValueError:
+        warnings.warn(f"FSABS_CACHE_MAX_BYTES is not a number of bytes: {told!r}", RuntimeWarning, stacklevel=4)
+        return MAX_BYTES
+
+
+def _sweep(folder: Path, saved: int) -> None:
+    """Now and then, or when much was saved: remove what was used longest ago, down to the limit."""
+    stamp = folder / ".swept"
+    now, limit = time.time(), _limit()
+    with contextlib.suppress(FileNotFoundError):
+        if 0 <= now - stamp.stat().st_mtime < SWEEP_EVERY and saved < limit // 16:
+            return
+    os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    os.utime(stamp)
+    total = 0
+    for _, size, path in sorted(_files(folder, now), reverse=True):
+        total += size
+        if total > limit:
+            with contextlib.suppress(OSError):  # another process was faster
+                os.unlink(path)
+
+
+def _files(folder: Path, now: float) -> Iterator[tuple[float, int, str]]:
+    """When each file was used last, the bytes that it takes, and its path; debris is removed on the way."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if not entry.name.startswith("."):
+                    yield status.st_mtime, status.st_blocks * 512, entry.path
+                elif entry.name != ".swept" and now - status.st_mtime > _DEBRIS:
+                    os.unlink(entry.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 E = TypeVar("E")
@@ -18,9 +18,10 @@ class NameTree(Generic[E]):
     only the names of files tell of are there, too.
     """
 
-    def __init__(self, entries: Mapping[str, E]) -> None:
+    def __init__(self, entries: Mapping[str, E], names: Sequence[str] | None = None) -> None:
+        """`names` are the keys in their order, where that is known."""
         self.entries = entries
-        self._names = sorted(entries)
+        self._names = sorted(entries) if names is None else names
 
     def __len__(self) -> int:
         return len(self.entries)

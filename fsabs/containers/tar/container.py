@@ -5,24 +5,25 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, cast
 
-from ... import errors, keys
+from ... import derived, errors, keys
 from ...blobs import Blob, BlobSlice
 from ...files import BlobReader, Writer
 from ...fs import FS, Capabilities, FileStat, Path
 from ..base import READ_ONLY, Container
 from ..problems import Problem
 from ..spool import SpooledWriter
-from . import codecs, headers, links, writing
+from . import codecs, headers, links, saved, writing
 from .headers import BLOCK
 from .index import Index, Member, Scanner
 from .links import Found
 from .problems import later_problems, trailing_data
 from .sources import PlainSource, StreamSource
 from .sparse import SparseBlob
-from .streams import Cursor, Points, StreamBlob
+from .streams import Cursor, Point, Points, StreamBlob
 
 _READING = READ_ONLY._replace(last_modified=True)
 _WRITING = Capabilities(
@@ -31,15 +32,19 @@ _WRITING = Capabilities(
 _ADDING = _WRITING._replace(replace=True)
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
+_WORTH_KEEPING = 32  # members: what the pass over fewer takes is nothing to speak of
+_Scanned = tuple[Index, saved.Decoding | None, Points | None]
+_SETTLED_AFTER = 2.0  # seconds: within one tick of a store's clock a file may change and look the same
 
 
 class Tar(Container):
     """A tar archive: ustar, pax, GNU or v7; plain, or compressed with gz, bz2, xz or zst.
 
     Opening it for reading passes over all headers, and for a compressed one over all that it holds, whose checksums
-    are right from then on. Members of a plain archive are slices of its file. Hard links read as what they point to;
-    symbolic links are followed inside of the archive, and what leads out of it is a `FileNotFoundError`. Devices and
-    fifos are not there. An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other.
+    are right from then on; what the pass found is kept in the cache directory, for all who open this version of it.
+    Members of a plain archive are slices of its file. Hard links read as what they point to; symbolic links are
+    followed inside of the archive, and what leads out of it is a `FileNotFoundError`. Devices and fifos are not there.
+    An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other.
 
     Written (`w`, `x`), a member is added when it is closed, and can't be replaced: a second one of the name is a
     `FileExistsError`. Added to (`a`; a plain one), a later member takes the place of an earlier one, whose bytes stay
@@ -78,7 +83,7 @@ class Tar(Container):
         self._compression = "none" if codec is None else codec.name
         try:
             if self._blob is not None:
-                self._index, self._stream = _scan(parent, self._file, self._blob)
+                self._index, self._stream = _load(parent, self._file, self._blob)
                 self._compression = "none" if self._stream is None else self._stream.codec_name
             if self._out is None:
                 self.capabilities = _READING
@@ -125,8 +130,9 @@ class Tar(Container):
 
     def _reading(self) -> Index:
         """The index; `ValueError` once the archive is closed."""
-        self._reader()
-        assert self._index is not None
+        blob = self._reader()
+        if self._index is None:
+            self._index = _load(self._parent, self._file, blob)[0]
         return self._index
 
     def _stat(self, key: str) -> FileStat:
@@ -143,9 +149,10 @@ class Tar(Container):
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         """As derived, but a link to a directory above itself is listed and not entered."""
-        if self._index is None or self._sink is not None or not self._index.links:
+        index = None if self._sink is not None else self._reading()
+        if index is None or not index.links:
             return super()._walk(key)
-        return self._walk_links(self._reading(), links.find(self._reading(), key), "", ())
+        return self._walk_links(index, links.find(index, key), "", ())
 
     def _walk_links(self, index: Index, top: Found, base: str, above: tuple[str, ...]) -> Iterator[FileStat]:
         above = (*above, top.key)
@@ -236,6 +243,12 @@ class Tar(Container):
             self._named(exc, "read_many", key)
             return exc
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if self._index is not None and isinstance(self._index.tree.entries, saved.Members):
+            state["_index"] = None  # found in the cache directory again
+        return state
+
     # ---- writing
 
     def _copy_old(self, blob: Blob, index: Index, compression: str | None) -> None:
@@ -299,18 +312,51 @@ def _offset_in(batch: list[Member]) -> Callable[[int], int]:
     return lambda at: batch[at].offset
 
 
-def _scan(parent: FS, key: str, blob: Blob) -> tuple[Index, StreamBlob | None]:
-    """The index of an archive, and what it holds decoded if it is compressed."""
+def _load(parent: FS, key: str, blob: Blob) -> tuple[Index, StreamBlob | None]:
+    """The index of an archive, and what it holds decoded if it is compressed; kept for the next who asks."""
+    url = parent._url(key)
+    found = _kept(url, blob)
+    index, decoding, points = found or _scan(blob)
+    if found is None and blob.version is not None and _worth_keeping(parent, key, index):
+        derived.save(saved.KIND, url, blob.version, blob.size, saved.pack(index, decoding))
+        if (kept := _kept(url, blob)) is not None:
+            index = kept[0]  # mapped: one copy for all processes
+    if decoding is None or points is None:
+        return index, None
+    return index, StreamBlob(parent, key, blob, decoding.codec, decoding.size, points)
+
+
+def _kept(url: str, blob: Blob) -> _Scanned | None:
+    """What an earlier pass over this version of the archive found."""
+    if blob.version is None or (view := derived.load(saved.KIND, url, blob.version, blob.size)) is None:
+        return None
+    try:
+        index, decoding = saved.unpack(view)
+    except ValueError:  # damaged: as good as none
+        return None
+    return index, decoding, None if decoding is None else Points(tuple(Point(*point) for point in decoding.points))
+
+
+def _worth_keeping(parent: FS, key: str, index: Index) -> bool:
+    """Whether there is much to keep, of a file so old that what is written from now on has another time."""
+    if len(index.tree) < _WORTH_KEEPING:
+        return False
+    written = parent._stat(key).last_modified
+    return written is None or time.time() - written > _SETTLED_AFTER
+
+
+def _scan(blob: Blob) -> _Scanned:
+    """The pass over an archive: its index, and if it is compressed, how it is decoded."""
     start = blob.pread(BLOCK, 0)
     codec = None if headers.is_header(start) else codecs.codec_of_content(start[: codecs.MAGIC_SIZE])
     if codec is None:
-        return Scanner(PlainSource(blob), blob.url).run(), None
+        return Scanner(PlainSource(blob), blob.url).run(), None, None
     points = Points()
     source = StreamSource(Cursor(blob, codec, points, points.start(0)))
     index = Scanner(source, blob.url).run()
     if source.drain():
         index = index._replace(problems=(*index.problems, trailing_data(index)))
-    return index, StreamBlob(parent, key, blob, codec.name, source.end, points)
+    return index, saved.Decoding(codec.name, source.end, points.frames()), points
 
 
 def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> codecs.Codec | None:

@@ -71,6 +71,10 @@ class Points:
                 points, self._spacing = points[::2], 2 * self._spacing
             self._points = points
 
+    def frames(self) -> tuple[tuple[int, int], ...]:
+        """The points at the starts of frames, which every process can start from."""
+        return tuple((point.out, point.src) for point in self._points if point.state is None)
+
     def nearest(self, out: int) -> int:
         """The offset of the last point up to `out`."""
         return self._before(out).out

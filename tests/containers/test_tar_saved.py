@@ -1,0 +1,148 @@
+"""The index of a tar that is kept: who opens the archive next reads no headers, and sees what the first one saw."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fsabs
+from fsabs import derived
+from fsabs.containers.problems import Problem
+from fsabs.containers.tar import Tar, saved
+from fsabs.containers.tar.index import Index, Member
+from fsabs.containers.tree import NameTree
+from fsabs.testing import Delay, Fault, FaultyFS
+
+pytestmark = pytest.mark.quick
+
+MEMBERS = {f"folder{at % 7}/file{at:03}": os.urandom(20 + at) for at in range(100)}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(folder))
+    return folder
+
+
+def make(path: Path, members: dict[str, bytes], age: float = 60) -> None:
+    """A tar written `age` seconds ago."""
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "folder1/file001"
+        tar.addfile(link)
+    os.utime(path, (time.time() - age,) * 2)
+
+
+def opened(path: Path) -> tuple[Tar, int]:
+    """The archive, and how many reads opening it took."""
+    reads = Fault("read", Delay(0))
+    below = FaultyFS(fsabs.from_url(path.parent), reads)
+    tar = below.open_container(path.name)
+    assert isinstance(tar, Tar)
+    return tar, below.met[reads]
+
+
+def contents(tar: Tar) -> dict[str, bytes]:
+    names = [name for name in tar.list(recursive=True) if not name.endswith("/")]
+    return dict(zip(names, tar.read_many(names), strict=True))
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_the_second_who_opens_an_archive_reads_no_headers(tmp_path: Path, name: str) -> None:
+    make(tmp_path / name, MEMBERS)
+    first, reads = opened(tmp_path / name)
+    assert reads >= 2
+    second, reads = opened(tmp_path / name)
+    assert reads == 0
+    for tar in (first, second, pickle.loads(pickle.dumps(second))):
+        assert contents(tar) == {**MEMBERS, "link": MEMBERS["folder1/file001"]}
+        assert tar.stat("folder2").isdir()
+        with pytest.raises(FileNotFoundError):
+            tar.stat("folder2/none")
+        with pytest.raises(NotADirectoryError):
+            tar.stat("folder1/file001/below")
+
+
+def test_a_pickle_leaves_the_index_where_it_is(tmp_path: Path) -> None:
+    make(tmp_path / "a.tar", {f"{at:05}": b"x" for at in range(3000)})
+    tar, _ = opened(tmp_path / "a.tar")
+    assert len(pickle.dumps(tar)) < 10_000
+
+
+def test_another_version_is_passed_over_anew(tmp_path: Path) -> None:
+    make(tmp_path / "a.tar", MEMBERS)
+    opened(tmp_path / "a.tar")
+    other = {name: data[::-1] for name, data in MEMBERS.items()}
+    make(tmp_path / "a.tar", other, age=50)
+    tar, reads = opened(tmp_path / "a.tar")
+    assert reads
+    assert tar.read_bytes("folder1/file001") == other["folder1/file001"]
+
+
+def test_what_was_written_just_now_is_not_kept(tmp_path: Path) -> None:
+    """Within a tick of the clock it might change and look the same."""
+    make(tmp_path / "a.tar", MEMBERS, age=0)
+    opened(tmp_path / "a.tar")
+    assert opened(tmp_path / "a.tar")[1] > 0
+
+
+def test_a_damaged_index_is_as_good_as_none(tmp_path: Path, cache: Path) -> None:
+    make(tmp_path / "a.tar", MEMBERS)
+    opened(tmp_path / "a.tar")
+    kept = [path for path in cache.rglob("*") if path.is_file()]
+    assert kept
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:-7])
+    tar, reads = opened(tmp_path / "a.tar")
+    assert reads
+    assert contents(tar)["folder3/file003"] == MEMBERS["folder3/file003"]
+
+
+def test_nothing_is_kept_where_the_user_wants_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+    make(tmp_path / "a.tar", MEMBERS)
+    opened(tmp_path / "a.tar")
+    assert opened(tmp_path / "a.tar")[1] > 0
+    assert derived.cache_directory() is None
+
+
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=()), min_size=1, max_size=8)
+EXTRA = st.none() | st.text(max_size=5) | st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))).map(tuple)
+MEMBER = st.builds(
+    Member, st.integers(0, 2**60), st.integers(0, 2**60), st.none() | st.floats(0, 2e9), st.integers(0, 2**16), EXTRA
+)
+
+
+@given(st.dictionaries(NAMES, MEMBER, max_size=20), st.booleans())
+def test_an_index_comes_back_as_it_was(entries: dict[str, Member], links: bool) -> None:
+    index = Index(NameTree(entries), links, {"a": "../a"}, (Problem("p", "duplicate", "twice"),), 1234)
+    decoding = saved.Decoding("gz", 99, ((0, 0), (5, 7)))
+    found, how = saved.unpack(memoryview(b"".join(saved.pack(index, decoding))))
+    assert dict(found.tree.entries) == entries
+    assert found[1:] == index[1:]
+    assert how == decoding
+    for name in entries:
+        assert found.tree.entries[name] == entries[name]
+        assert found.tree.entries.get(name + "\0") is None
+    assert list(found.tree.children("")) == list(index.tree.children(""))
+
+
+@given(st.integers(0, 400), st.binary(max_size=30))
+def test_any_other_bytes_are_refused(at: int, data: bytes) -> None:
+    good = b"".join(saved.pack(Index(NameTree({"a": Member(1, 2, 3.0, 4)}), False, {}, (), 5), None))
+    for bad in (data, good[:at] if at < len(good) else good + b"x"):
+        with pytest.raises(ValueError):
+            saved.unpack(memoryview(bad))
