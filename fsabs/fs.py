@@ -129,7 +129,7 @@ class FS(abc.ABC):
         workers = min(concurrency or self.default_concurrency, len(wanted))
         if workers <= 1:
             return map(self._read_bytes, wanted)
-        return _in_threads(self._read_bytes, wanted, workers)
+        return in_threads(self._read_bytes, wanted, workers)
 
     def _read_bytes(self, key: str) -> bytes:
         """The content of the file `key`."""
@@ -555,7 +555,7 @@ def _pump(blob: Blob, target: FS, key: str, chunk: int = 8 * 1024 * 1024) -> Non
         raise
 
 
-def _in_threads(read: Callable[[str], bytes], wanted: Sequence[str], workers: int) -> Iterator[bytes]:
+def in_threads(read: Callable[[T], bytes], wanted: Sequence[T], workers: int) -> Iterator[bytes]:
     """`read` of each, in order, with `workers` threads and at most twice as many results waiting."""
     from concurrent.futures import Future, ThreadPoolExecutor
 

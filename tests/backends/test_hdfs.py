@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ import fsabs
 from fsabs.backends.hdfs import Hdfs
 from fsabs.backends.hdfs.libhdfs import Arrow
 from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
+from fsabs.files import BlobReader
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 
@@ -319,3 +320,23 @@ def test_libhdfs_without_hadoop_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pat
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP", "ARROW"))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, env=environment)
     assert "hdfs://127.0.0.1:1/x" in done.stdout, done.stderr
+
+
+def test_many_ranges_at_once_are_the_right_ones_over_blocks(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    data = os.urandom(5 * MIB)
+    hdfs.put(f"/{fs._root}/blocks", data, block_size=MIB)
+    wanted = [(100_000, at * 700_001 % (4 * MIB)) for at in range(40)] + [(0, 5), (5 * MIB, 0), (3, MIB - 1)]
+    with cast(BlobReader, fs.open("blocks", "rb")) as file:
+        assert file.blob.pread_many(wanted) == [data[offset : offset + size] for size, offset in wanted]
+
+
+def test_a_whole_read_of_what_is_no_file_says_so(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    fs.mkdir("folder")
+    fs.write_bytes("empty", b"")
+    assert fs.read_bytes("empty") == b""
+    with pytest.raises(IsADirectoryError):
+        fs.read_bytes("folder")
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("none")
+    with pytest.raises(NotADirectoryError):
+        fs.read_bytes("empty/below")

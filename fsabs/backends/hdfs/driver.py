@@ -7,11 +7,12 @@ import functools
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from ... import process
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -50,6 +51,12 @@ class Output(Protocol):
 class Driver(Protocol):
     """One process's connection to a nameservice."""
 
+    timeout: float
+    """Seconds to wait for an answer."""
+
+    def read(self, path: str) -> bytes:
+        """The content of a file, from its first open to its last byte; with no time limit of its own."""
+
     def stat(self, path: str) -> Info:
         """What is at `path`; `FileNotFoundError`."""
 
@@ -78,11 +85,17 @@ class Driver(Protocol):
         """Remove a file, or a directory with all that is in it; what is missing is no error."""
 
 
-class _Helper(threading.Thread):
-    """A thread that makes calls for others, one at a time."""
+class _Outcome(NamedTuple):
+    value: Any
+    failure: BaseException | None
 
-    def __init__(self) -> None:
+
+class _Helper(threading.Thread):
+    """A thread that makes calls for others, one at a time, and is idle in between."""
+
+    def __init__(self, idle: deque[_Helper]) -> None:
         super().__init__(daemon=True, name="fsabs-hdfs")
+        self._idle = idle
         self._calls: queue.SimpleQueue[tuple[queue.SimpleQueue[_Outcome], Callable[[], Any]]] = queue.SimpleQueue()
         self.start()
 
@@ -94,23 +107,35 @@ class _Helper(threading.Thread):
                 outcome = _Outcome(call(), None)
             except BaseException as exc:  # handed to the caller, whatever it is
                 outcome = _Outcome(None, exc)
+            self._idle.append(self)
             answer.put(outcome)
             del answer, call, outcome  # what they hold must not wait for the next call
 
-    def start_call(self, call: Callable[[], Any]) -> queue.SimpleQueue[_Outcome]:
+    def begin(self, call: Callable[[], Any]) -> queue.SimpleQueue[_Outcome]:
         """Begin a call; where its outcome will be."""
         answer: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
         self._calls.put((answer, call))
         return answer
 
 
-class _Outcome(NamedTuple):
-    value: Any
-    failure: BaseException | None
-
-
 # The helpers of this process that have nothing to do; a forked child has none of its parent's.
 _idle: process.PerProcess[deque[_Helper]] = process.PerProcess(deque)
+
+
+def _begin(call: Callable[[], Any]) -> queue.SimpleQueue[_Outcome]:
+    idle = _idle.get()
+    try:
+        helper = idle.pop()
+    except IndexError:
+        helper = _Helper(idle)
+    return helper.begin(call)
+
+
+def _outcome(answer: queue.SimpleQueue[_Outcome], seconds: float, what: str) -> _Outcome:
+    try:
+        return answer.get(timeout=seconds)
+    except queue.Empty:
+        return _Outcome(None, TimeoutError(errno.ETIMEDOUT, f"no answer to {what} within {seconds:g} s"))
 
 
 def within(seconds: float, what: str, function: Callable[..., T], *arguments: Any) -> T:
@@ -118,17 +143,22 @@ def within(seconds: float, what: str, function: Callable[..., T], *arguments: An
 
     The call then goes on in its thread, which nobody waits for.
     """
-    idle = _idle.get()
-    try:
-        helper = idle.pop()
-    except IndexError:
-        helper = _Helper()
-    answer = helper.start_call(functools.partial(function, *arguments))
-    try:
-        outcome = answer.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(errno.ETIMEDOUT, f"no answer to {what} within {seconds:g} s") from None
-    idle.append(helper)
+    outcome = _outcome(_begin(functools.partial(function, *arguments)), seconds, what)
     if outcome.failure is not None:
         raise outcome.failure
     return cast(T, outcome.value)
+
+
+def each_within(
+    seconds: float, what: str, function: Callable[[A], T], items: Iterable[A], width: int
+) -> Iterator[T | BaseException]:
+    """What `function` gives for each of `items`, in order, or raises; `width` of the calls are under way at once."""
+    under_way: deque[queue.SimpleQueue[_Outcome]] = deque()
+    for item in items:
+        under_way.append(_begin(functools.partial(function, item)))
+        if len(under_way) >= width:
+            outcome = _outcome(under_way.popleft(), seconds, what)
+            yield outcome.value if outcome.failure is None else outcome.failure
+    while under_way:
+        outcome = _outcome(under_way.popleft(), seconds, what)
+        yield outcome.value if outcome.failure is None else outcome.failure

@@ -23,7 +23,7 @@ class Arrow:
 
     def __init__(self, filesystem: Any, timeout: float) -> None:
         self._fs = filesystem
-        self._timeout = timeout
+        self.timeout = timeout
 
     def stat(self, path: str) -> Info:
         """As `Driver.stat`."""
@@ -44,6 +44,12 @@ class Arrow:
         if self.stat(path).directory:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return ArrowReader(self._call("open", self._fs.open_input_file, path))
+
+    def read(self, path: str) -> bytes:
+        """As `Driver.read`."""
+        with _translated(), self._fs.open_input_file(path) as raw:
+            data: bytes = raw.read()
+            return data
 
     def create(self, path: str) -> Output:
         """As `Driver.create`."""
@@ -82,7 +88,7 @@ class Arrow:
 
     def _call(self, what: str, function: Any, *arguments: Any) -> Any:
         with _translated():
-            return within(self._timeout, what, function, *arguments)
+            return within(self.timeout, what, function, *arguments)
 
 
 class ArrowReader:

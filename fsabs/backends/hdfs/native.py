@@ -31,7 +31,7 @@ class Native:
     """A client of `url` (`hdfs://host:port`, `hdfs://nameservice`, or `hdfs:///` for the configured default)."""
 
     def __init__(self, url: str | None, timeout: float, replication: int | None, block_size: int | None) -> None:
-        self._timeout = timeout
+        self.timeout = timeout
         self._library = _library.get()
         self._options = (block_size, replication)
         settings = {
@@ -53,7 +53,7 @@ class Native:
         entries = self._call("list", self._client.list_status, path, False)
         while True:
             with _translated():
-                entry = within(self._timeout, "list", next, entries, None)
+                entry = within(self.timeout, "list", next, entries, None)
             if entry is None:
                 return
             yield _info(entry)
@@ -61,6 +61,13 @@ class Native:
     def open(self, path: str) -> Reader:
         """As `Driver.open`."""
         return NativeReader(self._call("open", self._client.read, path))
+
+    def read(self, path: str) -> bytes:
+        """As `Driver.read`."""
+        with _translated():
+            raw = self._client.read(path)
+            size = raw.file_length()
+            return cast(bytes, raw.read_range(0, size)) if size else b""
 
     def create(self, path: str) -> Output:
         """As `Driver.create`."""
@@ -92,7 +99,7 @@ class Native:
 
     def _call(self, what: str, function: Any, *arguments: Any) -> Any:
         with _translated():
-            return within(self._timeout, what, function, *arguments)
+            return within(self.timeout, what, function, *arguments)
 
 
 class NativeReader:

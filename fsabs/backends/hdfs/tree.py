@@ -16,20 +16,25 @@ import random
 import secrets
 import stat as stat_bits
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ... import errors, keys, process
+from ... import ranges as ranges_of
 from ...blobs import Blob
 from ...files import Writer
-from ...fs import FS, Capabilities, FileStat, Path
-from .driver import Driver, Info, Output, Reader
+from ...fs import FS, Capabilities, FileStat, Path, in_threads
+from .driver import Driver, Info, Output, Reader, each_within
 from .libhdfs import open_libhdfs
 from .native import open_native
 
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
 READ_ATTEMPTS = 3
+GAP = 256 * 1024
+"""Bytes between two ranges that are read along: a request of its own takes about as long."""
+MOST = 8 * 1024 * 1024
+"""Bytes of one request for several ranges."""
 
 _DRIVERS: dict[str, Callable[[str | None, float, int | None, int | None], Driver]] = {
     "native": open_native,
@@ -128,12 +133,22 @@ class Hdfs(FS):
             before = after  # replaced at this very moment
 
     def _read_bytes(self, key: str) -> bytes:
-        """In two questions: what an open file reads is one version, and nobody asks later which."""
+        """In two questions: what one open file reads is one version, and nobody asks later which."""
         try:
             reader = self.driver.open("/" + key)
             return reader.read_range(0, reader.size) if reader.size else b""
         except OSError:  # the long way knows what is wrong, and tries again where that may help
             return super()._read_bytes(key)
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        driver, width = self.driver, concurrency or self.default_concurrency
+        found = each_within(driver.timeout, "read", driver.read, ["/" + key for key in wanted], width)
+        for key, content in zip(wanted, found, strict=True):
+            if isinstance(content, OSError):
+                content = super()._read_bytes(key)
+            elif isinstance(content, BaseException):
+                raise content
+            yield content
 
     def _create(self, key: str, exclusive: bool) -> Writer:
         with contextlib.suppress(FileNotFoundError):
@@ -198,6 +213,20 @@ class HdfsBlob(Blob):
                 self._reader.close()
                 time.sleep(0.1 * 2**attempt * random.random())
         raise AssertionError("the last attempt returns or raises")
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Neighbours together, and several requests at once."""
+        plan = ranges_of.plan(ranges, GAP, MOST)
+        width = min(self._origin.default_concurrency, len(plan.requests))
+        if width <= 1:
+            return plan.assemble([self._read_request(request) for request in plan.requests])
+        return plan.assemble(list(in_threads(self._read_request, plan.requests, width)))
+
+    def _read_request(self, request: tuple[int, int]) -> bytes:
+        data = self._pread(*request)
+        if len(data) != request[0]:
+            raise self._short(len(data), *request)
+        return data
 
     def _open_again(self) -> Reader:
         driver = self._origin.driver
