@@ -1,0 +1,55 @@
+"""From an FS to training samples: record files, sharded data sets, instances, and the readers of Paddle.
+
+The names here are loaded when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .instances import decode, encode
+    from .recordio import Index, Reader, Scanner, Skipped, Writer, open_recordio
+    from .sharded import convert, repair, verify
+
+_HOMES = {
+    "Index": "recordio",
+    "Reader": "recordio",
+    "Scanner": "recordio",
+    "Skipped": "recordio",
+    "Writer": "recordio",
+    "convert": "sharded",
+    "decode": "instances",
+    "encode": "instances",
+    "open_recordio": "recordio",
+    "repair": "sharded",
+    "verify": "sharded",
+}
+
+__all__ = [
+    "Index",
+    "Reader",
+    "Scanner",
+    "Skipped",
+    "Writer",
+    "convert",
+    "decode",
+    "encode",
+    "open_recordio",
+    "repair",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _HOMES:
+        value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

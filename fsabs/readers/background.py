@@ -1,0 +1,156 @@
+"""Threads behind an iterator: bounded, ended with the iterator, their errors raised where the iterator is read.
+
+A forked child has no copy of its parent's threads: an iterator that it inherits raises there, and does not wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from .. import process
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Channel(Generic[T]):
+    """A queue of at most `size` items between threads, which either side may end."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._generation = process.generation()
+
+    def put(self, item: T) -> bool:
+        """Add an item once there is room; False if nobody wants it any more."""
+        with self._changed:
+            while len(self._items) >= self._size and not self._ended:
+                self._changed.wait()
+            if self._ended:
+                return False
+            self._items.append(item)
+            self._changed.notify_all()
+            return True
+
+    def finish(self, failure: BaseException | None = None) -> None:
+        """Say that nothing more comes: what is in the queue can still be taken, and then `failure` is raised."""
+        with self._changed:
+            self._ended = True
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def drop(self) -> None:
+        """End at once, with what is in the queue."""
+        with self._changed:
+            self._items.clear()
+            self._ended = True
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            if self._generation != process.generation():
+                raise RuntimeError("this iterator's threads are another process's: begin a new one after the fork")
+            with self._changed:
+                while not self._items and not self._ended:
+                    self._changed.wait()
+                if not self._items:
+                    break
+                item = self._items.popleft()
+                self._changed.notify_all()
+            yield item
+        if self._failure is not None:
+            raise self._failure
+
+
+def read_ahead(items: Callable[[], Iterable[T]], size: int) -> Iterator[T]:
+    """The items, taken by a thread that is up to `size` of them ahead."""
+    channel: Channel[T] = Channel(size)
+
+    def work() -> None:
+        for item in items():
+            if not channel.put(item):
+                return
+        channel.finish()
+
+    yield from _served(channel, [channel], [work])
+
+
+def mapped(
+    function: Callable[[T], R], items: Callable[[], Iterable[T]], threads: int, size: int, ordered: bool
+) -> Iterator[R]:
+    """`function` of the items, by so many threads, with at most `size` results waiting; in order if `ordered`."""
+    under_way: Channel[None] = Channel(size + threads)  # a bound on what is anywhere between the items and the caller
+    waiting: Channel[tuple[int, T]] = Channel(size + threads)
+    results: Channel[tuple[int, R]] = Channel(size + 2 * threads)
+    left = [threads]
+    lock = threading.Lock()
+
+    def feed() -> None:
+        for job in enumerate(items()):
+            if not (under_way.put(None) and waiting.put(job)):
+                return
+        waiting.finish()
+
+    def work() -> None:
+        for number, item in waiting:
+            if not results.put((number, function(item))):
+                return
+        with lock:
+            left[0] -= 1
+            if not left[0]:
+                results.finish()
+
+    channels: list[Channel[Any]] = [under_way, waiting, results]
+    served = _served(results, channels, [feed, *[work] * threads])
+    taken = iter(under_way)
+    with contextlib.closing(served):
+        for result in _in_order(served) if ordered else map(_value, served):
+            next(taken)
+            yield result
+
+
+def _value(numbered: tuple[int, R]) -> R:
+    return numbered[1]
+
+
+def _in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
+    early: dict[int, R] = {}
+    due = 0
+    for number, result in results:
+        early[number] = result
+        while due in early:
+            yield early.pop(due)
+            due += 1
+
+
+def _served(
+    channel: Channel[T], channels: list[Channel[Any]], work: list[Callable[[], None]]
+) -> Generator[T, None, None]:
+    """What comes out of `channel` while threads do the work; they have ended when this has."""
+
+    def run(one: Callable[[], None]) -> None:
+        try:
+            one()
+        except BaseException as exc:  # whatever it is, it is raised where the items are read
+            for other in channels:
+                other.finish(exc)
+
+    threads = [threading.Thread(target=run, args=(one,), name="fsabs-reader", daemon=True) for one in work]
+    generation = process.generation()
+    for thread in threads:
+        thread.start()
+    try:
+        yield from channel
+    finally:
+        if generation == process.generation():
+            for other in channels:
+                other.drop()
+            for thread in threads:
+                thread.join()

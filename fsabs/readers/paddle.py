@@ -1,0 +1,198 @@
+"""Paddle's readers: functions without arguments that give the instances of a data set, and what makes one of others.
+
+`creator.RecordIO(paths)` reads what `convert` wrote. The decorators have Paddle's names and arguments
+(python/paddle/reader/decorator.py); errors of background threads are raised where the instances are read, and no
+thread is left when a reader's iterator ends, fails or is dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from .. import errors
+from ..fs import FS, Path
+from . import instances
+from .background import mapped, read_ahead
+from .locate import find
+from .recordio import Reader
+from .recordio.index import OnError
+
+DataReader = Callable[[], Iterable[Any]]
+"""A data reader: each call begins the data set anew."""
+Decode = Callable[[bytes], Any]
+
+_RUN = 32  # instances that the background thread hands over at once
+
+
+class ComposeNotAligned(ValueError):
+    """The readers that `compose` was given are of different lengths."""
+
+
+class Creator:
+    """What makes readers of files."""
+
+    def RecordIO(  # noqa: N802 - Paddle's name
+        self,
+        paths: Path | Sequence[Path],
+        buf_size: int = 100,
+        *,
+        fs: FS | None = None,
+        allow_pickle: bool = False,
+        decode: Decode | None = None,
+        on_error: OnError = "raise",
+    ) -> DataReader:
+        """A reader of the instances in RecordIO files, in the order of the files.
+
+        Args:
+            paths: a URL or path, a glob pattern, several of them joined by commas, or a list of them (whose commas are
+                taken as they stand). A directory means all files in it whose names don't begin with a dot.
+            fs: an FS that they are paths in, and not URLs.
+            buf_size: how many instances a background thread is ahead.
+            allow_pickle: read instances that were pickled; that executes what is in them.
+            decode: what makes an instance of a record, in place of `instances.decode`.
+            on_error: `raise` for what is damaged, or `skip` it.
+
+        What names no file is a `FileNotFoundError` here, not first when it is read. A record that is no instance is a
+        `CorruptFileError` that names the file and the record.
+        """
+        if buf_size < 1:
+            raise ValueError(f"buf_size must be at least 1, not {buf_size}")
+        if isinstance(paths, str):
+            paths = [part for part in map(str.strip, paths.split(",")) if part] or [paths]
+        elif isinstance(paths, os.PathLike):
+            paths = [paths]
+        wanted = list(paths)
+        if not wanted:
+            raise ValueError("no paths")
+        for found in find(wanted, fs):
+            found.__exit__()
+        how = decode or (_decode_any if allow_pickle else instances.decode)
+
+        def read() -> Iterator[Any]:
+            runs = read_ahead(lambda: _runs(wanted, fs, how, on_error), max(1, buf_size // _RUN))
+            return itertools.chain.from_iterable(runs)
+
+        return read
+
+
+creator = Creator()
+
+
+def _decode_any(record: bytes) -> Any:
+    return instances.decode(record, allow_pickle=True)
+
+
+def _runs(paths: Sequence[Path], fs: FS | None, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
+    for found in find(paths, fs):
+        with found:
+            for path in found.paths:
+                yield from _runs_of(found.fs, path, decode, on_error)
+
+
+def _runs_of(fs: FS, path: str, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
+    with Reader(fs, path, on_error=on_error) as reader:
+        scan = reader.scan()
+        run: list[Any] = []
+        try:
+            for record in scan:
+                run.append(decode(record))
+                if len(run) == _RUN:
+                    yield run
+                    run = []
+        except ValueError as exc:
+            yield run  # what came before is good
+            if isinstance(exc, OSError):
+                raise
+            raise errors.corrupt(reader.url, f"record {scan.position - 1}: {exc}") from exc
+        except OSError:
+            yield run
+            raise
+        yield run
+
+
+def batch(reader: DataReader, batch_size: int, drop_last: bool = False) -> DataReader:
+    """A reader of lists of `batch_size` instances; the last one has the rest, or is left out."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+
+    def read() -> Iterator[list[Any]]:
+        items = iter(reader())
+        while (found := list(itertools.islice(items, batch_size))) and (len(found) == batch_size or not drop_last):
+            yield found
+
+    return read
+
+
+def shuffle(reader: DataReader, buf_size: int, *, seed: int | None = None) -> DataReader:
+    """A reader that shuffles within each `buf_size` instances; with a `seed`, in the same way each time."""
+    if buf_size < 1:
+        raise ValueError(f"buf_size must be at least 1, not {buf_size}")
+
+    def read() -> Iterator[Any]:
+        source = random.Random(seed)
+        items = iter(reader())
+        while found := list(itertools.islice(items, buf_size)):
+            source.shuffle(found)
+            yield from found
+
+    return read
+
+
+def buffered(reader: DataReader, size: int) -> DataReader:
+    """A reader whose instances a background thread takes from `reader`, up to `size` of them ahead."""
+    if size < 1:
+        raise ValueError(f"size must be at least 1, not {size}")
+    return lambda: read_ahead(reader, size)
+
+
+def map_readers(func: Callable[..., Any], *readers: DataReader) -> DataReader:
+    """A reader of `func(a, b, ...)` of one instance of each reader, up to the end of the shortest."""
+    return lambda: map(func, *[reader() for reader in readers])
+
+
+def xmap_readers(
+    mapper: Callable[[Any], Any], reader: DataReader, process_num: int, buffer_size: int, order: bool = False
+) -> DataReader:
+    """A reader of `mapper` of each instance, by `process_num` threads with up to `buffer_size` results ahead.
+
+    With `order`, the results come in the order of the instances, else as they are ready.
+    """
+    if process_num < 1 or buffer_size < 1:
+        raise ValueError(f"process_num and buffer_size must be at least 1, not {process_num} and {buffer_size}")
+    return lambda: mapped(mapper, reader, process_num, buffer_size, order)
+
+
+def chain(*readers: DataReader) -> DataReader:
+    """A reader of the instances of each reader, one after the other."""
+    return lambda: itertools.chain.from_iterable(reader() for reader in readers)
+
+
+def compose(*readers: DataReader, check_alignment: bool = True) -> DataReader:
+    """A reader of flat tuples: `(1, 2)` of one reader and `3` of the next become `(1, 2, 3)`.
+
+    Readers of different lengths are `ComposeNotAligned`; without `check_alignment`, what is over is left out.
+    """
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        each = [iter(reader()) for reader in readers]
+        together = itertools.zip_longest(*each, fillvalue=_OVER) if check_alignment else zip(*each, strict=False)
+        for items in together:
+            if any(item is _OVER for item in items):
+                raise ComposeNotAligned("the readers that are composed are of different lengths")
+            yield tuple(itertools.chain.from_iterable(one if isinstance(one, tuple) else (one,) for one in items))
+
+    return read
+
+
+_OVER = object()
+
+
+def firstn(reader: DataReader, n: int) -> DataReader:
+    """A reader of the first `n` instances; no more are taken."""
+    if n < 0:
+        raise ValueError(f"n must not be negative: {n}")
+    return lambda: itertools.islice(reader(), n)

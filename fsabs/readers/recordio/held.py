@@ -1,0 +1,107 @@
+"""What a reader keeps for reads by number: payloads, within a bound of bytes, and where their records lie, for longer.
+
+When the payload of an uncompressed chunk is let go, the CRC-32 of each of its records is taken first: it comes from
+bytes that the chunk's own CRC has vouched for, so that a record can then be read alone, and still be checked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from operator import attrgetter
+
+from ... import process
+from .format import crc32
+
+_RECORDS = 4 << 20  # of which it is kept where they lie: 8 bytes each
+_LEAST_RECORDS = 4  # in a chunk whose records are worth to be read alone, ...
+_LEAST_SIZE = 64 << 10  # ... and its bytes
+
+
+class Layout:
+    """Where the records of a chunk lie: record i is `payload[places[i] + 4 : places[i + 1]]`."""
+
+    __slots__ = ("places", "sums")
+
+    def __init__(self, places: array[int]) -> None:
+        self.places = places
+        self.sums: array[int] | None = None
+        """The CRC-32 of each record, where it was taken."""
+
+
+class Held:
+    """The payload of a chunk, decompressed and checked, and its layout."""
+
+    __slots__ = ("data", "layout", "number", "plain", "used")
+
+    def __init__(self, number: int, data: bytes, layout: Layout, plain: bool) -> None:
+        self.number = number
+        self.data = data
+        self.layout = layout
+        self.plain = plain
+        self.used = 0
+
+    def sum_up(self) -> None:
+        """Take the CRC of each record, if that may pay."""
+        layout = self.layout
+        places = layout.places
+        if self.plain and layout.sums is None and len(places) > _LEAST_RECORDS and len(self.data) >= _LEAST_SIZE:
+            view = memoryview(self.data)
+            layout.sums = array("I", [crc32(view[a + 4 : b]) for a, b in itertools.pairwise(places)])
+
+
+class Holder:
+    """Payloads by the number of their chunk, of `limit` bytes in all (one at least), and layouts."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: dict[int, Held] = {}
+        self._layouts: dict[int, Layout] = {}
+        self._size = 0
+        self._records = 0
+        self._clock = itertools.count()
+        self._lock = process.Lock()
+
+    def get(self, number: int) -> Held | None:
+        """The payload of a chunk, if it is here."""
+        held = self._held.get(number)
+        if held is not None:
+            held.used = next(self._clock)
+        return held
+
+    def layout(self, number: int) -> Layout | None:
+        """The layout of a chunk, if it is known."""
+        return self._layouts.get(number)
+
+    def put(self, held: Held) -> None:
+        """Keep a payload, and let others go that were not used for longest."""
+        held.used = next(self._clock)
+        with self._lock:
+            self._size += len(held.data)
+            if self._size > self._limit:
+                self._make_room(len(held.data))
+            if held.number not in self._layouts:
+                self._records += len(held.layout.places)
+                if self._records > _RECORDS:
+                    self._layouts.clear()
+                    self._records = len(held.layout.places)
+                self._layouts[held.number] = held.layout
+            self._held[held.number] = held
+
+    def _make_room(self, size: int) -> None:
+        """Let go of an eighth more than must be, so that it is not to be done each time."""
+        total = sum(len(held.data) for held in self._held.values()) + size
+        for held in sorted(self._held.values(), key=attrgetter("used")):
+            if total <= self._limit - self._limit // 8:
+                break
+            held.sum_up()
+            del self._held[held.number]
+            total -= len(held.data)
+        self._size = total
+
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._held = {}
+            self._layouts = {}
+            self._size = self._records = 0

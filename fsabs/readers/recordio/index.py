@@ -1,0 +1,202 @@
+"""The index of a file: where its chunks lie and which records they hold, from their headers alone.
+
+`Index.load` seeks over the payloads, reading ahead as far as that pays; an index that took more than one read is
+kept in the cache directory, by the file's version. Where the file may be damaged (`on_error="skip"`), the index goes
+on behind the damage with the next chunk whose payload's CRC is right, and tells what it left out.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from ... import derived, errors
+from ...blobs import Blob
+from .codecs import decompress
+from .format import HEADER, Chunk, Damage, Skipped, crc32, foreign, parse
+from .resync import next_chunk, payload_crc
+
+if TYPE_CHECKING:
+    from ...files import BlobReader
+    from ...fs import FS, Path
+
+OnError = Literal["raise", "skip"]
+
+_ROW = struct.Struct("<Q4I")
+_KIND = "recordio-1"
+_KEPT_FROM = 2  # reads that an index must have cost to be kept
+_LEAST, _FIRST, _MOST = 4096, 65536, 4 << 20  # bytes that are read ahead
+
+
+class Index:
+    """The chunks of one version of a file; never changed once made.
+
+    `url`, `version` and `size` are the file's; `chunks` and `records` count; `damage` is what was skipped.
+    """
+
+    def __init__(
+        self, url: str, version: str | None, size: int, body: bytes | memoryview, damage: Sequence[Skipped] = ()
+    ) -> None:
+        view = memoryview(body)
+        count = len(view) // (_ROW.size + 8)
+        self.url = url
+        self.version = version
+        self.size = size
+        self.chunks = count
+        self.damage = tuple(damage)
+        self._body = body
+        self._rows = view[8 * (count + 1) :]
+        self._firsts = view[: 8 * (count + 1)].cast("Q")
+        self.records: int = self._firsts[count]
+
+    @classmethod
+    def load(cls, fs: FS, path: Path, *, on_error: OnError = "raise") -> Index:
+        """The index of the file at `path`.
+
+        Raises `CorruptFileError` for what is no chunk (padding, garbage, a cut), `io.UnsupportedOperation` for the
+        layouts of Paddle's C++ and of pyrecordio, which have the same magic number, and what `FS.open` raises.
+        """
+        with cast("BlobReader", fs.open(path, "rb")) as file:
+            return cls.of(file.blob, on_error=on_error)
+
+    @classmethod
+    def of(cls, blob: Blob, *, on_error: OnError = "raise") -> Index:
+        """As `load`, of a file that is open."""
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        url = blob.url
+        kept = None if url.startswith("memory:") else derived.load(_KIND, url, blob.version, blob.size)
+        if kept is not None:
+            return cls(url, blob.version, blob.size, kept)
+        scan = _HeaderScan(blob, skip=on_error == "skip")
+        scan.run()
+        body = _packed(scan.chunks)
+        if scan.ahead.reads >= _KEPT_FROM and not scan.damage and not url.startswith("memory:"):
+            derived.save(_KIND, url, blob.version, blob.size, [body])
+        return cls(url, blob.version, blob.size, body, scan.damage)
+
+    def chunk(self, number: int) -> Chunk:
+        """The chunk of a number, from 0 on."""
+        if not 0 <= number < self.chunks:
+            raise IndexError(f"chunk {number} of {self.chunks}")
+        offset, crc, compressor, size, records = _ROW.unpack_from(self._rows, number * _ROW.size)
+        return Chunk(number, offset, crc, compressor, size, records, self._firsts[number])
+
+    def find(self, record: int) -> int:
+        """The number of the chunk that holds a record."""
+        if not 0 <= record < self.records:
+            raise IndexError(f"record {record} of {self.records}")
+        return bisect_right(self._firsts, record) - 1
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return self.records
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Index, (self.url, self.version, self.size, bytes(self._body), self.damage)
+
+    def __repr__(self) -> str:
+        return f"Index({self.url!r}, chunks={self.chunks}, records={self.records})"
+
+
+def _packed(chunks: Sequence[Chunk]) -> bytes:
+    """The number of each chunk's first record and of all records, and a row for each chunk."""
+    total = chunks[-1].first + chunks[-1].records if chunks else 0
+    firsts = struct.pack(f"<{len(chunks) + 1}Q", *(chunk.first for chunk in chunks), total)
+    rows = (_ROW.pack(one.offset, one.crc, one.compressor, one.size, one.records) for one in chunks)
+    return b"".join([firsts, *rows])
+
+
+class _ReadAhead:
+    """The heads of chunks, many in one read where chunks are small, and little more than the head where not."""
+
+    def __init__(self, blob: Blob) -> None:
+        self.reads = 0
+        self._blob = blob
+        self._start = 0
+        self._data = b""
+        self._window = _FIRST
+        self._used = 2
+
+    def at(self, offset: int, size: int) -> tuple[bytes, int]:
+        """Bytes, and the place in them from which `size` bytes of the file from `offset` lie, as far as it goes."""
+        place = offset - self._start
+        if place < 0 or place + min(size, self._blob.size - offset) > len(self._data):
+            if self._used >= 4:
+                self._window = min(2 * self._window, _MOST)
+            elif self._used == 1:
+                self._window = max(self._window // 4, _LEAST)
+            self._data = self._blob.pread(max(size, self._window), offset)
+            self._start, place, self._used = offset, 0, 0
+            self.reads += 1
+        self._used += 1
+        return self._data, place
+
+
+class _HeaderScan:
+    """One pass over the headers of a file."""
+
+    def __init__(self, blob: Blob, skip: bool) -> None:
+        self.chunks: list[Chunk] = []
+        self.damage: list[Skipped] = []
+        self.ahead = _ReadAhead(blob)
+        self._blob = blob
+        self._skip = skip
+        self._budget = 4 * blob.size  # of bytes that may be read to get over damage
+
+    def run(self) -> None:
+        offset, end = 0, self._blob.size
+        while offset < end:
+            last = self.chunks[-1] if self.chunks else None
+            number, first = (last.number + 1, last.first + last.records) if last else (0, 0)
+            data, place = self.ahead.at(offset, HEADER.size)
+            try:
+                chunk = parse(data, place, number, offset, first, end)
+                if not chunk.records:
+                    self._check_empty(chunk)
+            except Damage as exc:
+                offset = self._over(number, offset, str(exc))
+                continue
+            self.chunks.append(chunk)
+            offset = chunk.end
+
+    def _check_empty(self, chunk: Chunk) -> None:
+        """No CRC covers a header: a chunk that claims to hold nothing has to show it."""
+        if chunk.size > 1024:
+            raise Damage(f"no records in a payload of {chunk.size} bytes")
+        data, place = self.ahead.at(chunk.payload, chunk.size)
+        stored = data[place : place + chunk.size]
+        if crc32(stored) != chunk.crc or decompress(chunk.compressor, stored, 1024):
+            raise Damage("no records in a payload that is not empty")
+
+    def _over(self, number: int, offset: int, reason: str) -> int:
+        """Where to go on behind the damage at `offset`, if that may be."""
+        blob = self._blob
+        data, place = self.ahead.at(offset, HEADER.size)
+        if name := foreign(data, place, offset, blob.size, blob.pread):
+            reason = f"this is the RecordIO of {name}, another layout than Go's"
+            raise errors.unsupported("open", blob.url, reason) from None
+        if not self._skip:
+            raise errors.corrupt(blob.url, f"chunk {number} at offset {offset}: {reason}") from None
+        if self.chunks and not self._sound(self.chunks[-1]):
+            # The chunk before it has a wrong size, perhaps: what that hides is looked for.
+            before = self.chunks[-1]
+            found, self._budget = next_chunk(blob, before.offset + 1, self._budget)
+            if found < offset:
+                self.chunks.pop()
+                reason = f"its CRC is wrong, and what follows it at offset {offset} is no chunk"
+                return self._lost(before.number, before.offset, found, reason)
+        found, self._budget = next_chunk(blob, offset + 1, self._budget)
+        return self._lost(number, offset, found, reason)
+
+    def _lost(self, number: int, start: int, end: int, reason: str) -> int:
+        self.damage.append(Skipped(self._blob.url, number, start, end - start, None, reason))
+        return end
+
+    def _sound(self, chunk: Chunk) -> bool:
+        if chunk.size > self._budget:
+            return True
+        self._budget -= chunk.size
+        return payload_crc(self._blob, chunk) == chunk.crc

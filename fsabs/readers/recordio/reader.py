@@ -1,0 +1,402 @@
+"""`Reader`: the records of a file by number, in batches, in ranges and in order, over any FS.
+
+All reads are positioned, so that threads share a reader, a forked child goes on with it, and it pickles. A chunk is
+read and checked as a whole; what was decompressed is kept within a bound of bytes, and where the records lie in a
+chunk is kept longer, since it is small.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast, overload
+
+from ... import errors, hooks
+from ...errors import CorruptFileError
+from ..locate import locate
+from .codecs import decompress
+from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, crc32, places, split
+from .held import Held, Holder, Layout
+from .index import Index, OnError
+from .scan import Scan
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from ...files import BlobReader
+    from ...fs import FS, Path
+
+_ALONE = 1 << 20  # from this size on, a chunk of one uncompressed record is read without a copy
+_FIRST_GROUP, _MOST_GROUP = 4 << 20, 64 << 20  # bytes of chunks that read_many reads at once; more where it is slow
+_SLOW = 0.005  # seconds
+_FEW = 4  # records of a chunk that are read alone are less than its records divided by this
+
+
+class Reader:
+    """The records of the RecordIO file at `path`.
+
+    Args:
+        fs: the FS that the file is in.
+        path: of the file.
+        on_error: `raise` a `CorruptFileError` for what is damaged, when the file is opened (the chain of headers) or a
+            chunk is read (all else); or `skip` it in `scan` and tell in `skipped`. A record that is asked for by its
+            number and is damaged raises in any case. Behind a damaged header, the next chunk is one with a right CRC
+            that is followed by another or by the end of the file: RecordIO files that lie in records may be taken for
+            such, where the chunk that they are in is damaged and not compressed.
+        cache_bytes: how much decompressed data is kept for reads by number; at least one chunk is.
+        max_chunk_bytes: a chunk that is larger, decompressed, is refused as damaged.
+
+    The reader pins the file's version: where it is replaced, a store that can tell raises `StaleFileError`. Errors name
+    the file, the chunk, its offset, and its records. `len()` counts all records that the headers tell of.
+    """
+
+    def __init__(
+        self,
+        fs: FS,
+        path: Path,
+        *,
+        on_error: OnError = "raise",
+        cache_bytes: int = 64 << 20,
+        max_chunk_bytes: int = MAX_PAYLOAD,
+    ) -> None:
+        file = cast("BlobReader", fs.open(path, "rb"))
+        try:
+            index = Index.of(file.blob, on_error=on_error)
+        except BaseException:
+            file.close()
+            raise
+        self._set(file, index, on_error, cache_bytes, max_chunk_bytes, None)
+
+    def _set(
+        self,
+        file: BlobReader,
+        index: Index,
+        on_error: OnError,
+        cache_bytes: int,
+        max_chunk_bytes: int,
+        owned: FS | None,
+    ) -> None:
+        self.index = index
+        self._options = (on_error, cache_bytes, max_chunk_bytes)
+        self._file = file
+        self._blob = file.blob
+        self._owned = owned
+        self._limit = max_chunk_bytes
+        self._holder = Holder(cache_bytes)
+        self._group = _FIRST_GROUP
+        self._apart = -1
+        self._skipped: dict[int, Skipped] = {}
+
+    @property
+    def url(self) -> str:
+        """The full URL of the file."""
+        return self.index.url
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What was skipped so far, in the order of the file; always empty with `on_error="raise"`."""
+        return sorted([*self.index.damage, *self._skipped.values()], key=operator.attrgetter("offset"))
+
+    # ---- records by number
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return self.index.records
+
+    @overload
+    def __getitem__(self, which: int) -> bytes: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[bytes]: ...
+    def __getitem__(self, which: int | slice) -> bytes | list[bytes]:
+        """The record of a number (from the end if negative), or those of a slice."""
+        if isinstance(which, slice):
+            start, stop, step = which.indices(len(self))
+            return list(self.scan(start, stop)) if step == 1 else self.read_many(range(start, stop, step))
+        record = self._number(which)
+        number = self.index.find(record)
+        held = self._holder.get(number)
+        if held is None:
+            chunk = self.index.chunk(number)
+            if self._is_alone(chunk):
+                return self._alone(chunk)
+            layout = self._holder.layout(number)
+            if layout is not None and layout.sums is not None and self._apart != number:
+                self._apart = number  # another record of this chunk, and the chunk is worth to be read
+                return self._read_apart([(chunk, layout, record - chunk.first)])[0]
+            held = self._keep(chunk, self._stored(chunk, chunk.end))
+        at = record - self.index.chunk(number).first
+        places = held.layout.places
+        return held.data[places[at] + 4 : places[at + 1]]
+
+    def read_many(self, indices: Iterable[int]) -> list[bytes]:
+        """The records of many numbers, in their order; each chunk is read once, and many in one call of the store."""
+        wanted = list(map(self._number, indices))
+        found = [b""] * len(wanted)
+        missing: list[tuple[Chunk, list[int]]] = []
+        apart: list[tuple[Chunk, Layout, int]] = []
+        places: list[int] = []
+        for chunk, slots in self._by_chunk(wanted):
+            held = self._holder.get(chunk.number)
+            if held is not None:
+                _fill(found, wanted, slots, held, chunk.first)
+                continue
+            layout = self._holder.layout(chunk.number)
+            if layout is not None and layout.sums is not None and _FEW * len(slots) <= chunk.records:
+                apart += [(chunk, layout, wanted[slot] - chunk.first) for slot in slots]
+                places += slots
+            else:
+                missing.append((chunk, slots))
+        for slot, record in zip(places, self._read_apart(apart), strict=True):
+            found[slot] = record
+        self._read_whole(missing, found, wanted)
+        return found
+
+    def _read_whole(self, missing: list[tuple[Chunk, list[int]]], found: list[bytes], wanted: list[int]) -> None:
+        """Read chunks, many at once, and take the records from them."""
+        at = 0
+        while at < len(missing):
+            group, size = [missing[at]], missing[at][0].size
+            while (at := at + 1) < len(missing) and (size := size + missing[at][0].size) <= self._group:
+                group.append(missing[at])
+            for (chunk, slots), data in zip(group, self._many([chunk for chunk, _ in group]), strict=True):
+                if data is None:
+                    record = self._alone(chunk)
+                    for slot in slots:
+                        found[slot] = record
+                else:
+                    _fill(found, wanted, slots, self._keep(chunk, data), chunk.first)
+
+    def _read_apart(self, wanted: list[tuple[Chunk, Layout, int]]) -> list[bytes]:
+        """Records of uncompressed chunks, without the rest of the chunks, each against a CRC of its own."""
+        ranges = []
+        for chunk, layout, at in wanted:
+            start = layout.places[at] + 4
+            ranges.append((layout.places[at + 1] - start, chunk.payload + start))
+        try:
+            found = self._blob.pread_many(ranges) if ranges else []
+        except OSError as exc:
+            _tell(wanted[0][0], exc)
+            raise
+        for record, (chunk, layout, at) in zip(found, wanted, strict=True):
+            if layout.sums is not None and crc32(record) != layout.sums[at]:
+                raise self._corrupt(chunk, f"record {chunk.first + at} is not what it was when it was read before")
+        return found
+
+    def _number(self, which: int) -> int:
+        record = operator.index(which)
+        if record < 0:
+            record += self.index.records
+        if not 0 <= record < self.index.records:
+            raise IndexError(f"record {which} of {self.index.records}: {self.url}")
+        return record
+
+    def _by_chunk(self, wanted: list[int]) -> list[tuple[Chunk, list[int]]]:
+        """The chunks that hold the records `wanted`, in order, each with the places of its records in `wanted`."""
+        order = sorted(range(len(wanted)), key=wanted.__getitem__)
+        groups: list[tuple[Chunk, list[int]]] = []
+        at = 0
+        while at < len(order):
+            chunk = self.index.chunk(self.index.find(wanted[order[at]]))
+            end, start = chunk.first + chunk.records, at
+            while at < len(order) and wanted[order[at]] < end:
+                at += 1
+            groups.append((chunk, order[start:at]))
+        return groups
+
+    # ---- records in order
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Scan:
+        """An iterator of the records from `start` to `stop`, which count as in a slice."""
+        first, last, _ = slice(start, stop).indices(len(self))
+        return Scan(self, first, last)
+
+    def __iter__(self) -> Scan:
+        return self.scan()
+
+    # ---- chunks: reading, checking, splitting, keeping
+
+    def _stored(self, chunk: Chunk, end: int) -> bytes:
+        """The file from the chunk's payload to `end`."""
+        self._check_size(chunk)
+        try:
+            return self._blob.pread(end - chunk.payload, chunk.payload)
+        except OSError as exc:
+            _tell(chunk, exc)
+            raise
+
+    def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
+        """The payloads as stored; None for one that is to be read alone."""
+        for chunk in chunks:
+            self._check_size(chunk)
+        ranges = [(0 if self._is_alone(chunk) else chunk.size, chunk.payload) for chunk in chunks]
+        begin = time.monotonic()
+        try:
+            found = self._blob.pread_many(ranges)
+        except OSError as exc:
+            _tell(chunks[0], exc)
+            raise
+        if time.monotonic() - begin > _SLOW:
+            self._group = min(2 * self._group, _MOST_GROUP)
+        return [data if size else None for data, (size, _) in zip(found, ranges, strict=True)]
+
+    def _check_size(self, chunk: Chunk) -> None:
+        if chunk.size > (self._limit if chunk.compressor == NONE else self._limit + self._limit // 8 + 1024):
+            raise self._corrupt(chunk, f"a payload of {chunk.size} bytes; {self._limit} are allowed (max_chunk_bytes)")
+
+    def _payload(self, chunk: Chunk, data: bytes, start: int) -> tuple[bytes, int, int]:
+        """The bytes that hold the decompressed payload, and from where to where; its stored form is in `data`."""
+        stop = start + chunk.size
+        whole = start == 0 and stop == len(data)
+        if crc32(data if whole else memoryview(data)[start:stop]) != chunk.crc:
+            raise Damage("the CRC of its payload is wrong")
+        if chunk.compressor == NONE:
+            return data, start, stop
+        begin = time.monotonic_ns() if hooks.active is not None else 0
+        payload = decompress(chunk.compressor, data if whole else data[start:stop], self._limit)
+        if hooks.active is not None:
+            hooks.active.done("decompress", "recordio.decompress", begin, len(payload), self.url)
+        return payload, 0, len(payload)
+
+    def _split(self, chunk: Chunk, data: bytes, start: int) -> list[bytes]:
+        """The records of a chunk whose payload lies in `data` from `start`."""
+        try:
+            return split(*self._payload(chunk, data, start), chunk.records)
+        except Damage as exc:
+            raise self._corrupt(chunk, str(exc)) from None
+
+    def _keep(self, chunk: Chunk, stored: bytes) -> Held:
+        """Check a chunk, and keep it."""
+        try:
+            data, start, stop = self._payload(chunk, stored, 0)
+            layout = self._holder.layout(chunk.number)
+            if layout is None:
+                layout = Layout(array("I", places(data, start, stop, chunk.records)))
+        except Damage as exc:
+            raise self._corrupt(chunk, str(exc)) from None
+        held = Held(chunk.number, data, layout, chunk.compressor == NONE)
+        self._holder.put(held)
+        return held
+
+    def _is_alone(self, chunk: Chunk) -> bool:
+        return chunk.records == 1 and chunk.compressor == NONE and chunk.size >= _ALONE
+
+    def _alone(self, chunk: Chunk) -> bytes:
+        """The only record of an uncompressed chunk, with no copy of it: it may be of 2 GiB."""
+        self._check_size(chunk)
+        try:
+            length, record = self._blob.pread_many([(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
+        except OSError as exc:
+            _tell(chunk, exc)
+            raise
+        if crc32(record, crc32(length)) != chunk.crc:
+            raise self._corrupt(chunk, "the CRC of its payload is wrong")
+        if LENGTH.unpack(length)[0] != len(record):
+            raise self._corrupt(chunk, f"a record of {LENGTH.unpack(length)[0]} bytes in a payload of {chunk.size}")
+        return record
+
+    # ---- what went wrong
+
+    def _corrupt(self, chunk: Chunk, reason: str) -> CorruptFileError:
+        return errors.corrupt(self.url, f"{chunk}: {reason}")
+
+    def _skip(self, chunk: Chunk, exc: CorruptFileError) -> None:
+        """Note that a chunk is skipped, or raise."""
+        if self._options[0] == "raise":
+            raise exc
+        size = chunk.end - chunk.offset
+        reason = str(exc.strerror).removeprefix(f"{chunk}: ").removesuffix(" [read]")
+        self._skipped[chunk.offset] = Skipped(self.url, chunk.number, chunk.offset, size, chunk.records, reason)
+
+    # ---- life
+
+    def close(self) -> None:
+        """Close the file; closing twice is no error."""
+        self._file.close()
+        self._holder.clear()
+        if self._owned is not None:
+            self._owned.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._file.closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._file, self.index, *self._options, self._owned)
+
+    def __repr__(self) -> str:
+        return f"Reader({self.url!r}, records={len(self)})"
+
+
+def _reopened(
+    file: BlobReader, index: Index, on_error: OnError, cache_bytes: int, max_chunk_bytes: int, owned: FS | None
+) -> Reader:
+    reader = Reader.__new__(Reader)
+    reader._set(file, index, on_error, cache_bytes, max_chunk_bytes, owned)
+    return reader
+
+
+def _tell(chunk: Chunk, exc: OSError) -> None:
+    """Have the error of a read tell what was read."""
+    exc.strerror = f"{chunk}: {exc.strerror}"
+    exc.args = (exc.errno, exc.strerror)
+
+
+def _fill(found: list[bytes], wanted: list[int], slots: list[int], held: Held, first: int) -> None:
+    """Put the records whose numbers stand at `slots` of `wanted` there in `found`."""
+    data, places = held.data, held.layout.places
+    for slot in slots:
+        at = wanted[slot] - first
+        found[slot] = data[places[at] + 4 : places[at + 1]]
+
+
+class Scanner(Scan):
+    """The records of a file from number `start`, `len` of them, as the Go implementation's scanner takes them.
+
+    A negative `start` means 0; a `len` that is negative or too large means all that follow; a `start` behind the end
+    yields nothing. As a context manager, or by `close()`, it closes the file.
+    """
+
+    def __init__(self, fs: FS, path: Path, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
+        reader = Reader(fs, path, on_error=on_error)
+        total = reader.index.records
+        first = min(max(start, 0), total)
+        super().__init__(reader, first, total if len < 0 else min(first + len, total))
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What was skipped so far, with `on_error="skip"`."""
+        return self._reader.skipped
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> Reader:
+    """The `Reader` of the file at a URL; `options` are those of `from_url`. Closing it closes all that was opened."""
+    fs, path = locate(url, **options)
+    try:
+        reader = Reader(fs, path, on_error=on_error)
+    except BaseException:
+        fs.close()
+        raise
+    reader._owned = fs
+    return reader

@@ -1,0 +1,117 @@
+"""Reading records in order: windows of chunks in one read, checked and split a chunk at a time.
+
+A `Scan` is a plain iterator whose every step is one `list.pop` until a chunk is used up. What it holds is replaced and
+never half-changed, so that threads may share it, a forked child goes on from its own copy, and a pickle from its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ... import process
+from ...errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from .format import Chunk
+    from .reader import Reader
+
+_FIRST, _MOST = 512 << 10, 8 << 20  # bytes that are read at once: at first, and after doubling
+
+
+class _Batch(list[bytes]):
+    """Records still to be given, the next one last; `after` is the number of the record behind them."""
+
+    __slots__ = ("after",)
+
+    def __init__(self, records: list[bytes], after: int) -> None:
+        super().__init__(records)
+        self.after = after
+
+
+class Scan(Iterator[bytes]):
+    """The records of a `Reader` from `start` to `stop`, in order."""
+
+    def __init__(self, reader: Reader, start: int, stop: int) -> None:
+        self._reader = reader
+        self._stop = stop
+        self._batch = _Batch([], start)
+        self._data = b""  # the file's bytes from _offset on
+        self._offset = 0
+        self._window = _FIRST
+        self._lock = process.Lock()
+
+    def __next__(self) -> bytes:
+        try:
+            return self._batch.pop()
+        except IndexError:
+            return self._next_chunk()
+
+    @property
+    def position(self) -> int:
+        """The number of the record that comes next; where a chunk is skipped, of its first record."""
+        batch = self._batch
+        return batch.after - len(batch)
+
+    def _next_chunk(self) -> bytes:
+        with self._lock:
+            while True:
+                batch = self._batch
+                if batch:  # another thread was faster
+                    try:
+                        return batch.pop()
+                    except IndexError:
+                        continue
+                if batch.after >= self._stop:
+                    self._data = b""
+                    raise StopIteration
+                self._batch = self._read(batch.after)
+
+    def _read(self, at: int) -> _Batch:
+        """The records from number `at` to the end of their chunk."""
+        index = self._reader.index
+        chunk = index.chunk(index.find(at))
+        end = min(chunk.first + chunk.records, self._stop)
+        try:
+            records = self._records(chunk)
+        except CorruptFileError as exc:
+            self._reader._skip(chunk, exc)
+            return _Batch([], end)
+        if at > chunk.first or end < chunk.first + chunk.records:
+            records = records[at - chunk.first : end - chunk.first]
+        records.reverse()
+        return _Batch(records, end)
+
+    def _records(self, chunk: Chunk) -> list[bytes]:
+        reader = self._reader
+        if reader._is_alone(chunk):
+            return [reader._alone(chunk)]
+        start = chunk.payload - self._offset
+        if not 0 <= start <= start + chunk.size <= len(self._data):
+            self._data = b""
+            self._data, self._offset = reader._stored(chunk, self._ahead(chunk)), chunk.payload
+            start = 0
+        return reader._split(chunk, self._data, start)
+
+    def _ahead(self, chunk: Chunk) -> int:
+        """Up to which offset to read: the end of the chunk, and of as many behind it as the window has room for."""
+        index, end, limit = self._reader.index, chunk.end, chunk.payload + self._window
+        self._window = min(2 * self._window, _MOST)
+        for number in range(chunk.number + 1, index.chunks):
+            following = index.chunk(number)
+            if following.end > limit or following.first >= self._stop:
+                break
+            end = following.end
+        return end
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _resumed, (type(self), self._reader, self.position, self._stop)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._reader!r} at {self.position}>"
+
+
+def _resumed(kind: type[Scan], reader: Reader, position: int, stop: int) -> Scan:
+    scan = kind.__new__(kind)
+    Scan.__init__(scan, reader, position, stop)
+    return scan

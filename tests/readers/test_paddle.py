@@ -1,0 +1,273 @@
+"""Paddle's readers and decorators: the same instances, errors where they are read, no thread left behind."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.errors import CorruptFileError
+from fsabs.readers import encode
+from fsabs.readers.background import read_ahead
+from fsabs.readers.paddle import (
+    ComposeNotAligned,
+    batch,
+    buffered,
+    chain,
+    compose,
+    creator,
+    firstn,
+    map_readers,
+    shuffle,
+    xmap_readers,
+)
+from fsabs.readers.recordio import Writer
+from fsabs.readers.sharded import convert
+from tests.containers.forks import all_end_well, forked
+
+
+def count(number: int) -> Callable[[], Iterator[int]]:
+    """A reader of 0, 1, ..."""
+    return lambda: iter(range(number))
+
+
+def failing(after: int) -> Callable[[], Iterator[int]]:
+    """A reader that yields so many and fails."""
+
+    def read() -> Iterator[int]:
+        yield from range(after)
+        raise KeyError("what went wrong")
+
+    return read
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    yield
+    if _ours():
+        gc.collect()  # what was dropped may have waited for it
+    assert not _ours()
+
+
+def _ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "fsabs-reader"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two sets of shards."""
+    convert(tmp_path, count(1000), 3, "a")
+    convert(tmp_path, lambda: iter(["b", ("tuple", 1)]), 1, "b")
+    return tmp_path
+
+
+# ---- creator.RecordIO
+
+
+@pytest.mark.quick
+def test_what_was_converted_comes_back(folder: Path) -> None:
+    reader = creator.RecordIO(f"{folder}/a-*-of-*")
+    by_shard = [number for shard in range(3) for number in range(shard, 1000, 3)]
+    assert list(reader()) == by_shard
+    assert list(reader()) == by_shard  # each call begins anew
+
+
+def test_all_ways_to_name_files(folder: Path) -> None:
+    b = ["b", ("tuple", 1)]
+    url = fsabs.from_url(folder).url("b-00000-of-00000")
+    one_b, two_b, with_a = b, b + b, len(b) + 1000
+    assert list(creator.RecordIO(f"{folder}/b-00000-of-00000")()) == one_b
+    assert list(creator.RecordIO(folder / "b-00000-of-00000")()) == one_b
+    assert list(creator.RecordIO(url)()) == one_b
+    assert list(creator.RecordIO(f"{folder}/b-*, {url}")()) == two_b
+    assert list(creator.RecordIO([folder / "b-*", url])()) == two_b
+    assert len(list(creator.RecordIO(folder)())) == len(list(creator.RecordIO(f"{folder}/")())) == with_a
+    fs = fsabs.from_url(folder)
+    assert list(creator.RecordIO("b-*,b-00000-of-00000", fs=fs)()) == two_b
+    assert len(list(creator.RecordIO([""], fs=fs)())) == with_a
+    (folder / "b-00000-of-00000").rename(folder / "b,c")
+    assert list(creator.RecordIO([f"{folder}/b,c"])()) == one_b
+
+
+@pytest.mark.parametrize("nothing", ["none-*", "none", "b-*,none-*", []])
+def test_no_match_is_an_error(folder: Path, nothing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises((FileNotFoundError, ValueError)):
+        creator.RecordIO(nothing)
+
+
+def test_a_record_that_is_no_instance_is_named(folder: Path) -> None:
+    fs = fsabs.from_url(folder)
+    with Writer(fs, "c") as writer:
+        for record in (encode(0), encode(1), b"\x80\x05.", encode(3)):
+            writer.write(record)
+    items = creator.RecordIO(folder / "c")()
+    assert [next(iter(items)) for _ in range(2)] == [0, 1]
+    with pytest.raises(CorruptFileError, match=r"record 2: .*/c'"):
+        next(iter(items))
+    assert list(creator.RecordIO(folder / "c", decode=len)()) == [4, 4, 3, 4]
+
+
+def test_pickles_only_when_asked(folder: Path) -> None:
+    convert(folder, lambda: iter([{1}]), 1, "p", allow_pickle=True)
+    with pytest.raises(CorruptFileError, match="allow_pickle"):
+        list(creator.RecordIO(folder / "p-*")())
+    assert list(creator.RecordIO(folder / "p-*", allow_pickle=True)()) == [{1}]
+
+
+def test_damage_reaches_the_reader_or_is_skipped(folder: Path) -> None:
+    path = folder / "a-00001-of-00002"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match="a-00001-of-00002"):
+        list(creator.RecordIO(f"{folder}/a-*")())
+    skipping = creator.RecordIO(f"{folder}/a-*", on_error="skip")
+    assert sorted(skipping()) == [number for number in range(1000) if number % 3 != 1]
+
+
+def test_a_reader_that_is_dropped_leaves_no_thread(folder: Path) -> None:
+    items = iter(creator.RecordIO(f"{folder}/a-*", buf_size=1)())
+    assert next(items) == 0
+    del items
+
+
+# ---- decorators
+
+
+@pytest.mark.quick
+def test_batch() -> None:
+    assert list(batch(count(5), 2)()) == [[0, 1], [2, 3], [4]]
+    assert list(batch(count(5), 2, drop_last=True)()) == [[0, 1], [2, 3]]
+    assert list(batch(count(4), 2, drop_last=True)()) == [[0, 1], [2, 3]]
+    assert list(batch(count(0), 2)()) == []
+    with pytest.raises(ValueError):
+        batch(count(1), 0)
+
+
+def test_shuffle() -> None:
+    reader = shuffle(count(100), 10, seed=3)
+    found = list(reader())
+    assert found == list(reader()) != list(range(100))
+    assert [sorted(found[at : at + 10]) for at in range(0, 100, 10)] == list(batch(count(100), 10)())
+    assert sorted(shuffle(count(100), 1000)()) == list(range(100))
+    with pytest.raises(ValueError):
+        shuffle(count(1), 0)
+
+
+@pytest.mark.quick
+def test_chain_map_firstn_and_compose() -> None:
+    assert list(chain(count(2), count(3))()) == [0, 1, 0, 1, 2]
+    assert list(map_readers(lambda a, b: a * b, count(4), count(9))()) == [0, 1, 4, 9]
+    pairs = map_readers(lambda number: (number, -number), count(3))
+    assert list(compose(pairs, count(3))()) == [(0, 0, 0), (1, -1, 1), (2, -2, 2)]
+    with pytest.raises(ComposeNotAligned):
+        list(compose(count(3), count(2))())
+    assert list(compose(count(3), count(2), check_alignment=False)()) == [(0, 0), (1, 1)]
+    taken: list[int] = []
+
+    def note(number: int) -> int:
+        taken.append(number)
+        return number
+
+    assert list(firstn(map_readers(note, count(10)), 3)()) == taken == [0, 1, 2]
+    with pytest.raises(ValueError):
+        firstn(count(1), -1)
+
+
+def test_buffered_is_ahead_but_not_further() -> None:
+    taken: list[int] = []
+
+    def read() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    items = iter(buffered(read, 5)())
+    assert next(items) == 0
+    deadline = time.monotonic() + 10
+    while len(taken) < 7 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert len(taken) == 7  # one was given, five wait, one is in hand
+    assert list(items) == list(range(1, 100))
+    with pytest.raises(ValueError):
+        buffered(read, 0)
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_xmap(order: bool, threads: int) -> None:
+    def slow(number: int) -> int:
+        time.sleep(0.0003 * (number % 3))
+        return 2 * number
+
+    found = list(xmap_readers(slow, count(200), threads, 3, order)())
+    assert found == [2 * number for number in range(200)] if order else sorted(found) == list(range(0, 400, 2))
+    for wrong in ((0, 1), (1, 0)):
+        with pytest.raises(ValueError):
+            xmap_readers(slow, count(1), *wrong)
+
+
+def test_xmap_takes_no_more_than_it_may() -> None:
+    taken = itertools.count()
+    held = threading.Event()
+
+    def wait(number: int) -> int:
+        if number == 0:
+            held.wait(30)
+        return number
+
+    def read() -> Iterator[int]:
+        for number in range(1000):
+            next(taken)
+            yield number
+
+    items = iter(xmap_readers(wait, read, 3, 4, order=True)())
+    threading.Timer(0.05, held.set).start()
+    assert next(items) == 0
+    assert next(taken) < 20
+    assert list(items) == list(range(1, 1000))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("order", [False, True])
+def test_errors_of_threads_are_raised_where_the_items_are_read(order: bool) -> None:
+    for reader in (buffered(failing(3), 2), xmap_readers(abs, failing(3), 2, 2, order)):
+        with pytest.raises(KeyError, match="what went wrong"):
+            list(reader())
+    items = iter(buffered(failing(3), 10)())
+    assert list(itertools.islice(items, 3)) == [0, 1, 2]  # what came before it comes first
+    with pytest.raises(KeyError):
+        next(items)
+    assert list(items) == []
+    with pytest.raises(ZeroDivisionError):
+        list(xmap_readers(lambda number: 1 // (number - 50), count(100), 3, 5, order)())
+
+
+def test_what_is_dropped_ends() -> None:
+    for reader in (buffered(count(10**9), 3), xmap_readers(abs, lambda: itertools.count(), 3, 3)):
+        items = iter(reader())
+        assert next(items) == 0
+        del items
+
+
+def test_a_child_does_not_wait_for_its_parents_threads() -> None:
+    items = read_ahead(count(100), 2)
+    assert next(items) == 0
+
+    def check() -> bool:
+        with pytest.raises(RuntimeError, match="fork"):
+            for _ in items:
+                continue
+        return list(read_ahead(count(100), 2)) == list(range(100))
+
+    assert all_end_well(forked(check))
+    assert list(items) == list(range(1, 100))

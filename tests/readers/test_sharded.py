@@ -1,0 +1,280 @@
+"""Sharded data sets: Paddle's names and rules, whole or not at all, checked and repaired."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fsabs
+from fsabs.errors import CorruptFileError
+from fsabs.readers import decode
+from fsabs.readers.recordio import Reader, Writer
+from fsabs.readers.sharded import convert, convert_lines, progress_bar, repair, verify
+from fsabs.testing.faulty import Fault, FaultyFS, Raise
+
+from . import minimal
+
+
+def numbers(count: int) -> Any:
+    """A reader of so many instances."""
+    return lambda: iter(range(count))
+
+
+def contents(fs: fsabs.FS) -> dict[str, list[Any]]:
+    """The instances in each file."""
+    return {name: [decode(record) for record in minimal.records(fs.read_bytes(name))] for name in fs.list()}
+
+
+@pytest.mark.quick
+def test_names_and_rules_of_paddle() -> None:
+    fs = fsabs.Memory()
+    names = convert(fs, numbers(10), 4, "random_images")
+    assert names == [f"random_images-{number:05}-of-00003" for number in range(4)]  # the largest index, not the count
+    assert contents(fs) == {name: list(range(number, 10, 4)) for number, name in enumerate(names)}
+
+
+@pytest.mark.quick
+def test_shards_that_get_nothing_are_written() -> None:
+    fs = fsabs.Memory()
+    convert(fs, numbers(2), 5, "few")
+    assert [fs.stat(name).size > 0 for name in sorted(fs.list())] == [True, True, False, False, False]
+    convert(fs.subfs(""), numbers(0), 1, "none")
+    assert contents(fs)["none-00000-of-00000"] == []
+    assert verify(fs).ok
+
+
+def test_instances_of_the_seed_come_back() -> None:
+    fs = fsabs.Memory()
+    source = np.random.default_rng(0)
+    given = [(source.uniform(-1, 1, 784), number) for number in range(20)]
+    convert(fs, lambda: iter(given), 3, "p", compressor="gzip", max_chunk_bytes=10_000)
+    found = contents(fs)
+    for shard, (name, instances) in enumerate(sorted(found.items())):
+        for (array, label), (theirs, number) in zip(instances, given[shard::3], strict=True):
+            assert label == number, name
+            assert np.array_equal(array, theirs)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_threads_change_nothing(workers: int) -> None:
+    one, many = fsabs.Memory(), fsabs.Memory()
+    seen: list[int] = []
+    convert(one, numbers(5000), 7, "p")
+    convert(many, numbers(5000), 7, "p", workers=workers, progress=seen.append)
+    assert contents(one) == contents(many)
+    assert seen == sorted(seen)
+    assert seen[-1] == 5000
+    assert not [thread for thread in threading.enumerate() if thread.name == "fsabs-convert"]
+
+
+def broken(after: int) -> Any:
+    """A reader that fails."""
+    return lambda: itertools.chain(range(after), (1 // zero for zero in [0]))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_fails_leaves_what_was_there(workers: int) -> None:
+    fs = fsabs.Memory()
+    convert(fs, numbers(6), 3, "p")
+    before = contents(fs)
+    with pytest.raises(ZeroDivisionError):
+        convert(fs, broken(5000), 3, "p", workers=workers)
+    with pytest.raises(TypeError, match="allow_pickle"):
+        convert(fs, lambda: iter([1] * 3000 + [object()] + [1] * 9000), 3, "p", workers=workers)
+    failing = FaultyFS(fs, Fault("write", Raise(OSError(errno.ENOSPC, "full"))))
+    with pytest.raises(OSError, match="full"):
+        convert(failing, numbers(3000), 3, "p", workers=workers, compressor="none", max_chunk_bytes=10)
+    assert contents(fs) == before
+    assert not [thread for thread in threading.enumerate() if thread.name == "fsabs-convert"]
+
+
+def test_pickles_only_when_asked() -> None:
+    fs = fsabs.Memory()
+    convert(fs, lambda: iter([{1, 2}]), 1, "p", allow_pickle=True)
+    (record,) = Reader(fs, "p-00000-of-00000")
+    assert decode(record, allow_pickle=True) == {1, 2}
+    with pytest.raises(ValueError):
+        decode(record)
+
+
+def test_an_encoding_of_ones_own() -> None:
+    fs = fsabs.Memory()
+    convert(fs, numbers(3), 1, "p", encode=lambda number: b"%d" % number)
+    assert list(Reader(fs, "p-00000-of-00000")) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("count", "expected"), [(0, [0]), (1, [1]), (3, [3]), (4, [3, 1]), (6, [3, 3]), (7, [3, 3, 1])]
+)
+def test_lines(count: int, expected: list[int]) -> None:
+    fs = fsabs.Memory()
+    seen: list[int] = []
+    names = convert_lines(fs, numbers(count), 3, "p", progress=seen.append)
+    assert names == [f"p-{number:05}" for number in range(len(expected))]
+    assert [len(Reader(fs, name)) for name in names] == expected
+    assert list(itertools.chain.from_iterable(contents(fs)[name] for name in names)) == list(range(count))
+    assert seen[-1] == count
+    assert verify(fs).ok
+
+
+def test_lines_of_a_reader_that_fails() -> None:
+    fs = fsabs.Memory()
+    with pytest.raises(ZeroDivisionError):
+        convert_lines(fs, broken(5), 3, "p")
+    assert contents(fs) == {"p-00000": [0, 1, 2]}  # each file is whole when it is there
+
+
+@pytest.mark.parametrize("wrong", ["", "a/b", ".p"])
+def test_arguments_that_are_refused(wrong: str) -> None:
+    fs = fsabs.Memory()
+    for function in (convert, convert_lines):
+        with pytest.raises(ValueError):
+            function(fs, numbers(1), 1, wrong)
+    for shards in (0, 100_001):
+        with pytest.raises(ValueError):
+            convert(fs, numbers(1), shards, "p")
+    with pytest.raises(ValueError):
+        convert_lines(fs, numbers(1), 0, "p")
+    assert not list(fs.list())
+
+
+def test_a_directory_by_its_url(tmp_path: Path) -> None:
+    convert(tmp_path / "new" / "set", numbers(10), 2, "p")
+    convert(f"file://{tmp_path}/new/set", numbers(4), 1, "q")
+    folder = tmp_path / "new" / "set"
+    assert verify(folder).records == verify(f"{folder}/").records == 14
+    assert verify(f"{folder}/p-*-of-*").records == 10
+    assert verify([folder / "p-00000-of-00001", folder / "q-*"]).records == 9
+    assert verify(fsabs.from_url(folder)).ok
+    for nothing in (folder / "r-*", folder / "none", tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError):
+            verify(nothing)
+
+
+def test_a_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    convert(fsabs.Memory(), numbers(300), 2, "p", progress=progress_bar(300))
+    assert "300/300" in capsys.readouterr().err
+
+
+# ---- verify and repair
+
+
+@pytest.fixture
+def fs() -> Iterator[fsabs.FS]:
+    """Four shards of 10 chunks with 5 records each."""
+    fs = fsabs.Memory()
+    for name in (f"p-{number:05}-of-00003" for number in range(4)):
+        with Writer(fs, name, compressor="none", max_chunk_bytes=50) as writer:
+            for number in range(50):
+                writer.write(f"{name[2:7]}.{number:04}".encode())
+    yield fs
+    fs.close()
+
+
+def flip(fs: fsabs.FS, name: str, at: int) -> None:
+    """Damage a file."""
+    data = bytearray(fs.read_bytes(name))
+    data[at] ^= 0x10
+    fs.write_bytes(name, data)
+
+
+def test_a_good_set(fs: fsabs.FS) -> None:
+    report = verify(fs)
+    assert report.ok
+    assert [(shard.chunks, shard.records, shard.ok) for shard in report.shards] == [(10, 50, True)] * 4
+    assert str(report) == "4 shards, 0 of them damaged; 200 good records"
+    before = {name: fs.stat(name).version for name in fs.list()}
+    assert repair(fs).ok
+    assert {name: fs.stat(name).version for name in fs.list()} == before
+
+
+@pytest.mark.quick
+def test_what_is_damaged_missing_or_stale_is_named(fs: fsabs.FS) -> None:
+    flip(fs, "p-00001-of-00003", 115)
+    fs.write_bytes("p-00002-of-00003", fs.read_bytes("p-00002-of-00003") + bytes(77))
+    fs.remove("p-00003-of-00003")
+    fs.write_bytes("p-00001-of-00007", b"")
+    fs.write_bytes(".hidden", b"no shard")
+    for workers in (1, 4):
+        report = verify(fs, workers=workers)
+        assert not report.ok
+        assert [shard.url[-16:] for shard in report.shards if not shard.ok] == ["p-00001-of-00003", "p-00002-of-00003"]
+        assert [one.records for shard in report.shards for one in shard.damage] == [5, None]
+        assert report.missing == ("memory:///p-00003-of-00003",)
+        assert report.stale == ("memory:///p-00001-of-00007",)
+        assert report.records == 145
+        for text in ("p-00001-of-00003: chunk 1 at offset", "p-00003-of-00003: missing", "00007: of an earlier run"):
+            assert text in str(report)
+
+
+def test_of_two_whole_runs_the_older_is_stale(tmp_path: Path) -> None:
+    fs = fsabs.from_url(tmp_path)
+    convert(fs, numbers(4), 3, "p")
+    convert(fs, numbers(4), 2, "p")
+    import os
+
+    for name in list(fs.list()):
+        age = 100 if name.endswith("00002") else 0
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    assert [url[-8:] for url in verify(fs).stale] == ["of-00002"] * 3
+
+
+def test_files_of_a_fixed_length_that_are_missing() -> None:
+    fs = fsabs.Memory()
+    convert_lines(fs, numbers(9), 2, "p")
+    fs.remove("p-00002")
+    assert verify(fs).missing == ("memory:///p-00002",)
+
+
+@pytest.mark.quick
+def test_repair_keeps_all_that_is_good(fs: fsabs.FS) -> None:
+    def records(name: str) -> list[bytes]:
+        return minimal.records(fs.read_bytes(name))
+
+    names = sorted(fs.list())
+    before = {name: records(name) for name in names}
+    chunk = len(fs.read_bytes(names[0])) // 10
+    flip(fs, names[0], 3 * chunk + 40)  # a payload
+    flip(fs, names[1], 5 * chunk + 1)  # a magic number
+    fs.write_bytes(names[2], fs.read_bytes(names[2])[:-7] + b"")  # a cut
+    damaged = bytearray(fs.read_bytes(names[3]))
+    damaged[16] = 4  # a number of records: the payload tells the right one
+    fs.write_bytes(names[3], damaged)
+    report = repair(fs)
+    assert [len(shard.damage) for shard in report.shards] == [1, 1, 1, 1]
+    assert verify(fs).ok
+    assert records(names[0]) == before[names[0]][:15] + before[names[0]][20:]
+    assert records(names[1]) == before[names[1]][:25] + before[names[1]][30:]
+    assert records(names[2]) == before[names[2]][:45]
+    assert records(names[3]) == before[names[3]]
+
+
+def test_what_is_no_shard_is_not_repaired_away(fs: fsabs.FS) -> None:
+    flip(fs, "p-00001-of-00003", 100)
+    fs.write_bytes("notes.txt", b"not a shard")
+    with pytest.raises(CorruptFileError, match="no good chunk"):
+        repair(fs)
+    assert fs.read_bytes("notes.txt") == b"not a shard"
+    fs.remove("notes.txt")
+    assert verify(fs).ok
+
+
+def test_another_layout_is_damage_with_a_name() -> None:
+    import struct
+    import zlib
+
+    fs = fsabs.Memory()
+    payload = struct.pack("<I", 3) + b"abc"
+    fs.write_bytes("p", struct.pack("<5I", 0x01020304, 1, zlib.crc32(payload), 0, len(payload)) + payload)
+    (shard,) = verify(fs).shards
+    assert "Paddle's C++" in shard.damage[0].reason
+    with pytest.raises(OSError):
+        repair(fs)
