@@ -1,0 +1,139 @@
+"""FileDataset: the files of any FS as a map-style data set; PlannedBatches: a batch sampler that lets it read ahead."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from torch.utils.data import Dataset, Sampler
+
+from ... import urls
+from ...fs import FS, Path
+from ...readers.data.files import visible
+from ...readers.prefetch import MAX_BYTES, prefetch
+
+Transform = Callable[[Any], Any]
+
+
+class FileDataset(Dataset[Any]):
+    """The files at `paths` of an FS (or of the FS at a URL); a sample is a file's bytes, or `transform` of them.
+
+    `paths` of None are all files of the FS, sorted, but for those that begin with a dot or are below a directory that
+    does. A batch is one `read_many` (`__getitems__`, which torch's `DataLoader` calls); where the batches come from
+    `PlannedBatches`, they are read ahead while the last one is worked on, within `max_bytes` bytes in each worker.
+
+    Override `sample` for samples that need more than the bytes.
+    """
+
+    def __init__(
+        self,
+        fs: FS | str | os.PathLike[str],
+        paths: Iterable[Path] | None = None,
+        transform: Transform | None = None,
+        *,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self.fs = fs if isinstance(fs, FS) else urls.from_url(fs)
+        if paths is None:
+            paths = (path for path in self.fs.list("", recursive=True) if not path.endswith("/") and visible(path))
+        self.paths: list[str] = [os.fspath(path) for path in paths]
+        self.transform = transform
+        self._max_bytes = max_bytes
+        self._ahead: _Ahead | None = None
+
+    def sample(self, index: int, data: bytes) -> Any:
+        """What the file of number `index` is, given its bytes."""
+        return data if self.transform is None else self.transform(data)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.sample(index, self.fs.read_bytes(self.paths[index]))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """A batch of samples, read together."""
+        if isinstance(indices, _First):
+            self._leave()
+            self._ahead = _Ahead(self, indices.coming)
+        contents = None if self._ahead is None else self._ahead.batch(indices)
+        if contents is None:
+            self._leave()  # the batches are not the ones that were announced
+            contents = list(self.fs.read_many([self.paths[index] for index in indices]))
+        return [self.sample(index, data) for index, data in zip(indices, contents, strict=True)]
+
+    def _leave(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.contents.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ahead": None}
+
+
+class _Ahead:
+    """The files of a worker's coming batches, being read."""
+
+    def __init__(self, dataset: FileDataset, coming: array[int]) -> None:
+        self.contents = prefetch(dataset.fs, [dataset.paths[at] for at in coming], max_bytes=dataset._max_bytes)
+        self._coming = coming
+        self._at = 0
+
+    def batch(self, indices: Sequence[int]) -> list[bytes] | None:
+        """The contents of the next batch; None if `indices` are not it."""
+        end = self._at + len(indices)
+        if list(self._coming[self._at : end]) != list(indices):
+            return None
+        self._at = end
+        return [next(self.contents) for _ in indices]
+
+
+class _First(list[int]):
+    """The first batch that a worker gets: it brings the indices of all batches that it will get in the epoch."""
+
+    def __init__(self, indices: Iterable[int], coming: array[int]) -> None:
+        super().__init__(indices)
+        self.coming = coming
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _First, (list(self), self.coming)
+
+
+class PlannedBatches(Sampler[list[int]]):
+    """Batches of a sampler's indices, as torch's `BatchSampler` makes them, which tell each worker what it gets next.
+
+    Give it to the `DataLoader` as `batch_sampler`, with the loader's own `num_workers`. A data set of this package then
+    reads ahead; for any other, the batches are lists. Set the epoch on the sampler, as always.
+    """
+
+    def __init__(
+        self, sampler: Iterable[int], batch_size: int, *, num_workers: int = 0, drop_last: bool = False
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self._workers = max(1, num_workers)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = array("q", self.sampler)
+        size = self.batch_size
+        if self.drop_last:
+            order = order[: len(order) // size * size]
+        starts = range(0, len(order), size)
+        for number, start in enumerate(starts):
+            batch = order[start : start + size]
+            if number < self._workers:  # the loader gives batch b to worker b % workers
+                coming = array("q")
+                for at in starts[number :: self._workers]:
+                    coming.extend(order[at : at + size])
+                yield _First(batch, coming)
+            else:
+                yield batch.tolist()
+
+    def __len__(self) -> int:
+        total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none
+        return total // self.batch_size if self.drop_last else -(-total // self.batch_size)

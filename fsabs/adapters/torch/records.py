@@ -1,0 +1,55 @@
+"""RecordIODataset: the records of many RecordIO files as one map-style data set."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from ...readers.data import RecordIODataReader, shards_of
+from ...readers.data.files import Location
+from .files import Transform
+
+
+class RecordIODataset(Dataset[Any]):
+    """The records of the RecordIO files at `location` (a directory or file, as a URL, a path or an FS), in their order.
+
+    A sample is a record's bytes, or `transform` of them. A batch (`__getitems__`) reads each shard's records together,
+    and each chunk of a file once.
+    """
+
+    def __init__(self, location: Location, transform: Transform | None = None) -> None:
+        self.reader = RecordIODataReader(location)
+        self.shards = [shard for shard in shards_of(self.reader) if shard.count]
+        self.transform = transform
+        self._ends = list(accumulate(shard.count for shard in self.shards))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """A batch of samples, in the order of `indices`."""
+        by_shard: dict[int, list[tuple[int, int]]] = {}
+        for place, index in enumerate(indices):
+            number, record = self._find(index)
+            by_shard.setdefault(number, []).append((record, place))
+        found: list[Any] = [None] * len(indices)
+        for number, wanted in by_shard.items():
+            reader = self.reader.reader(self.shards[number].name)
+            for (_, place), data in zip(wanted, reader.read_many([record for record, _ in wanted]), strict=True):
+                found[place] = data if self.transform is None else self.transform(data)
+        return found
+
+    def _find(self, index: int) -> tuple[int, int]:
+        """Shard and record of an index, which counts from the end where it is negative."""
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(f"record {index} of {len(self)}")
+        number = bisect_right(self._ends, at)
+        return number, at - (self._ends[number] - self.shards[number].count)

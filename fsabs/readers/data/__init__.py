@@ -1,0 +1,35 @@
+"""Data readers: ElasticDL's interface of readers that cut data into shards and read the records of tasks.
+
+`create_data_reader` chooses one; `AbstractDataReader` is what to write to add one's own; `shards_of` normalises what
+its `create_shards` gives.
+"""
+
+from __future__ import annotations
+
+from .archives import ArchiveDataReader
+from .base import AbstractDataReader, Metadata, Mode, Shard, Task, TaskType, shards_of
+from .factory import create_custom_data_reader, create_data_reader, parse_params
+from .images import FileListDataReader, ImageFolderDataReader, RawImage
+from .odps import ODPSDataReader
+from .recordio import RecordIODataReader
+from .text import TextDataReader
+
+__all__ = [
+    "AbstractDataReader",
+    "ArchiveDataReader",
+    "FileListDataReader",
+    "ImageFolderDataReader",
+    "Metadata",
+    "Mode",
+    "ODPSDataReader",
+    "RawImage",
+    "RecordIODataReader",
+    "Shard",
+    "Task",
+    "TaskType",
+    "TextDataReader",
+    "create_custom_data_reader",
+    "create_data_reader",
+    "parse_params",
+    "shards_of",
+]

@@ -1,0 +1,119 @@
+"""ArchiveDataReader: tar and zip files as shards, each holding samples that are one file or several of one name.
+
+The names are WebDataset's (github.com/webdataset/webdataset): the files of a sample have one path up to the first dot
+of their last segment, its *key*; the rest of the name, in lower case, says which part of the sample a file is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ... import errors, keys, process
+from ...fs import FS
+from .base import AbstractDataReader, Mode, Shard, Task, check_range, numbers_of
+from .files import Files, Location, visible
+
+OPEN_AT_ONCE = 16  # archives that are kept open
+BATCH = 64  # samples of one read_many
+Sample = dict[str, Any]
+
+
+class _Open:
+    """An archive and its samples: (key, [(part, path)])."""
+
+    def __init__(self, fs: FS) -> None:
+        self.fs = fs
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for stat in fs.list("", recursive=True, detail=True):
+            if not stat.directory and visible(stat.filename):
+                key, part = _split(stat.filename)
+                groups.setdefault(key, []).append((part, stat.filename))
+        self.samples = list(groups.items())
+
+
+class ArchiveDataReader(AbstractDataReader):
+    """The tar and zip files below the directory `data_dir` (a URL, a path, an FS), or the one it names: each a shard.
+
+    A record is a dict: `"__key__"`, and the bytes of each file of the sample by the rest of its name, as in
+    `{"__key__": "train/0001", "jpg": b"...", "cls": b"7"}`. Samples are in the order of their keys' first files in the
+    archive's listing; files that begin with a dot are left out. An archive's version is checked: one that changed since
+    `create_shards` is a `StaleFileError`.
+    """
+
+    def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:
+        super().__init__()
+        self._files = Files(data_dir, suffixes=suffixes)
+        self._suffixes = tuple(suffixes)
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._lock = process.Lock()
+        self._seen: dict[str, tuple[int, str | None, float | None]] = {}
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """A shard for each archive."""
+        shards = []
+        for stat in self._files.list():
+            if stat.filename.lower().endswith(self._suffixes):
+                name = self._files.name(stat.filename)
+                self._seen[name] = (stat.size, stat.version, stat.last_modified)
+                shards.append(Shard(name, 0, len(self._archive(name).samples)))
+        return shards
+
+    def read_records(self, task: Task) -> Iterator[Sample]:
+        """The samples of a task."""
+        yield from self.read_at(task.shard_name, numbers_of(task))
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Sample]:
+        """The samples with these numbers, in the order given, read in batches."""
+        if not len(numbers):
+            return
+        archive = self._archive(shard_name)
+        check_range(shard_name, min(numbers), max(numbers) + 1, len(archive.samples))
+        for at in range(0, len(numbers), BATCH):
+            wanted = [archive.samples[number] for number in numbers[at : at + BATCH]]
+            contents = archive.fs.read_many([path for _, files in wanted for _, path in files])
+            for key, files in wanted:
+                sample: Sample = {"__key__": key}
+                sample.update((part, next(contents)) for part, _ in files)
+                yield sample
+
+    def _archive(self, shard_name: str) -> _Open:
+        with self._lock:
+            archive = self._open.get(shard_name)
+            if archive is not None:
+                self._open.move_to_end(shard_name)
+                return archive
+        path = self._files.path(shard_name)
+        stat = self._files.fs.stat(path)
+        seen = self._seen.get(shard_name)
+        if seen is not None and seen != (stat.size, stat.version, stat.last_modified):
+            reason = "the archive changed since its samples were counted"
+            raise errors.stale(self._files.fs.url(path), reason, "read_records")
+        archive = _Open(self._files.fs.open_container(path))
+        with self._lock:
+            self._open[shard_name] = archive
+            if len(self._open) > OPEN_AT_ONCE:
+                self._open.popitem(last=False)  # not closed: someone may be reading it
+        return archive
+
+    def expect(self, shard_names: Sequence[str]) -> None:
+        """Hand the archives, in order, to a cache below."""
+        self._files.expect(map(self._files.path, shard_names))
+
+    def close(self) -> None:
+        """Close the archives that are open in this process."""
+        with self._lock:
+            archives, self._open = list(self._open.values()), OrderedDict()
+        for archive in archives:
+            archive.fs.close()
+        self._files.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": OrderedDict()}  # each process opens its own
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Key and part: `a/b.c/0001.seg.png` is part `seg.png` of `a/b.c/0001`."""
+    stem, _, part = keys.name(path).partition(".")
+    return keys.join(keys.parent(path), stem), part.lower()

@@ -1,0 +1,324 @@
+"""What a data reader is, and the words of ElasticDL's interface: Task, TaskType, Mode, Shard, Metadata.
+
+The interface is that of ElasticDL's `elasticdl/python/data/reader/data_reader.py`, so that a reader written for it
+works here as it stands: its three shapes of `create_shards` are told apart in `shards_of`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import enum
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from ... import errors
+
+
+class Mode:
+    """What shards are made for."""
+
+    TRAINING: Literal["training"] = "training"
+    EVALUATION: Literal["evaluation"] = "evaluation"
+    PREDICTION: Literal["prediction"] = "prediction"
+
+
+class TaskType(enum.IntEnum):
+    """What a task is for, with the numbers of ElasticDL's protocol."""
+
+    NONE = 0
+    TRAINING = 1
+    EVALUATION = 2
+    PREDICTION = 3
+    WAIT = 4
+    TRAIN_END_CALLBACK = 5
+
+
+class Shard(NamedTuple):
+    """A named run of records."""
+
+    name: str
+    start: int
+    """The number of the first record."""
+    count: int  # type: ignore[assignment]  # tuple's method of that name is of no use here
+
+    @property
+    def end(self) -> int:
+        """The number after the last record."""
+        return self.start + self.count
+
+
+class TaskShard(NamedTuple):
+    """The records of a task as ElasticDL's later code asks for them: `task.shard.name`."""
+
+    name: str
+    start: int
+    end: int
+    indices: tuple[int, ...] = ()
+
+
+class Task(NamedTuple):
+    """A piece of a shard: its records `start` to `end` (exclusive), or only those numbered `indices`."""
+
+    task_id: int = 0
+    shard_name: str = ""
+    start: int = 0
+    end: int = 0
+    type: TaskType = TaskType.TRAINING
+    model_version: int = -1
+    indices: tuple[int, ...] | None = None
+    """Numbers of records of the shard, in the order they are wanted; None for all from `start` to `end`."""
+
+    @property
+    def shard(self) -> TaskShard:
+        """The same as one object, as ElasticDL's protocol has it."""
+        return TaskShard(self.shard_name, self.start, self.end, self.indices or ())
+
+    def numbers(self) -> Sequence[int]:
+        """The numbers of the records, in order."""
+        return numbers_of(self)
+
+
+def numbers_of(task: Any) -> Sequence[int]:
+    """The numbers of a task's records, in order, whoever made the task: its `indices`, if any, or `start` to `end`."""
+    indices = getattr(task, "indices", None)
+    return indices if indices else range(task.start, task.end)
+
+
+class Metadata:
+    """What is known of the records: names and types of their columns, or None."""
+
+    def __init__(self, column_names: list[str] | None = None, column_dtypes: list[Any] | None = None) -> None:
+        self.column_names = column_names
+        self.column_dtypes = column_dtypes
+
+    def __repr__(self) -> str:
+        return f"Metadata({self.column_names!r}, {self.column_dtypes!r})"
+
+
+Shards: TypeAlias = Mapping[str, tuple[int, int]] | Mapping[str, int] | Iterable[tuple[str, int, int]]
+
+
+class _CheckedOptions(abc.ABCMeta):
+    """Classes whose unknown keyword options are a `TypeError` that names the nearest known one."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        check_options(cls, options)
+        return super().__call__(*args, **options)
+
+
+class AbstractDataReader(metaclass=_CheckedOptions):
+    """Where records come from. A reader of your own writes `read_records` and `create_shards`.
+
+    Its constructor takes what `create_data_reader` and the command line (`--custom_data_reader_params`) hand to it;
+    one that takes `**kwargs`, as ElasticDL's do, is given everything.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = kwargs
+
+    @abc.abstractmethod
+    def read_records(self, task: Any) -> Iterator[Any]:
+        """The records of a `Task`: those of shard `task.shard_name`, from `task.start` to `task.end` (exclusive)."""
+
+    @abc.abstractmethod
+    def create_shards(self, *args: Any, **kwargs: Any) -> Any:
+        """The shards there are: `[(name, start, count)]`, `{name: (start, count)}` or `{name: count}`.
+
+        May take the mode ("training", "evaluation", "prediction") as its argument, or nothing. The signature here is
+        open so that a type checker takes either.
+        """
+
+    @property
+    def records_output_types(self) -> Any:
+        """The types of a record's parts, as `tf.data.Dataset.from_generator` takes them, or None."""
+        return None
+
+    @property
+    def metadata(self) -> Metadata:
+        """What is known of the records' columns."""
+        return Metadata()
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The records of a shard with these numbers (ascending), in order: runs of them by `read_records`.
+
+        `CorruptFileError` where the reader gives fewer or more than it was asked for.
+        """
+        for start, end in runs(numbers):
+            records = self.read_records(Task(0, shard_name, start, end))
+            yield from exactly(records, shard_name, range(start, end))
+
+    def expect(self, shard_names: Sequence[str]) -> None:
+        """Be told which shards are read next, in order, so that a cache below can prepare."""
+
+    def close(self) -> None:
+        """Free what is held in this process; may be called again, and reading opens anew."""
+
+
+class _Foreign(AbstractDataReader):
+    """A reader that has the interface's two methods, and is no subclass of ours: ElasticDL's own, say."""
+
+    def __init__(self, reader: Any) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def read_records(self, task: Any) -> Iterator[Any]:
+        return iter(self.reader.read_records(task))
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> Any:
+        return _created(self.reader, mode)
+
+    @property
+    def records_output_types(self) -> Any:
+        return getattr(self.reader, "records_output_types", None)
+
+    @property
+    def metadata(self) -> Any:
+        return getattr(self.reader, "metadata", None) or Metadata()
+
+
+def adopt(reader: Any) -> AbstractDataReader:
+    """Any object with `read_records` and `create_shards` as a data reader; `TypeError` for another."""
+    if isinstance(reader, AbstractDataReader):
+        return reader
+    for method in ("read_records", "create_shards"):
+        if not callable(getattr(reader, method, None)):
+            raise TypeError(f"{reader!r} is no data reader: it has no {method}()")
+    return _Foreign(reader)
+
+
+def check_options(owner: Any, options: Mapping[str, Any]) -> None:
+    """`TypeError` for a keyword that the callable `owner` has not; one with `**kwargs` takes them all."""
+    parameters = parameters_of(owner)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    known = [name for name, one in parameters.items() if one.kind is not one.POSITIONAL_ONLY and name != "self"]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known) or 'none'}"
+            raise TypeError(f"{owner.__name__} has no option {name!r}; {hint}")
+
+
+def parameters_of(maker: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function, or of a class's constructor."""
+    return inspect.signature(maker.__init__ if inspect.isclass(maker) else maker).parameters
+
+
+def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The runs `(start, end)` of consecutive numbers, in order."""
+    if isinstance(numbers, range) and numbers.step == 1:
+        if numbers:
+            yield numbers.start, numbers.stop
+        return
+    start = end = None
+    for number in numbers:
+        if end is not None and number == end:
+            end += 1
+            continue
+        if start is not None and end is not None:
+            yield start, end
+        start, end = number, number + 1
+    if start is not None and end is not None:
+        yield start, end
+
+
+def exactly(records: Iterable[Any], shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+    """`records`, of which there must be just as many as there are `numbers`; else a `CorruptFileError`."""
+    given = 0
+    for record in records:
+        if given == len(numbers):
+            reason = f"the reader gave more than {given} records, up to record {numbers[-1]}"
+            raise errors.corrupt(shard_name, reason, "read_records")
+        yield record
+        given += 1
+    if given < len(numbers):
+        reason = f"the reader ended before record {numbers[given]}: {given} of {len(numbers)} records came"
+        raise errors.corrupt(shard_name, reason, "read_records")
+
+
+def check_range(shard_name: str, start: int, end: int, total: int) -> None:
+    """`CorruptFileError` if a shard of `total` records has not those from `start` to `end`."""
+    if start < 0 or end < start:
+        raise ValueError(f"no range of records: {start} to {end} of {shard_name}")
+    if end > total:
+        raise errors.corrupt(
+            shard_name, f"record {max(start, total)} is asked for, and there are {total}", "read_records"
+        )
+
+
+def shards_of(reader: AbstractDataReader, mode: str = Mode.TRAINING) -> list[Shard]:
+    """The shards of a reader, whichever of the three shapes its `create_shards` has.
+
+    `TypeError` for anything else; `ValueError` for a name that comes twice or a negative number.
+    """
+    given = _created(reader, mode)
+    who = f"{type(reader.reader if isinstance(reader, _Foreign) else reader).__name__}.create_shards()"
+    if isinstance(given, Mapping):
+        shards = [_from_item(name, value, who) for name, value in given.items()]
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        shards = [_from_triple(item, who) for item in given]
+    else:
+        raise TypeError(f"{who} gave {given!r}; {_SHAPES}")
+    seen: set[tuple[str, int]] = set()
+    for shard in shards:
+        if shard.start < 0 or shard.count < 0:
+            raise ValueError(f"{who}: a negative number in {tuple(shard)}")
+        if not shard.count:
+            continue
+        if shard[:2] in seen:
+            raise ValueError(f"{who}: {tuple(shard)} comes twice")
+        seen.add(shard[:2])
+    return shards
+
+
+_SHAPES = "a list of (name, start, count), a dict {name: (start, count)} or a dict {name: count} is expected"
+
+
+def _created(reader: Any, mode: str) -> Any:
+    return reader.create_shards(mode) if _takes_mode(reader) else reader.create_shards()
+
+
+def _takes_mode(reader: Any) -> bool:
+    parameters = inspect.signature(reader.create_shards).parameters.values()
+    kinds = [one.kind for one in parameters]
+    return any(kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD, kind.VAR_POSITIONAL) for kind in kinds)
+
+
+def _from_item(name: Any, value: Any, who: str) -> Shard:
+    if isinstance(value, tuple | list):
+        return _from_triple((name, *value), who)
+    return _from_triple((name, 0, value), who)
+
+
+def _from_triple(item: Any, who: str) -> Shard:
+    if isinstance(item, tuple | list) and len(item) == 3:
+        name, start, count = item
+        if isinstance(name, str) and _is_number(start) and _is_number(count):
+            return Shard(name, int(start), int(count))
+    raise TypeError(f"{who} gave {item!r}; {_SHAPES}")
+
+
+def _is_number(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def slices(name: str, total: int, records_per_task: int | None) -> list[Shard]:
+    """Shards of `records_per_task` records each and a rest, named as ElasticDL does: `NAME:shard_0`."""
+    if records_per_task is None:
+        return [Shard(f"{name}:shard_0", 0, total)] if total else []
+    if records_per_task < 1:
+        raise ValueError(f"records_per_task must be at least 1, not {records_per_task}")
+    starts = range(0, total, records_per_task)
+    return [
+        Shard(f"{name}:shard_{number}", start, min(records_per_task, total - start))
+        for number, start in enumerate(starts)
+    ]
+
+
+def check_slice(shard_name: str, name: str) -> None:
+    """`ValueError` unless a shard's name is one that `slices(name, ...)` gives, or `name` itself."""
+    base, _, number = shard_name.rpartition(":shard_")
+    if shard_name != name and not (base == name and number.isdecimal()):
+        raise ValueError(f"no shard of {name}: {shard_name!r}")

@@ -1,0 +1,143 @@
+"""create_data_reader: which reader reads a data origin, as ElasticDL decides it, and readers of a user's own.
+
+A model definition file is Python code that the user names to be run; nothing else here runs code: the parameters of a
+custom reader are literals or text.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ... import urls
+from .base import AbstractDataReader, adopt, check_options, parameters_of
+from .images import FileListDataReader, ImageFolderDataReader
+from .odps import ODPSDataReader
+from .recordio import RecordIODataReader
+from .text import TextDataReader
+
+_ODPS_ENV = {"project": "MAXCOMPUTE_PROJECT", "access_id": "MAXCOMPUTE_AK", "access_key": "MAXCOMPUTE_SK"}
+_ODPS_ENV_TOO = {"endpoint": "MAXCOMPUTE_ENDPOINT", "tunnel_endpoint": "MAXCOMPUTE_TUNNEL_ENDPOINT"}
+
+READER_TYPES = ("RecordIO", "CSV", "ODPS", "ImageFolder", "FileList")
+
+
+def create_data_reader(
+    data_origin: str,
+    records_per_task: int | None = None,
+    reader_type: str | None = None,
+    **options: Any,
+) -> AbstractDataReader:
+    """The reader of a data origin: the URL of files, the name of a table.
+
+    Args:
+        data_origin: what to read; for ODPS the name of the table.
+        records_per_task: records of a shard, where the reader cuts its data into shards.
+        reader_type: "RecordIO", "CSV", "ODPS", "ImageFolder" or "FileList"; None decides: ODPS where the environment
+            has MAXCOMPUTE_PROJECT, MAXCOMPUTE_AK and MAXCOMPUTE_SK, CSV for a name that ends in `.csv`, else RecordIO.
+        options: the reader's own.
+
+    Raises `ValueError` for another type, or an ODPS one with no account, and `TypeError` for an unknown option.
+    """
+    if not data_origin:
+        raise ValueError("no data origin is given")
+    kind = reader_type if reader_type is not None else _decide(data_origin)
+    if kind == "RecordIO":
+        return RecordIODataReader(data_origin, **options)  # a file is a shard
+    if kind == "ODPS":
+        return _odps(data_origin, records_per_task, options)
+    if kind not in READER_TYPES:
+        raise ValueError(f"the reader type {kind!r} is not supported; known: {', '.join(READER_TYPES)}")
+    readers: dict[str, Callable[..., AbstractDataReader]] = {
+        "CSV": TextDataReader,
+        "ImageFolder": ImageFolderDataReader,
+        "FileList": FileListDataReader,
+    }
+    return readers[kind](data_origin, records_per_task, **options)
+
+
+def _decide(data_origin: str) -> str:
+    if all(os.environ.get(name) for name in _ODPS_ENV.values()):
+        return "ODPS"
+    return "CSV" if data_origin.endswith(".csv") else "RecordIO"
+
+
+def _odps(table: str, records_per_task: int | None, options: Mapping[str, Any]) -> AbstractDataReader:
+    known = {**_ODPS_ENV, **_ODPS_ENV_TOO}
+    account = {option: os.environ[name] for option, name in known.items() if os.environ.get(name)}
+    given = {"records_per_task": records_per_task, **account, **options}
+    missing = [name for option, name in _ODPS_ENV.items() if option not in given]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} must be set in the environment to read the ODPS table {table!r}")
+    return ODPSDataReader(table, **given)
+
+
+# ---- a user's own reader
+
+
+def create_custom_data_reader(
+    model_file: str | os.PathLike[str],
+    name: str,
+    params: str | Mapping[str, Any] = "",
+    *,
+    data_origin: str | None = None,
+    records_per_task: int | None = None,
+) -> AbstractDataReader:
+    """The reader that `name` (a class or function) makes in a model definition file, at a path or URL.
+
+    It is called with `params` (as `parse_params` reads them), and with `data_origin` and `records_per_task` where they
+    are given and it takes them. Raises `ValueError` where the file has no such name, or what it makes reads nothing.
+    """
+    maker = _definition(model_file, name)
+    given = dict(parse_params(params) if isinstance(params, str) else params)
+    for option, value in {"data_origin": data_origin, "records_per_task": records_per_task}.items():
+        if value is not None and _takes(maker, option):
+            given.setdefault(option, value)
+    check_options(maker, given)
+    made = maker(**given)
+    try:
+        return adopt(made)
+    except TypeError as exc:
+        raise ValueError(f"{name} of {os.fspath(model_file)}: {exc}") from exc
+
+
+def parse_params(text: str) -> dict[str, Any]:
+    """The parameters in `"k=v;k2=v2"`: a value is a Python literal where it is one, else the text as it stands.
+
+    Split at `;` and the first `=`; nothing is evaluated. Raises `ValueError` for what has no `=` or no name.
+    """
+    params: dict[str, Any] = {}
+    for part in text.split(";"):
+        if not part.strip():
+            continue
+        name, equals, value = part.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name:
+            raise ValueError(f"a parameter is written name=value, and there is {part!r} in {text!r}")
+        if name in params:
+            raise ValueError(f"the parameter {name!r} comes twice in {text!r}")
+        try:
+            params[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what literal_eval documents
+            params[name] = value
+    return params
+
+
+def _definition(model_file: str | os.PathLike[str], name: str) -> Callable[..., Any]:
+    with urls.open_url(model_file, "rb") as file:
+        source, where = file.read(), file.name
+    module = types.ModuleType(os.fspath(model_file).rpartition("/")[2].removesuffix(".py"))
+    module.__file__ = os.fspath(model_file)
+    exec(compile(source, where, "exec"), module.__dict__)  # the user's own code, which this is for
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(f"{os.fspath(model_file)} defines no class or function {name!r}")
+    return cast(Callable[..., Any], found)
+
+
+def _takes(maker: Callable[..., Any], option: str) -> bool:
+    parameters = parameters_of(maker)
+    return option in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())

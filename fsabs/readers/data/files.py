@@ -1,0 +1,109 @@
+"""The files that readers of a directory read: a URL, path or FS, and the names that shards of its files have."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from ... import errors, keys, urls
+from ...files import BlobReader
+from ...fs import FS, FileStat
+from ..prefetch import hand_over
+
+Location = str | os.PathLike[str] | FS
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Files:
+    """The files in a directory (its own and those further down), or the one file, at a URL, a path or in an FS.
+
+    A file is called by its path under the URL or path that was given, or by its URL where an FS was given; so is the
+    shard that it holds.
+    """
+
+    def __init__(self, location: Location, *, suffixes: Sequence[str] = ()) -> None:
+        """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container."""
+        self._only: str | None = None
+        if isinstance(location, FS):
+            self.fs: FS = location
+            self._prefix, self._is_url = location.url().rstrip("/") + "/", True
+            return
+        text = os.fspath(location)
+        if not text:
+            raise ValueError("no directory or URL is given")
+        self._is_url = _HAS_SCHEME.match(text) is not None
+        try:
+            self.fs = _directory(text, tuple(suffixes))
+            self._prefix = text.rstrip("/") + "/"
+        except (FileNotFoundError, NotADirectoryError):
+            parent, name = _parent(text)
+            self.fs = urls.from_url(parent or ".")
+            self._only = keys.from_url_path(name) if self._is_url else name
+            self._prefix = parent and parent + "/"
+            if not self.fs.isfile(self._only):
+                self.fs.close()
+                raise
+
+    def list(self) -> list[FileStat]:
+        """The files, sorted by path; left out are those that start with a dot, or are below such a directory."""
+        if self._only is not None:
+            return [self.fs.stat(self._only)]
+        found = (stat for stat in self.fs.list("", recursive=True, detail=True) if not stat.directory)
+        return sorted((stat for stat in found if visible(stat.filename)), key=lambda stat: stat.filename)
+
+    def name(self, path: str) -> str:
+        """What the file at `path` is called."""
+        return self._prefix + (keys.to_url_path(path) if self._is_url else path)
+
+    def path(self, name: str) -> str:
+        """The path in the FS of the file called `name`; `ValueError` if it is none of these files."""
+        if not name.startswith(self._prefix):
+            raise ValueError(f"no file of {self._prefix or 'the current directory'}: {name!r}")
+        rest = name[len(self._prefix) :]
+        return keys.from_url_path(rest) if self._is_url else rest
+
+    def one(self) -> str:
+        """The path of the file, where just one was named; a directory is an `IsADirectoryError`."""
+        if self._only is None:
+            raise errors.error(errno.EISDIR, "open", self.fs.url())
+        return self._only
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """Hand the order in which the files are read next to a cache, if one is below."""
+        hand_over(self.fs, list(paths))
+
+    def open(self, path: str) -> BlobReader:
+        """The file at `path`; its `blob` is for positioned reads, and is closed with it."""
+        return cast(BlobReader, self.fs.open(path, "rb"))
+
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
+        """The contents of files, in order."""
+        return self.fs.read_many(paths)
+
+    def close(self) -> None:
+        """Free what the FS holds in this process."""
+        self.fs.close()
+
+
+def _directory(text: str, files: tuple[str, ...]) -> FS:
+    fs = urls.from_url(text, force_type=urls.parse(text).scheme if text.lower().endswith(files) else None)
+    try:
+        if not fs.stat("").directory:
+            raise errors.error(errno.ENOTDIR, "list", fs.url())
+    except BaseException:
+        fs.close()
+        raise
+    return fs
+
+
+def visible(path: str) -> bool:
+    """Whether no segment of the path starts with a dot."""
+    return not path.startswith(".") and "/." not in path
+
+
+def _parent(text: str) -> tuple[str, str]:
+    parent, _, name = text.rstrip("/").rpartition("/")
+    return parent or ("/" if text.startswith("/") else ""), name

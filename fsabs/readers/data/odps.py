@@ -1,0 +1,247 @@
+"""ODPSDataReader: the rows of a MaxCompute (ODPS) table, by PyODPS.
+
+PyODPS keeps the protocol and its own retries. What is added here is what a training job needs: a read that failed goes
+on at the row where it stopped, rows are counted against what was asked for, so that neither a cut stream nor a retry
+loses or repeats one, and errors are Python's. The options are those of ElasticDL's reader of the same name.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import itertools
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from ... import errors, keys, process
+from .base import AbstractDataReader, Metadata, Mode, Shard, Task, check_range, check_slice, numbers_of, runs, slices
+
+Values = Literal["text", "typed"]
+PIECE = 10_000  # rows that one of several threads reads at once
+
+
+class ODPSDataReader(AbstractDataReader):
+    """The rows of a table, or of one partition of it; a record is the list of a row's values.
+
+    Args:
+        table: `table`, or `project.table`.
+        project, access_id, access_key, endpoint, tunnel_endpoint: as PyODPS has them.
+        partition: the partition to read, `"pt=20240101,region=eu"`; None is the whole table.
+        columns: names of the columns of a record; None is all but the partition's.
+        num_processes: how many ranges of a task are read at once, each by a thread of its own.
+        records_per_task: rows of a shard, the last one having the rest; None is all.
+        values: "text" (as ElasticDL: `str` of each value, None for NULL) or "typed" (as PyODPS gives them).
+        max_attempts: how often one row is tried for before the read fails.
+
+    Raises `FileNotFoundError` for a missing table or partition, `PermissionError`, `ValueError` for unknown columns,
+    `StaleFileError` when the number of rows changed, `CorruptFileError` for rows whose checksum is wrong or that don't
+    come, and `OSError` for what else the service says.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        project: str,
+        access_id: str,
+        access_key: str,
+        endpoint: str | None = None,
+        tunnel_endpoint: str | None = None,
+        partition: str | None = None,
+        columns: Sequence[str] | None = None,
+        num_processes: int = 1,
+        records_per_task: int | None = None,
+        values: Values = "text",
+        max_attempts: int = 5,
+    ) -> None:
+        super().__init__()
+        if values not in ("text", "typed"):
+            raise ValueError(f"values is 'text' or 'typed', not {values!r}")
+        if num_processes < 1 or max_attempts < 1:
+            raise ValueError("num_processes and max_attempts are at least 1")
+        self._name = table
+        if "." in table:
+            project, _, table = table.partition(".")
+        self._url = f"odps://{project}/{table}" + (f"/{keys.to_url_path(partition)}" if partition else "")
+        connect = functools.partial(_connect, project, table, access_id, access_key, endpoint, tunnel_endpoint)
+        self._table: process.PerProcess[Any] = process.PerProcess(connect)
+        self._partition = partition
+        self._chosen = None if columns is None else list(columns)
+        self._threads = num_processes
+        self._records_per_task = records_per_task
+        self._text = values == "text"
+        self._max_attempts = max_attempts
+        self._count: int | None = None
+        self._columns: list[tuple[str, str]] | None = None
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """Runs of rows, called `TABLE:shard_0` and so on."""
+        return slices(self._name, len(self), self._records_per_task)
+
+    def __len__(self) -> int:
+        """The number of rows, as it was when first asked for."""
+        if self._count is None:
+            for attempt in itertools.count(1):
+                try:
+                    self._open(attempt > 1)
+                    break
+                except OSError as exc:
+                    self._wait_or_raise(exc, attempt)
+        assert self._count is not None
+        return self._count
+
+    def read_records(self, task: Task) -> Iterator[list[Any]]:
+        """The rows of a task."""
+        check_slice(task.shard_name, self._name)
+        for start, end in runs(numbers_of(task)):
+            check_range(self._url, start, end, len(self))
+            yield from self._rows(start, end) if self._threads == 1 else self._in_threads(start, end)
+
+    @property
+    def records_output_types(self) -> str | None:
+        """Text, where the values are."""
+        return "string" if self._text else None
+
+    @property
+    def metadata(self) -> Metadata:
+        """Names and types (`"bigint"`) of the columns of a record."""
+        columns = self._column_types()
+        return Metadata([name for name, _ in columns], [kind for _, kind in columns])
+
+    def close(self) -> None:
+        """Forget the connection of this process; reading makes another."""
+        self._table.close()
+
+    # ---- columns
+
+    def _column_types(self) -> list[tuple[str, str]]:
+        if self._columns is None:
+            table = self._table.get()
+            try:
+                schema = table.table_schema
+                types = {column.name: str(column.type) for column in schema.columns}
+                simple = [column.name for column in schema.simple_columns]
+            except Exception as exc:  # PyODPS raises its own, requests' and plain ones
+                raise self._translated(exc, "metadata") from exc
+            chosen = simple if self._chosen is None else self._chosen
+            absent = [name for name in chosen if name not in types]
+            if absent:
+                raise ValueError(f"{self._url} has no columns {absent}; it has {list(types)}")
+            self._columns = [(name, types[name]) for name in chosen]
+        return self._columns
+
+    # ---- rows
+
+    def _rows(self, start: int, end: int) -> Iterator[list[Any]]:
+        """The rows from `start` to `end`, each once, whatever it takes."""
+        at, attempt = start, 0
+        rows: Iterator[list[Any]] | None = None
+        while at < end:
+            try:
+                if rows is None:
+                    rows = self._attempt(at, end, attempt > 0)
+                row = next(rows)
+            except StopIteration:
+                rows, attempt = None, attempt + 1
+                reason = f"the service sent rows {start} to {at}, and {start} to {end} were asked for"
+                self._wait_or_raise(errors.corrupt(self._url, reason), attempt)
+                continue
+            except OSError as exc:
+                rows, attempt = None, attempt + 1
+                self._wait_or_raise(exc, attempt)
+                continue
+            at, attempt = at + 1, 0
+            yield row
+
+    def _attempt(self, start: int, end: int, again: bool) -> Iterator[list[Any]]:
+        """What comes of one attempt, at most the rows asked for."""
+        names = [name for name, _ in self._column_types()]
+        reader = self._open(again)
+        try:
+            records = reader.read(start=start, count=end - start, columns=names)
+            for record in itertools.islice(records, end - start):
+                yield [self._value(record[name]) for name in names]
+        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
+            raise self._translated(exc, "read") from exc
+
+    def _value(self, value: Any) -> Any:
+        if not self._text or value is None:
+            return value
+        return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+    def _open(self, again: bool) -> Any:
+        """PyODPS's reader; the table must have as many rows as before."""
+        table = self._table.get()
+        try:
+            reader = table.open_reader(partition=self._partition, reopen=again)
+            count = reader.count
+        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
+            raise self._translated(exc, "open") from exc
+        if self._count is None:
+            self._count = count
+        if count != self._count:
+            raise errors.stale(self._url, f"the table has {count} rows, and had {self._count}")
+        return reader
+
+    def _in_threads(self, start: int, end: int) -> Iterator[list[Any]]:
+        from concurrent.futures import Future, ThreadPoolExecutor
+
+        piece = max(1, min(PIECE, -(-(end - start) // self._threads)))
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="fsabs-odps")
+        under_way: deque[Future[list[list[Any]]]] = deque()
+        try:
+            for at in range(start, end, piece):
+                under_way.append(pool.submit(self._piece, at, min(at + piece, end)))
+                if len(under_way) > self._threads:
+                    yield from under_way.popleft().result()
+            while under_way:
+                yield from under_way.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _piece(self, start: int, end: int) -> list[list[Any]]:
+        return list(self._rows(start, end))
+
+    # ---- errors
+
+    def _wait_or_raise(self, exc: OSError, attempt: int) -> None:
+        if attempt >= self._max_attempts or isinstance(exc, _PERMANENT):
+            raise exc
+        time.sleep(min(0.1 * 2**attempt, 10))
+
+    def _translated(self, exc: Exception, operation: str) -> OSError:
+        """PyODPS's error, or that of what is below it, as one of Python's."""
+        if isinstance(exc, OSError) and getattr(exc, "operation", None) is not None:
+            return exc
+        text = f"{type(exc).__name__}: {exc}"
+        kinds = {kind.__name__ for kind in type(exc).__mro__}
+        if "ChecksumError" in kinds:
+            return errors.corrupt(self._url, text, operation)
+        for names, code in _CODES.items():
+            if kinds & names:
+                return errors.error(code, operation, self._url, text)
+        return errors.error(errno.EIO, operation, self._url, text)
+
+
+_PERMANENT = (FileNotFoundError, PermissionError, errors.StaleFileError)
+# By the names of their classes, PyODPS's and requests'; the most telling first.
+_CODES = {
+    frozenset({"NoSuchObject", "NoSuchTable", "NoSuchPartition", "NoSuchProject"}): errno.ENOENT,
+    frozenset({"NoPermission", "Unauthorized", "AuthorizationRequired", "SignatureNotMatch"}): errno.EACCES,
+    frozenset({"Timeout", "RequestTimeTooSkewed"}): errno.ETIMEDOUT,
+    frozenset({"ConnectionError", "ChunkedEncodingError"}): errno.ECONNRESET,
+}
+
+
+def _connect(
+    project: str, table: str, access_id: str, access_key: str, endpoint: str | None, tunnel_endpoint: str | None
+) -> Any:
+    """PyODPS's object of the table."""
+    try:
+        from odps import ODPS  # type: ignore[import-untyped]
+    except ImportError:
+        raise errors.missing("pyodps", "odps", "reading a MaxCompute table") from None
+    client = ODPS(access_id, access_key, project, endpoint=endpoint, tunnel_endpoint=tunnel_endpoint)
+    return client.get_table(table)

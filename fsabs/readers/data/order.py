@@ -1,0 +1,195 @@
+"""The order of an epoch as a function of (seed, epoch), and how what remains of it is split.
+
+The samples of an epoch have positions 0 to N - 1, in the order in which they would be read by one reader. Where a
+position lies (shard, record) can be computed from the shards, the seed and the epoch alone, so that the whole state of
+a pass is which positions remain: a few intervals. Nothing is drawn from a generator whose state would have to be kept,
+and the hash (SplitMix64: Steele, Lea, Flood, OOPSLA 2014) is our own, so that an order outlives releases of NumPy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .base import Shard
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+Interval = tuple[int, int]
+"""Positions from the first to the second, exclusive."""
+
+
+class Order:
+    """The orders of the epochs over some shards.
+
+    Args:
+        shards: what there is.
+        seed: of the shuffles; None leaves everything in the order of the shards.
+        block_size: records that stay together when shards are shuffled; None is a whole shard.
+        buffer_size: each run of so many positions is shuffled in itself; 0 or 1 leaves it alone.
+    """
+
+    def __init__(
+        self, shards: Sequence[Shard], seed: int | None = None, block_size: int | None = None, buffer_size: int = 0
+    ) -> None:
+        import numpy as np
+
+        if block_size is not None and block_size < 1:
+            raise ValueError(f"block_size must be at least 1, not {block_size}")
+        if buffer_size < 0:
+            raise ValueError(f"buffer_size must not be negative: {buffer_size}")
+        self.shards = list(shards)
+        self.seed = seed
+        self.buffer_size = buffer_size if seed is not None else 0
+        self._settings = (seed, block_size, self.buffer_size)
+        blocks = [
+            (number, start, min(block_size or shard.count, shard.end - start))
+            for number, shard in enumerate(self.shards)
+            for start in range(shard.start, shard.end, block_size or max(1, shard.count))
+        ]
+        self.blocks: Numbers = np.array(blocks, np.int64).reshape(-1, 3)
+        self.total = int(self.blocks[:, 2].sum())
+
+    def fingerprint(self) -> str:
+        """What tells one order from another: the shards and the settings, in 32 hexadecimal digits."""
+        described = json.dumps([self.shards, *self._settings])
+        return hashlib.blake2b(described.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+    def epoch(self, number: int) -> Epoch:
+        """The order of an epoch."""
+        return Epoch(self, number)
+
+
+class Epoch:
+    """The order of one epoch."""
+
+    def __init__(self, order: Order, number: int) -> None:
+        import numpy as np
+
+        self._order = order
+        self._key = None if order.seed is None else _key(order.seed, number)
+        self._blocks = order.blocks
+        if self._key is not None:
+            ranks = _hashed(np.arange(len(order.blocks), dtype=np.uint64), self._key)
+            self._blocks = order.blocks[np.argsort(ranks, kind="stable")]
+        self._ends: Numbers = np.cumsum(self._blocks[:, 2])
+
+    def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
+        """The intervals without their first `taken` positions, cut where a buffer or (with none) a block ends."""
+        for start, end in drop(intervals, taken):
+            while start < end:
+                cut = min(end, self._cut(start))
+                yield start, cut
+                start = cut
+
+    def _cut(self, position: int) -> int:
+        size = self._order.buffer_size
+        if size > 1:
+            return (position // size + 1) * size
+        return int(self._ends[self._ends.searchsorted(position, side="right")])
+
+    def shards(self, intervals: Iterable[Interval]) -> list[int]:
+        """The numbers of the shards that the intervals lead through, each once, in order."""
+        found: dict[int, None] = {}
+        for start, end in intervals:
+            first, last = self._ends.searchsorted([start, end - 1], side="right")
+            found.update(dict.fromkeys(self._blocks[first : last + 1, 0].tolist()))
+        return list(found)
+
+    def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
+        """The numbers of the shards and records at positions of one piece, in order."""
+        import numpy as np
+
+        at = np.arange(start, end, dtype=np.int64)
+        size = self._order.buffer_size
+        if size > 1 and self._key is not None:
+            first = start // size * size
+            whole = np.arange(first, min(first + size, self._order.total), dtype=np.int64)
+            ranks = _hashed(whole.astype(np.uint64), self._key ^ _SALT)
+            at = whole[np.argsort(ranks, kind="stable")][start - first : end - first]
+        block = self._ends.searchsorted(at, side="right")
+        row = self._blocks[block]
+        return row[:, 0], row[:, 1] + at - (self._ends[block] - row[:, 2])
+
+
+_MASK = 2**64 - 1
+_SALT = 0x6A09E667F3BCC908  # the fraction of sqrt(2): so that blocks and buffers are shuffled apart
+
+
+def _key(seed: int, epoch: int) -> int:
+    digest = hashlib.blake2b(f"{seed}/{epoch}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _hashed(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+    """SplitMix64 of each number, under a key; it maps no two numbers to one."""
+    import numpy as np
+
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & _MASK)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+# ---- intervals
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """How many positions they hold."""
+    return sum(end - start for start, end in intervals)
+
+
+def drop(intervals: Iterable[Interval], count: int) -> Iterator[Interval]:
+    """The intervals without their first `count` positions."""
+    for start, end in intervals:
+        skipped = min(count, end - start)
+        count -= skipped
+        if start + skipped < end:
+            yield start + skipped, end
+
+
+def take(intervals: Iterable[Interval], count: int) -> Iterator[Interval]:
+    """Their first `count` positions."""
+    for start, end in intervals:
+        if count <= 0:
+            return
+        yield start, min(end, start + count)
+        count -= end - start
+
+
+def part(intervals: Sequence[Interval], number: int, parts: int) -> list[Interval]:
+    """Part `number` of `parts`: runs of the intervals as they follow each other, in sizes that differ by at most 1."""
+    total = length(intervals)
+    first, last = total * number // parts, total * (number + 1) // parts
+    return list(take(drop(intervals, first), last - first))
+
+
+def union(parts: Iterable[Sequence[Interval]]) -> list[Interval]:
+    """All positions of the parts, ascending; `ValueError` if a position is in two of them."""
+    joined: list[list[int]] = []
+    for start, end in sorted(interval for one in parts for interval in one):
+        if joined and start < joined[-1][1]:
+            raise ValueError(f"position {start} is in two parts")
+        if joined and start == joined[-1][1]:
+            joined[-1][1] = end
+        else:
+            joined.append([start, end])
+    return [(start, end) for start, end in joined]
+
+
+def intervals_of(value: Any, total: int) -> list[Interval]:
+    """Intervals as they come out of a state; `ValueError` if they are none of positions 0 to `total`."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"no list of intervals: {value!r}")
+    found = []
+    for one in value:
+        if not (isinstance(one, list | tuple) and len(one) == 2 and 0 <= one[0] < one[1] <= total):
+            raise ValueError(f"no interval of positions up to {total}: {one!r}")
+        found.append((int(one[0]), int(one[1])))
+    return found

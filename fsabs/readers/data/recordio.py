@@ -1,0 +1,112 @@
+"""RecordIODataReader: a directory of RecordIO files, each of them a shard."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ... import errors, process
+from ...fs import FS
+from .. import recordio
+from .base import AbstractDataReader, Mode, Shard, Task, check_range, numbers_of, runs
+from .files import Files, Location
+
+OPEN_AT_ONCE = 64  # readers that are kept open
+BATCH = 1024  # records of one read_many
+
+
+class RecordIODataReader(AbstractDataReader):
+    """The RecordIO files below the directory `data_dir` (a URL, a path, an FS), or the one file that it names.
+
+    A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
+    sorted, and files that begin with a dot are left out. Raises what `fsabs.readers.recordio.Reader` raises, and
+    `StaleFileError` for a file that changed since `create_shards`.
+    """
+
+    def __init__(self, data_dir: Location) -> None:
+        super().__init__()
+        self._files = Files(data_dir)
+        self._open: OrderedDict[str, recordio.Reader] = OrderedDict()
+        self._lock = process.Lock()
+        self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """A shard for each file."""
+        paths = [stat.filename for stat in self._files.list()]
+        shards = []
+        for path, index in zip(paths, _indexes(self._files.fs, paths), strict=True):
+            name = self._files.name(path)
+            self._seen[name] = (index.size, index.version)
+            shards.append(Shard(name, 0, index.records))
+        return shards
+
+    def read_records(self, task: Task) -> Iterator[bytes]:
+        """The records of a task."""
+        yield from self.read_at(task.shard_name, numbers_of(task))
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
+        """The records with these numbers, in the order given: a run by a scan, others in batches."""
+        if not len(numbers):
+            return
+        reader = self.reader(shard_name)
+        check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
+        spans = list(runs(numbers))
+        if len(spans) == 1:
+            yield from reader.scan(*spans[0])
+            return
+        for at in range(0, len(numbers), BATCH):
+            yield from reader.read_many(numbers[at : at + BATCH])
+
+    def reader(self, shard_name: str) -> recordio.Reader:
+        """The open file of a shard; it stays open for a while, and is not to be closed."""
+        with self._lock:
+            reader = self._open.get(shard_name)
+            if reader is not None:
+                self._open.move_to_end(shard_name)
+                return reader
+        reader = recordio.Reader(self._files.fs, self._files.path(shard_name))
+        seen = self._seen.get(shard_name)
+        if seen is not None and seen != (reader.index.size, reader.index.version):
+            reader.close()
+            raise errors.stale(reader.url, "the file changed since its records were counted", "read_records")
+        with self._lock:
+            self._open[shard_name] = reader
+            if len(self._open) > OPEN_AT_ONCE:
+                self._open.popitem(last=False)  # not closed: someone may be reading it
+        return reader
+
+    def expect(self, shard_names: Sequence[str]) -> None:
+        """Hand the files of these shards, in order, to a cache below."""
+        self._files.expect(map(self._files.path, shard_names))
+
+    @property
+    def records_output_types(self) -> str:
+        """Bytes."""
+        return "string"
+
+    def close(self) -> None:
+        """Close the files that are open in this process."""
+        with self._lock:
+            readers, self._open = list(self._open.values()), OrderedDict()
+        for reader in readers:
+            reader.close()
+        self._files.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": OrderedDict()}  # each process opens its own
+
+
+def _indexes(fs: FS, paths: Sequence[str]) -> Iterator[recordio.Index]:
+    """The indexes of files, in order, as many at once as the store likes."""
+    workers = min(fs.default_concurrency, len(paths))
+    if workers <= 1:
+        yield from (recordio.Index.load(fs, path) for path in paths)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-index")
+    try:
+        yield from pool.map(lambda path: recordio.Index.load(fs, path), paths)
+    finally:
+        pool.shutdown(cancel_futures=True)

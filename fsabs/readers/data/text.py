@@ -1,0 +1,233 @@
+"""TextDataReader: the rows of a CSV file, of any FS, read by ranges.
+
+Rows are what Python's `csv` says they are, so that a newline in quotes does not end one. The file is scanned once to
+count them; of every 64th row the offset is kept, and a range is read from the nearest one before it.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ... import errors
+from ...blobs import Blob
+from ...files import BlobReader
+from .base import AbstractDataReader, Metadata, Mode, Shard, Task, check_range, check_slice, numbers_of, runs, slices
+from .files import Files
+
+CHUNK = 1024 * 1024  # bytes read at once
+STRIDE = 64  # rows to each offset that is kept
+_BOM = b"\xef\xbb\xbf"
+
+
+class _Index(NamedTuple):
+    """Where the rows are."""
+
+    rows: int
+    offsets: array[int]
+    """Of the rows 0, 64, 128 ..., and the end of the file."""
+    size: int
+    version: str | None
+
+
+class TextDataReader(AbstractDataReader):
+    """The rows of the CSV file `filename` (a URL or a path).
+
+    A record is the text of a row with its line end as `\\n`; every row is one, the header, too. With `columns`, the
+    first row names the columns and is no record, blank lines aren't either, and a record is the list of the texts in
+    those `columns`, in their order. A shard has `records_per_task` records (the last one the rest), or all of them if
+    that is None.
+
+    The text is UTF-8. Raises `CorruptFileError` for what `csv` can't read, `StaleFileError` when the file changed since
+    its rows were counted, and `ValueError` for columns that the file has not.
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        records_per_task: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sep: str = ",",
+    ) -> None:
+        super().__init__()
+        if len(sep) != 1 or not sep.isascii():
+            raise ValueError(f"sep is one ASCII character, not {sep!r}")
+        self._files = Files(filename)
+        self._path = self._files.one()
+        self._name = self._files.name(self._path)
+        self._records_per_task = records_per_task
+        self._columns = None if columns is None else list(columns)
+        self._sep = sep
+        self._index: _Index | None = None
+        self._picked: list[int] | None = None
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """Runs of rows, called `FILENAME:shard_0` and so on."""
+        return slices(self._name, len(self), self._records_per_task)
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return max(0, self._rows().rows - self._header_rows)
+
+    def read_records(self, task: Task) -> Iterator[Any]:
+        """The rows of a task."""
+        check_slice(task.shard_name, self._name)
+        for start, end in runs(numbers_of(task)):
+            check_range(self._name, start, end, len(self))
+            yield from self._read(start, end)
+
+    @property
+    def records_output_types(self) -> str:
+        """Text."""
+        return "string"
+
+    @property
+    def metadata(self) -> Metadata:
+        """The names of the columns, if any were given."""
+        return Metadata(self._columns)
+
+    def close(self) -> None:
+        """Free what the FS holds in this process."""
+        self._files.close()
+
+    @property
+    def _header_rows(self) -> int:
+        return 0 if self._columns is None else 1
+
+    def _read(self, start: int, end: int) -> Iterator[Any]:
+        start, end = start + self._header_rows, end + self._header_rows
+        with self._open() as file:
+            blob = file.blob
+            picked = self._pick(blob)
+            for text, fields in self._between(blob, start, end):
+                if picked is None:
+                    yield text
+                    continue
+                try:
+                    yield [fields[column] for column in picked]
+                except IndexError:
+                    reason = f"a row has {len(fields)} columns, fewer than the header: {text[:80]!r}"
+                    raise errors.corrupt(blob.url, reason, "read_records") from None
+
+    def _pick(self, blob: Blob) -> list[int] | None:
+        """The places of the chosen columns in a row."""
+        if self._columns is None or self._picked is not None:
+            return self._picked
+        header = next((fields for _, fields in self._between(blob, 0, 1)), [])
+        absent = [name for name in self._columns if name not in header]
+        if absent:
+            raise ValueError(f"{self._name} has no columns {absent}; its first row has {header}")
+        self._picked = [header.index(name) for name in self._columns]
+        return self._picked
+
+    def _counts(self, fields: list[str]) -> bool:
+        """Whether a row is one: a blank line is, where rows are text."""
+        return bool(fields) or self._columns is None
+
+    # ---- rows and their offsets
+
+    def _rows(self) -> _Index:
+        if self._index is None:
+            with self._files.open(self._path) as file:
+                self._index = _scan(file.blob, self._sep, self._counts)
+        return self._index
+
+    def _open(self) -> BlobReader:
+        index = self._rows()
+        file = self._files.open(self._path)
+        if (file.blob.size, file.blob.version) != (index.size, index.version):
+            file.close()
+            raise errors.stale(file.name, "the file changed since its rows were counted", "read_records")
+        return file
+
+    def _between(self, blob: Blob, start: int, end: int) -> Iterator[tuple[str, list[str]]]:
+        """Text and fields of the rows `start` to `end`."""
+        index = self._rows()
+        at = start // STRIDE * STRIDE
+        first, last = index.offsets[start // STRIDE], index.offsets[min(-(-end // STRIDE), len(index.offsets) - 1)]
+        lines = _Lines(blob, first, last)
+        try:
+            for fields in csv.reader(lines, delimiter=self._sep):
+                text = lines.taken()
+                if not self._counts(fields):
+                    continue
+                if at >= start:
+                    yield text, fields
+                at += 1
+                if at == end:
+                    return
+        except csv.Error as exc:
+            raise errors.corrupt(blob.url, f"row {at}: {exc}", "read_records") from None
+
+
+class _Lines(Iterator[str]):
+    """The lines of a blob from `start` to `end`, as text that ends in `\\n`; knows what was taken since last asked."""
+
+    def __init__(self, blob: Blob, start: int, end: int) -> None:
+        self._blob = blob
+        self._start = start
+        self._lines = _lines(blob, start, end)
+        self._taken: list[str] = []
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        if line.startswith(_BOM) and not self._start:
+            line = line[len(_BOM) :]
+        self._start = -1
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as exc:
+            raise errors.corrupt(self._blob.url, f"not UTF-8: {exc}", "read_records") from None
+        text = text.rstrip("\r\n") + "\n"
+        self._taken.append(text)
+        return text
+
+    def taken(self) -> str:
+        """The text of the lines since the last call."""
+        text = "".join(self._taken)
+        self._taken.clear()
+        return text
+
+
+def _lines(blob: Blob, start: int, end: int) -> Iterator[bytes]:
+    """The lines from one offset to another, with their ends (`\\n`, `\\r\\n`, `\\r`)."""
+    rest = b""
+    for offset in range(start, end, CHUNK):
+        data = rest + blob.pread(min(CHUNK, end - offset), offset)
+        lines = data.splitlines(keepends=True)
+        # A line may go on in the next chunk, and so may a line end that has come as far as its \r.
+        rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+        yield from lines
+    yield from rest.splitlines(keepends=True)
+
+
+def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> _Index:
+    """Count the rows and note where they begin."""
+    offsets = array("Q")
+    at = rows = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal at
+        for line in _lines(blob, 0, blob.size):
+            at += len(line)
+            # Latin-1 leaves every byte in its place; what matters here is ASCII in UTF-8, too.
+            yield (line[len(_BOM) :] if at == len(line) and line.startswith(_BOM) else line).decode("latin-1")
+
+    begin = 0
+    try:
+        for fields in csv.reader(lines(), delimiter=sep):
+            if not counts(fields):
+                begin = at
+                continue
+            if rows % STRIDE == 0:
+                offsets.append(begin)
+            rows += 1
+            begin = at
+    except csv.Error as exc:
+        raise errors.corrupt(blob.url, f"row {rows}: {exc}", "create_shards") from None
+    offsets.append(blob.size)
+    return _Index(rows, offsets, blob.size, blob.version)

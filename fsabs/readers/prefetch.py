@@ -1,0 +1,169 @@
+"""Reading ahead in an order that is known: whole files in batches, within a bound on bytes.
+
+`prefetch` is what a data set uses that knows its sampler's order; `Ahead` is the thread behind it, which is made where
+it is first needed, in each process anew. An FS that can use the order itself (a cache) is told it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from .. import process
+from ..fs import FS, Path
+
+T = TypeVar("T")
+
+MAX_BYTES = 256 * 1024 * 1024
+LARGEST_BATCH = 512  # files of one read_many: enough to keep a store busy, few enough to adapt to their sizes
+
+
+@runtime_checkable
+class TakesOrder(Protocol):
+    """An FS that can use the order of coming reads: a cache that evicts what is needed last."""
+
+    def set_order(self, paths: Sequence[Path]) -> None:
+        """Be told the files that are read next, in order."""
+
+
+def hand_over(fs: FS, order: Sequence[Path]) -> None:
+    """Tell the order to the outermost layer of `fs` that takes it."""
+    layer: Any = fs
+    while layer is not None:
+        if isinstance(layer, TakesOrder):
+            # Absolute, since a layer below has another cwd where this is a subfs; the keys are the same.
+            layer.set_order(["/" + fs._key(path, "set_order") for path in order])
+            return
+        layer = getattr(layer, "inner", None)
+
+
+def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> process.Resumable[bytes]:
+    """The contents of the files `order`, in order, read ahead of the consumer by batches (`read_many`).
+
+    About `max_bytes` bytes are held at most, going by the largest file seen so far; one file is always read, however
+    large. The iterator goes on in a forked child and after pickling, reading ahead there by itself; `close()` ends it
+    early. An error of a file is raised where its content would have come.
+    """
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
+    order = list(order)
+    return process.Resumable(functools.partial(_from_there, fs, order, max_bytes))
+
+
+def _from_there(fs: FS, order: list[Path], max_bytes: int, start: int) -> Iterator[bytes]:
+    coming = order[start:] if start else order
+    hand_over(fs, coming)
+    # One half of the bound is for what waits, the other for the batch that is under way.
+    half = max(1, max_bytes // 2)
+    return Ahead(functools.partial(_in_batches, fs, coming, half), len, half)
+
+
+def _in_batches(fs: FS, order: list[Path], max_bytes: int) -> Iterator[bytes]:
+    at, largest, batch = 0, 1, 4
+    while at < len(order):
+        for content in fs.read_many(order[at : at + batch]):
+            largest = max(largest, len(content))
+            yield content
+        at += batch
+        batch = max(1, min(max_bytes // largest, 4 * batch, LARGEST_BATCH))
+
+
+class Ahead(Iterator[T], Generic[T]):
+    """The items of `source()`, taken from it by a thread while the consumer works.
+
+    `weigh(item)` is its size in bytes; the thread waits while `max_bytes` or more are held. What `source` raises is
+    raised where its next item would have come. The thread ends with the items, at `close()`, or when this is dropped.
+    """
+
+    def __init__(self, source: Callable[[], Iterator[T]], weigh: Callable[[T], int], max_bytes: int) -> None:
+        self._shelf: _Shelf[T] = _Shelf(max_bytes)
+        self._generation = process.generation()
+        # The thread must not hold this object, or it would never be dropped.
+        thread = threading.Thread(target=_fill, args=(self._shelf, source, weigh), daemon=True, name="fsabs-ahead")
+        weakref.finalize(self, _close, self._shelf, self._generation).atexit = False
+        thread.start()
+
+    def __next__(self) -> T:
+        if self._generation != process.generation():
+            raise RuntimeError("reading ahead was begun in another process")
+        return self._shelf.take()
+
+    def close(self) -> None:
+        """End the thread, after what it is reading now; nothing is to be had after that."""
+        _close(self._shelf, self._generation)
+
+
+def _close(shelf: _Shelf[Any], generation: int) -> None:
+    if generation == process.generation():  # a forked child may have inherited the lock as its parent's thread held it
+        shelf.close()
+
+
+class _Shelf(Generic[T]):
+    """What was read and not yet taken."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._items: deque[tuple[T, int]] = deque()
+        self._held = 0
+        self._changed = threading.Condition()
+        self._closed = False
+        self._ended = False
+        self._failure: BaseException | None = None
+
+    def put(self, item: T, weight: int) -> bool:
+        """Add an item, when there is room; False when nobody wants it any more."""
+        with self._changed:
+            while self._held >= self._max_bytes and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return False
+            self._items.append((item, weight))
+            self._held += weight
+            self._changed.notify_all()
+            return True
+
+    def end(self, failure: BaseException | None) -> None:
+        """No item follows."""
+        with self._changed:
+            self._ended, self._failure = True, failure
+            self._changed.notify_all()
+
+    def take(self) -> T:
+        """The next item."""
+        with self._changed:
+            while not self._items and not self._ended and not self._closed:
+                self._changed.wait()
+            if self._items:
+                item, weight = self._items.popleft()
+                self._held -= weight
+                self._changed.notify_all()
+                return item
+            failure, self._failure = self._failure, None
+        raise failure if failure is not None else StopIteration
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with self._changed:
+            self._closed = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+def _fill(shelf: _Shelf[T], source: Callable[[], Iterator[T]], weigh: Callable[[T], int]) -> None:
+    items: Iterator[T] | None = None
+    try:
+        items = source()
+        for item in items:
+            if not shelf.put(item, weigh(item)):
+                return
+        shelf.end(None)
+    except BaseException as exc:  # whatever it is, it is the consumer's
+        shelf.end(exc)
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,338 @@
+"""ShardedDataset: every sample once an epoch, whoever reads it, wherever it is stopped, and whoever goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fsabs
+from fsabs import CorruptFileError, StaleFileError
+from fsabs.adapters.torch import ShardedDataset
+from fsabs.adapters.torch.plan import CAPACITY, Plan, SharedPlan
+from fsabs.readers.data import Task
+from fsabs.readers.recordio import Writer
+
+from .workers import ByRuns, Numbers, WorkerInfo, Workers, in_worker
+
+Batches = list[list[int]]
+
+
+def run(dataset: ShardedDataset, workers: int, batch_size: int, stop: int | None = None) -> list[int]:
+    """The samples of the first `stop` batches of an epoch."""
+    batches = dataset.consumed(Workers(dataset, workers, batch_size))
+    return [sample for batch in islice(batches, stop) for sample in batch]
+
+
+def saved(dataset: ShardedDataset) -> Any:
+    """A state after a round trip through a file."""
+    return json.loads(json.dumps(dataset.state_dict()))
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"seed": 5},
+    {"seed": 5, "buffer_size": 16},
+    {"seed": 5, "buffer_size": 10, "block_size": 4},
+    {"seed": 5, "buffer_size": 50, "block_size": 3, "max_bytes": 300},
+]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shuffle", SETTINGS, ids=str)
+@pytest.mark.parametrize("reader", [Numbers([30, 0, 7, 1, 25]), ByRuns([30, 0, 7, 1, 25])], ids=["files", "runs"])
+def test_ranks_and_workers_share_an_epoch(reader: Numbers, shuffle: dict[str, Any]) -> None:
+    alone = ShardedDataset(reader, **shuffle)
+    whole = list(alone)
+    assert sorted(whole) == reader.everything
+    for ranks, workers in ((1, 1), (1, 4), (3, 2), (2, 40)):
+        seen = []
+        for rank in range(ranks):
+            dataset = ShardedDataset(reader, rank=rank, ranks=ranks, **shuffle)
+            mine = run(dataset, workers, 4)
+            assert abs(len(mine) - len(whole) / ranks) < 1
+            assert len(mine) == len(dataset) == sum(dataset.lengths(workers))
+            seen += mine
+        assert sorted(seen) == reader.everything
+
+
+@pytest.mark.quick
+def test_epochs() -> None:
+    reader = Numbers([40, 40])
+    dataset = ShardedDataset(reader, seed=1, buffer_size=20)
+    first, second = list(dataset), list(dataset)
+    assert dataset.epoch == 1
+    assert first != second
+    assert sorted(second) == reader.everything
+    dataset.set_epoch(0)
+    assert list(dataset) == first
+    dataset.set_epoch(0)
+    assert list(dataset) == first
+    assert run(dataset, 2, 5) != run(dataset, 2, 5)
+    assert dataset.epoch == 2
+    next(iter(dataset))  # a look at it is no epoch, and costs no sample
+    assert dataset.epoch == 3
+    assert sorted(dataset) == reader.everything
+    plain = ShardedDataset(reader)
+    assert list(plain) == list(plain) == reader.everything
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shuffle", SETTINGS, ids=str)
+def test_the_same_job_goes_on_in_the_same_order(shuffle: dict[str, Any]) -> None:
+    reader = Numbers([30, 0, 7, 1, 25])
+    whole = run(ShardedDataset(reader, **shuffle), 3, 4)
+    for stop in range(18):
+        dataset = ShardedDataset(reader, **shuffle)
+        first = run(dataset, 3, 4, stop)
+        resumed = ShardedDataset(reader, **shuffle)
+        resumed.load_state_dict(saved(dataset))
+        assert saved(resumed)["parts"] == saved(dataset)["parts"] or not first
+        rest = run(resumed, 3, 4)
+        if len(first) < len(whole):
+            assert first + rest == whole
+        else:  # behind the end of an epoch comes the next
+            assert resumed.epoch == 1
+            assert sorted(rest) == reader.everything
+
+
+@pytest.mark.quick
+def test_the_end_of_an_epoch_and_set_epoch() -> None:
+    reader = Numbers([10])
+    dataset = ShardedDataset(reader, seed=1)
+    assert sorted(dataset) == reader.everything
+    state = saved(dataset)
+    assert state["epoch"] == 0
+    resumed = ShardedDataset(reader, seed=1)
+    resumed.load_state_dict(state)
+    for epoch, expected in ((0, []), (1, reader.everything), (2, reader.everything)):
+        resumed.set_epoch(epoch)
+        assert sorted(resumed) == expected
+    resumed.load_state_dict(state)
+    assert sorted(resumed) == reader.everything
+    assert resumed.epoch == 1
+
+
+@pytest.mark.timeout(120)
+def test_200_kill_points() -> None:
+    """Jobs of several ranks and workers, killed anywhere, go on with any other numbers, once and again."""
+    rng = random.Random(6)
+    for _ in range(200):
+        reader = rng.choice([Numbers, ByRuns])([rng.choice([0, 1, 5, 30]) for _ in range(rng.randint(1, 6))])
+        shuffle = rng.choice(SETTINGS[:4])
+        states: list[Any] = []
+        seen: list[int] = []
+        for kills in range(rng.randint(1, 3), -1, -1):
+            ranks, workers, batch_size = rng.choice([1, 1, 2, 3]), rng.choice([1, 3, 4]), rng.randint(1, 5)
+            job = [ShardedDataset(reader, rank=rank, ranks=ranks, **shuffle) for rank in range(ranks)]
+            if len(seen) == len(reader.everything):
+                break  # it was killed behind the last sample
+            for dataset in job:
+                if states:
+                    dataset.load_state_dict(states)
+                seen += run(dataset, workers, batch_size, rng.randint(0, 12) if kills else None)
+            states = [saved(dataset) for dataset in job]
+        assert sorted(seen) == reader.everything
+
+
+@pytest.mark.quick
+def test_what_was_fetched_and_not_consumed_is_still_to_come() -> None:
+    reader = Numbers([40])
+    dataset = ShardedDataset(reader)
+    batches = dataset.consumed(Workers(dataset, 2, 4, ahead=3))
+    seen = [*next(batches), *next(batches)]
+    resumed = ShardedDataset(reader)
+    resumed.load_state_dict(saved(dataset))
+    assert sorted(seen + list(resumed)) == reader.everything
+    assert len(seen) == 8
+
+
+@pytest.mark.quick
+def test_states_that_do_not_fit() -> None:
+    reader = Numbers([20, 20])
+    states = []
+    for rank in range(3):
+        dataset = ShardedDataset(reader, rank=rank, ranks=3)
+        run(dataset, 2, 4, rank)
+        states.append(saved(dataset))
+    other = ShardedDataset(reader, rank=0, ranks=2)
+    misfits: list[Any] = [states[0], states[:2], [*states, states[0]], [], {}, [5]]
+    for wrong in misfits:
+        with pytest.raises(ValueError):
+            other.load_state_dict(wrong)
+    other.load_state_dict(states)
+    own = ShardedDataset(reader, rank=1, ranks=3)
+    own.load_state_dict(states[1])
+    assert len(list(own)) == 13 - 4
+    for changed in (Numbers([20, 21]), Numbers([40])):
+        with pytest.raises(ValueError, match="other shards"):
+            ShardedDataset(changed, rank=0, ranks=2).load_state_dict(states)
+    with pytest.raises(ValueError, match="another seed"):
+        ShardedDataset(reader, rank=0, ranks=2, seed=1).load_state_dict(states)
+    states[1]["epoch"] = 1
+    with pytest.raises(ValueError, match="epochs"):
+        other.load_state_dict(states)
+
+
+@pytest.mark.quick
+def test_arguments() -> None:
+    reader = Numbers([3])
+    wrong: list[dict[str, Any]] = [{"rank": 1}, {"rank": 2, "ranks": 2}, {"uneven": "pad"}, {"block_size": 0}]
+    for options in wrong:
+        with pytest.raises(ValueError):
+            ShardedDataset(reader, **options)
+    with pytest.raises(ValueError):
+        ShardedDataset(reader).set_epoch(-1)
+    with pytest.raises(TypeError, match="tagged"):
+        list(ShardedDataset(reader).consumed([[1]]))
+
+
+@pytest.mark.quick
+def test_ranks_of_one_size() -> None:
+    reader = Numbers([31])
+    sizes = [len(list(ShardedDataset(reader, rank=rank, ranks=4, uneven="drop", seed=1))) for rank in range(4)]
+    assert sizes == [7] * 4
+
+
+@pytest.mark.quick
+def test_a_worker_keeps_a_state_of_its_own() -> None:
+    """What torchdata's StatefulDataLoader does: states are asked for, and loaded, in the workers."""
+    reader = Numbers([20, 13])
+    states, seen = [], []
+    for number in range(3):
+        with in_worker(WorkerInfo(number, 3)):
+            dataset = ShardedDataset(reader, seed=1, buffer_size=8)
+            seen += list(islice(dataset, 4 * number))
+            states.append(saved(dataset))
+    rest = []
+    for number in range(3):
+        with in_worker(WorkerInfo(number, 3)):
+            dataset = ShardedDataset(reader, seed=1, buffer_size=8)
+            dataset.load_state_dict(states[number])
+            rest += list(dataset)
+    assert sorted(seen + rest) == reader.everything
+    elsewhere = ShardedDataset(reader, seed=1, buffer_size=8)
+    elsewhere.load_state_dict(states)
+    assert sorted(seen + list(elsewhere)) == reader.everything
+    with pytest.raises(ValueError), in_worker(WorkerInfo(0, 2)):
+        ShardedDataset(reader, seed=1, buffer_size=8).load_state_dict(states[0])
+
+
+@pytest.mark.quick
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 20), max_size=5), st.integers(0, 60), st.integers(1, 5), st.sampled_from(SETTINGS[:4]))
+def test_a_plain_iteration_resumes(counts: list[int], stop: int, workers: int, shuffle: dict[str, Any]) -> None:
+    reader = Numbers(counts)
+    dataset = ShardedDataset(reader, **shuffle)
+    first = list(islice(dataset, stop))
+    resumed = ShardedDataset(reader, **shuffle)
+    resumed.load_state_dict(saved(dataset))
+    if len(first) < len(reader.everything):
+        assert sorted(first + run(resumed, workers, 3)) == reader.everything
+
+
+@pytest.mark.quick
+def test_an_iteration_goes_on_in_a_child() -> None:
+    samples = iter(ShardedDataset(Numbers([30]), seed=1, buffer_size=8))
+    first = list(islice(samples, 10))
+    child = os.fork()
+    if not child:
+        os._exit(0 if sorted(first + list(samples)) == list(range(30)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert sorted(first + list(samples)) == list(range(30))
+
+
+@pytest.mark.quick
+def test_readers_that_lose_records_are_found_out() -> None:
+    class Short(Numbers):
+        def read_records(self, task: Task) -> Iterator[int]:
+            yield from range(task.start, min(task.end, 8))
+
+    for shuffle in SETTINGS[:4]:
+        with pytest.raises(CorruptFileError, match=r"before record 8") as caught:
+            list(ShardedDataset(Short([12]), **shuffle))
+        assert caught.value.filename == "s0"
+
+
+# ---- over files
+
+
+def shards_in(folder: Path, counts: list[int]) -> list[bytes]:
+    everything = []
+    for number, count in enumerate(counts):
+        with Writer(fsabs.from_url(folder), f"{number}.rec") as writer:
+            for record in range(count):
+                everything.append(f"{number}/{record}".encode())
+                writer.write(everything[-1])
+    return everything
+
+
+@pytest.mark.quick
+def test_recordio_files(tmp_path: Path) -> None:
+    everything = shards_in(tmp_path, [10, 0, 25])
+    dataset = ShardedDataset(str(tmp_path), bytes.decode, seed=1, buffer_size=9, block_size=4)
+    assert sorted(pickle.loads(pickle.dumps(dataset))) == sorted(record.decode() for record in everything)
+    assert list(ShardedDataset(fsabs.from_url(tmp_path))) == everything
+
+
+@pytest.mark.quick
+def test_an_archive(tmp_path: Path) -> None:
+    with fsabs.from_url(tmp_path).open_container("x.tar", "w") as archive:
+        for number in range(5):
+            archive.write_bytes(f"{number}.txt", b"x" * number)
+    sizes = [len(sample["txt"]) for sample in ShardedDataset(tmp_path / "x.tar")]
+    assert sizes == [0, 1, 2, 3, 4]
+    assert sorted(len(sample["txt"]) for sample in ShardedDataset(tmp_path, seed=1, buffer_size=3)) == sizes
+
+
+@pytest.mark.quick
+def test_shards_that_change_under_the_reader(tmp_path: Path) -> None:
+    shards_in(tmp_path, [10, 10])
+    dataset = ShardedDataset(tmp_path)
+    samples = iter(dataset)
+    next(samples)
+    os.remove(tmp_path / "1.rec")
+    with pytest.raises(FileNotFoundError, match=r"1\.rec"):
+        list(samples)
+    shards_in(tmp_path, [10, 10])
+    with pytest.raises(StaleFileError, match=r"\.rec"):
+        list(pickle.loads(pickle.dumps(dataset)))
+
+
+@pytest.mark.quick
+def test_a_state_is_small(tmp_path: Path) -> None:
+    dataset = ShardedDataset(Numbers([1000] * 1000), seed=1, buffer_size=1000, block_size=100)
+    run(dataset, 16, 10, 50)
+    assert len(json.dumps(dataset.state_dict())) < 2000
+
+
+def test_importing_fsabs_does_not_import_torch() -> None:
+    import subprocess
+
+    code = "import sys, fsabs, fsabs.readers.data, fsabs.adapters; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+    code = "import sys; sys.modules['torch'] = None; import fsabs.adapters.torch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert "MissingDependencyError: fsabs.adapters.torch needs torch: pip install 'fsabs[torch]'" in done.stderr
+
+
+@pytest.mark.quick
+def test_plans_in_shared_memory() -> None:
+    shared = SharedPlan()
+    plan = Plan(3, "rank", (((0, 5), (7, 9)), (), ((20, 21),)))
+    shared.write(7, plan)
+    assert (shared.serial, shared.read()) == (7, plan)
+    shared.write(8, Plan(3, "all", (tuple((3 * number, 3 * number + 1) for number in range(CAPACITY)),)))
+    assert shared.serial == 8
+    with pytest.raises(RuntimeError, match="too many intervals"):
+        shared.read()

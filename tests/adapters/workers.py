@@ -1,0 +1,94 @@
+"""DataLoader workers without processes: copies of a data set that think they are workers, and fetch ahead likewise."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pytest
+
+from fsabs.adapters.torch import ShardedDataset, sharded
+from fsabs.adapters.torch.loader import Collate, Tagged
+from fsabs.readers.data import AbstractDataReader, Shard, Task
+
+
+class WorkerInfo(NamedTuple):
+    """As far as torch's is looked at."""
+
+    id: int
+    num_workers: int
+
+
+class Numbers(AbstractDataReader):
+    """Shards of numbers, all different."""
+
+    def __init__(self, counts: list[int]) -> None:
+        self.counts = counts
+
+    def create_shards(self) -> dict[str, int]:
+        return {f"s{number}": count for number, count in enumerate(self.counts)}
+
+    def read_records(self, task: Task) -> Iterator[int]:
+        base = 1000 * int(task.shard_name[1:])
+        yield from range(base + task.start, base + task.end)
+
+    @property
+    def everything(self) -> list[int]:
+        """All records, sorted."""
+        return [1000 * number + at for number, count in enumerate(self.counts) for at in range(count)]
+
+
+class ByRuns(Numbers):
+    """The same in shards that are runs of files, as ElasticDL's last code has them."""
+
+    def create_shards(self) -> Any:
+        half = [(number, count // 2, count) for number, count in enumerate(self.counts)]
+        first = [Shard(f"s{number}", 0, middle) for number, middle, _ in half]
+        return first + [Shard(f"s{number}", middle, count - middle) for number, middle, count in half]
+
+
+class Workers:
+    """What a `DataLoader` does: batches of each worker in turn, of which some are ready before they are wanted."""
+
+    def __init__(self, dataset: ShardedDataset, workers: int, batch_size: int, ahead: int = 2) -> None:
+        self._dataset = dataset
+        self._workers = workers
+        self._batch_size = batch_size
+        self._ahead = ahead
+
+    def __iter__(self) -> Iterator[Tagged]:
+        batches = [self._batches(WorkerInfo(number, self._workers)) for number in range(self._workers)]
+        ready: list[deque[Tagged]] = [deque(islice(one, self._ahead)) for one in batches]
+        while any(ready):
+            for one, waiting in zip(batches, ready, strict=True):
+                if waiting:
+                    batch = waiting.popleft()
+                    waiting.extend(islice(one, 1))
+                    yield batch
+
+    def _batches(self, info: WorkerInfo) -> Iterator[Tagged]:
+        worker = copy.copy(self._dataset)  # as a fork does: what is shared stays shared
+        collate = Collate(worker, list)
+        with in_worker(info):
+            samples = iter(worker)
+        while batch := list(islice(samples, self._batch_size)):
+            with in_worker(info):
+                tagged = collate(batch)
+            yield tagged
+
+
+class in_worker:  # noqa: N801 - a context manager
+    """In its block, the process is a worker."""
+
+    def __init__(self, info: WorkerInfo) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._info = info
+
+    def __enter__(self) -> None:
+        self._patch.setattr(sharded, "get_worker_info", lambda: self._info)
+
+    def __exit__(self, *exc: object) -> None:
+        self._patch.undo()

@@ -1,0 +1,249 @@
+"""The interface of data readers: three shapes of shards, tasks, options, and the factory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fsabs import CorruptFileError
+from fsabs.readers.data import (
+    AbstractDataReader,
+    ImageFolderDataReader,
+    Mode,
+    ODPSDataReader,
+    RecordIODataReader,
+    Shard,
+    Task,
+    TaskType,
+    TextDataReader,
+    create_custom_data_reader,
+    create_data_reader,
+    parse_params,
+    shards_of,
+)
+from fsabs.readers.data.base import adopt, runs, slices
+
+pytestmark = pytest.mark.quick
+
+
+class Given(AbstractDataReader):
+    """Whose shards are what it is made with."""
+
+    def __init__(self, shards: Any) -> None:
+        self._shards = shards
+
+    def read_records(self, task: Any) -> Iterator[Any]:
+        yield from range(task.start, task.end)
+
+    def create_shards(self) -> Any:
+        return self._shards
+
+
+class ElasticDL(AbstractDataReader):
+    """A reader as ElasticDL's users write them."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        AbstractDataReader.__init__(self, **kwargs)
+
+    def read_records(self, task: Any) -> Iterator[Any]:
+        yield self._kwargs["data_dir"]
+
+    def create_shards(self) -> Any:
+        return {self._kwargs["data_dir"]: 1}
+
+
+class ByMode(AbstractDataReader):
+    """Its shards depend on the mode, as in ElasticDL's first design."""
+
+    def read_records(self, task: Any) -> Iterator[Any]:
+        yield from range(task.start, task.end)
+
+    def create_shards(self, mode: str) -> Any:
+        return {f"{mode}.rec": 3}
+
+
+THREE = [Shard("a", 0, 5), Shard("b", 10, 0)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"a": (0, 5), "b": (10, 0)}, [("a", 0, 5), ("b", 10, 0)], [["a", 0, np.int64(5)], Shard("b", 10, 0)]],
+    ids=["dict of pairs", "list", "list of anything"],
+)
+def test_shapes_of_shards(given: Any) -> None:
+    assert shards_of(Given(given)) == THREE
+
+
+def test_the_early_shape_and_the_mode() -> None:
+    assert shards_of(Given({"a": 5})) == [Shard("a", 0, 5)]
+    assert shards_of(ByMode(), Mode.EVALUATION) == [Shard("evaluation.rec", 0, 3)]
+    assert shards_of(Given({})) == []
+
+
+@pytest.mark.parametrize("given", [None, 5, "abc", {"a": "5"}, {"a": (1, 2, 3)}, [("a", 1)], [(1, 2, 3)], {"a": True}])
+def test_other_shapes_are_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"Given\.create_shards"):
+        shards_of(Given(given))
+
+
+def test_shards_must_make_sense() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        shards_of(Given({"a": -1}))
+    with pytest.raises(ValueError, match="twice"):
+        shards_of(Given([("a", 0, 5), ("a", 0, 5)]))
+    assert len(shards_of(Given([("a", 0, 5), ("a", 5, 5)]))) == 2  # two runs of one file
+
+
+def test_a_task_speaks_both_dialects() -> None:
+    task = Task(3, "f", 2, 5, indices=(4, 2))
+    assert (task.shard_name, task.shard.name, task.shard.start, task.shard.end) == ("f", "f", 2, 5)
+    assert task.shard.indices == (4, 2)
+    assert list(task.numbers()) == [4, 2]
+    assert list(Task(3, "f", 2, 5).numbers()) == [2, 3, 4]
+    assert TaskType(5) is TaskType.TRAIN_END_CALLBACK
+
+
+def test_runs() -> None:
+    assert list(runs([1, 2, 3, 7, 9, 10])) == [(1, 4), (7, 8), (9, 11)]
+    assert list(runs(range(3, 6))) == [(3, 6)]
+    assert list(runs(range(0))) == list(runs([])) == []
+
+
+def test_slices() -> None:
+    assert slices("t", 7, 3) == [Shard("t:shard_0", 0, 3), Shard("t:shard_1", 3, 3), Shard("t:shard_2", 6, 1)]
+    assert slices("t", 6, 3)[-1].count == 3
+    assert slices("t", 0, 3) == slices("t", 0, None) == []
+    with pytest.raises(ValueError):
+        slices("t", 7, 0)
+
+
+def test_records_are_counted() -> None:
+    class Short(Given):
+        def read_records(self, task: Any) -> Iterator[Any]:
+            yield from range(task.start, min(task.end, 8))
+
+    class Long(Given):
+        def read_records(self, task: Any) -> Iterator[Any]:
+            yield from range(task.start, task.end + 1)
+
+    assert list(Given(None).read_at("s", [1, 2, 5])) == [1, 2, 5]
+    with pytest.raises(CorruptFileError, match="before record 8"):
+        list(Short(None).read_at("s", range(5, 10)))
+    with pytest.raises(CorruptFileError, match="up to record 9"):
+        list(Long(None).read_at("s", range(5, 10)))
+
+
+def test_unknown_options_name_the_nearest() -> None:
+    with pytest.raises(TypeError, match="did you mean 'columns'"):
+        TextDataReader("x.csv", colums=["a"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="did you mean 'records_per_task'"):
+        create_data_reader("x", reader_type="ImageFolder", records_per_taks=1)
+
+
+def test_a_reader_written_for_elasticdl() -> None:
+    reader = ElasticDL(data_dir="/x", anything=1)
+    assert shards_of(reader) == [Shard("/x", 0, 1)]
+    assert list(reader.read_at("/x", [0])) == ["/x"]
+    assert reader.records_output_types is None
+    assert reader.metadata.column_names is None
+
+
+class Stranger:
+    """Of no class of ours."""
+
+    def create_shards(self) -> Any:
+        return {"s": 4}
+
+    def read_records(self, task: Any) -> Any:
+        return [f"{task.shard_name}{number}" for number in range(task.start, task.end)]
+
+
+def test_a_reader_of_another_family() -> None:
+    reader = adopt(Stranger())
+    assert shards_of(reader) == [Shard("s", 0, 4)]
+    assert list(reader.read_at("s", [0, 3])) == ["s0", "s3"]
+    assert reader.metadata.column_names is None
+    assert adopt(reader) is reader
+    with pytest.raises(TypeError, match="read_records"):
+        adopt(5)
+
+
+# ---- the factory
+
+
+@pytest.fixture(autouse=True)
+def _no_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PROJECT", "AK", "SK", "ENDPOINT", "TUNNEL_ENDPOINT"):
+        monkeypatch.delenv(f"MAXCOMPUTE_{name}", raising=False)
+
+
+def test_the_factory_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("1\n2\n3\n")
+    reader = create_data_reader(str(tmp_path / "a.csv"), 2)
+    assert isinstance(reader, TextDataReader)
+    assert [shard.count for shard in shards_of(reader)] == [2, 1]
+    assert isinstance(create_data_reader(str(tmp_path)), RecordIODataReader)
+    assert isinstance(create_data_reader(str(tmp_path / "a.csv"), reader_type="CSV", columns=["1"]), TextDataReader)
+    assert isinstance(create_data_reader(str(tmp_path), 5, "ImageFolder"), ImageFolderDataReader)
+    for name in ("PROJECT", "AK", "SK"):
+        monkeypatch.setenv(f"MAXCOMPUTE_{name}", "x")
+    assert isinstance(create_data_reader("table.csv"), ODPSDataReader)
+    assert isinstance(create_data_reader(str(tmp_path / "a.csv"), reader_type="CSV"), TextDataReader)
+
+
+def test_the_factory_refuses() -> None:
+    with pytest.raises(ValueError, match="'Parquet' is not supported; known: RecordIO, CSV, ODPS"):
+        create_data_reader("x", reader_type="Parquet")
+    with pytest.raises(ValueError, match="MAXCOMPUTE_PROJECT, MAXCOMPUTE_AK, MAXCOMPUTE_SK"):
+        create_data_reader("t", reader_type="ODPS")
+    with pytest.raises(ValueError):
+        create_data_reader("")
+    with pytest.raises(FileNotFoundError):
+        create_data_reader("nonesuch.csv")
+
+
+MODEL = """
+from fsabs.readers.data import AbstractDataReader
+
+class Mine(AbstractDataReader):
+    def __init__(self, **kwargs):
+        self.given = kwargs
+    def read_records(self, task):
+        yield from range(task.start, task.end)
+    def create_shards(self):
+        return {"s": 3}
+
+def make(data_origin, scale=1):
+    return Mine(data_origin=data_origin, scale=scale)
+
+def wrong():
+    return 5
+"""
+
+
+def test_custom_readers(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    mine = create_custom_data_reader(file, "Mine", "a=[1, 'x'];b=plain=text;c=None", data_origin="here")
+    assert mine.given == {"a": [1, "x"], "b": "plain=text", "c": None, "data_origin": "here"}  # type: ignore[attr-defined]
+    made = create_custom_data_reader(f"file://{file}", "make", {"scale": 3}, data_origin="x", records_per_task=5)
+    assert made.given == {"data_origin": "x", "scale": 3}  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="did you mean 'scale'"):
+        create_custom_data_reader(file, "make", "scal=1", data_origin="x")
+    for name in ("wrong", "Nonesuch", "__name__"):
+        with pytest.raises(ValueError, match=name):
+            create_custom_data_reader(file, name)
+
+
+def test_params_are_literals_or_text() -> None:
+    assert parse_params("k=v; k2 = 1.5 ;;e=") == {"k": "v", "k2": 1.5, "e": ""}
+    assert parse_params('cols=["a", "b"];sep=,') == {"cols": ["a", "b"], "sep": ","}
+    assert parse_params("x=__import__('os').getcwd()") == {"x": "__import__('os').getcwd()"}
+    assert parse_params("") == {}
+    for bad in ("novalue", "=1", "a=1;a=2"):
+        with pytest.raises(ValueError):
+            parse_params(bad)

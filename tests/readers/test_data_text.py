@@ -1,0 +1,147 @@
+"""TextDataReader against Python's csv module, whole and by ranges."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsabs import Blob, CorruptFileError, StaleFileError
+from fsabs.readers.data import Task, TextDataReader, shards_of, text
+
+
+def rows_of(reader: TextDataReader, start: int, end: int) -> list[Any]:
+    return list(reader.read_records(Task(0, reader._name, start, end)))
+
+
+def expected(content: str) -> list[str]:
+    """The text of each row: what csv.reader takes from the lines for it."""
+    taken: list[str] = []
+
+    def lines() -> Any:
+        for line in io.StringIO(content, newline=None):
+            taken.append(line.rstrip("\n") + "\n")
+            yield taken[-1]
+
+    rows = []
+    for _ in csv.reader(lines()):
+        rows.append("".join(taken))
+        taken.clear()
+    return rows
+
+
+CELLS = st.text(st.sampled_from('ab,"\n\r é'), max_size=6)
+
+
+@pytest.mark.quick
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CELLS, max_size=12), st.sampled_from(["\n", "\r\n", "\r"]), st.data())
+def test_rows_are_those_of_csv(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], newline: str, data: st.DataObject
+) -> None:
+    content = "".join(line + newline for line in lines)
+    path = tmp_path_factory.mktemp("rows") / "x.csv"
+    path.write_bytes(content.encode())
+    rows = expected(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "STRIDE", data.draw(st.integers(1, 3)))
+        patch.setattr(text, "CHUNK", data.draw(st.integers(1, 9)))
+        reader = TextDataReader(path)
+        assert len(reader) == len(rows)
+        assert rows_of(reader, 0, len(rows)) == rows
+        start = data.draw(st.integers(0, len(rows)))
+        end = data.draw(st.integers(start, len(rows)))
+        assert rows_of(reader, start, end) == rows[start:end]
+
+
+@pytest.mark.quick
+def test_shards_and_names(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('a,"1\n2"\nb,2\nc,3')
+    reader = TextDataReader(str(path), 2)
+    shards = shards_of(reader)
+    assert [tuple(shard) for shard in shards] == [(f"{path}:shard_0", 0, 2), (f"{path}:shard_1", 2, 1)]
+    read = [list(reader.read_records(Task(0, name, start, start + count))) for name, start, count in shards]
+    assert read == [['a,"1\n2"\n', "b,2\n"], ["c,3\n"]]
+    assert list(reader.read_at(shards[0].name, [0, 2])) == ['a,"1\n2"\n', "c,3\n"]
+    assert list(pickle.loads(pickle.dumps(reader)).read_at(shards[0].name, [2])) == ["c,3\n"]
+    assert reader.records_output_types == "string"
+    for name in ("other:shard_0", f"{path}:shard_x"):
+        with pytest.raises(ValueError, match="no shard"):
+            list(reader.read_records(Task(0, name, 0, 1)))
+    with pytest.raises(CorruptFileError, match="record 3"):
+        rows_of(reader, 2, 4)
+
+
+@pytest.mark.quick
+def test_columns(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes('\ufeffid;name;x\r\n1;"a;\r\nb";2\r\n\r\n3;c;4\r\n'.encode())
+    reader = TextDataReader(path, columns=["x", "name"], sep=";")
+    assert len(reader) == 2
+    assert rows_of(reader, 0, 2) == [["2", "a;\nb"], ["4", "c"]]
+    assert rows_of(reader, 1, 2) == [["4", "c"]]
+    assert reader.metadata.column_names == ["x", "name"]
+    with pytest.raises(ValueError, match=r"no columns \['y'\]"):
+        rows_of(TextDataReader(path, columns=["y"], sep=";"), 0, 1)
+    path.write_text("a,b\n1\n")
+    with pytest.raises(CorruptFileError, match="1 columns"):
+        rows_of(TextDataReader(path, columns=["b"]), 0, 1)
+
+
+@pytest.mark.quick
+def test_empty_and_wrong_files(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("")
+    assert shards_of(TextDataReader(path, 5)) == []
+    assert shards_of(TextDataReader(path, 5, columns=["a"])) == []
+    path.write_bytes(b"a\n\xff\n")
+    with pytest.raises(CorruptFileError, match="UTF-8"):
+        rows_of(TextDataReader(path), 0, 2)
+    with pytest.raises(IsADirectoryError):
+        TextDataReader(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        TextDataReader(tmp_path / "none.csv")
+
+
+@pytest.mark.quick
+def test_a_file_that_changed(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("1\n2\n")
+    reader = TextDataReader(path)
+    assert len(reader) == 2
+    os.replace(_written(tmp_path / "y", "1\n2\n3\n"), path)
+    with pytest.raises(StaleFileError, match="rows were counted"):
+        rows_of(reader, 0, 2)
+
+
+def _written(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def test_a_range_is_read_without_what_is_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("".join(f'{number},"some\ntext"\n' for number in range(100_000)))
+    reader = TextDataReader(path)
+    assert len(reader) == 100_000
+    sizes: list[int] = []
+    pread = Blob.pread
+
+    def counting(self: Blob, size: int, offset: int) -> bytes:
+        sizes.append(size)
+        return pread(self, size, offset)
+
+    monkeypatch.setattr(Blob, "pread", counting)
+    assert rows_of(reader, 90_000, 90_002) == ['90000,"some\ntext"\n', '90001,"some\ntext"\n']
+    assert 0 < sum(sizes) <= 3 * text.STRIDE * 20
+    monkeypatch.undo()
+    assert sum(1 for _ in itertools.islice(reader.read_records(Task(0, reader._name, 5, 100_000)), 99_995)) == 99_995

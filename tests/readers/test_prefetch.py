@@ -1,0 +1,147 @@
+"""Reading ahead: in order, within a bound, after a fork, with the errors where they belong."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs import FS, LayerFS
+from fsabs.cache import CachedFS
+from fsabs.fs import Path as FsPath
+from fsabs.readers.prefetch import Ahead, TakesOrder, prefetch
+
+pytestmark = pytest.mark.quick
+
+
+class Watching(LayerFS):
+    """Notes what is read, and is told the order."""
+
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self.read: list[str] = []
+        self.batches: list[int] = []
+        self.orders: list[list[FsPath]] = []
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        self.batches.append(len(wanted))
+        for key in wanted:
+            self.read.append(key)
+            yield self.inner._read_bytes(key)
+
+    def set_order(self, paths: Sequence[FsPath]) -> None:
+        self.orders.append(list(paths))
+
+
+NAMES = [f"{number:03}" for number in range(100)]
+
+
+@pytest.fixture
+def fs(tmp_path: Path) -> Watching:
+    for name in NAMES:
+        (tmp_path / name).write_bytes(name.encode() * 10)
+    return Watching(fsabs.from_url(tmp_path))
+
+
+def settle(fs: Watching) -> int:
+    """How many files have been read, once no more are."""
+    before = -1
+    while before != len(fs.read):
+        before = len(fs.read)
+        time.sleep(0.05)
+    return before
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "fsabs-ahead"]
+
+
+def test_contents_in_order(fs: Watching) -> None:
+    order = NAMES[::-1]
+    assert list(prefetch(fs, order)) == [name.encode() * 10 for name in order]
+    assert [[fs.url(path) for path in told] for told in fs.orders] == [[fs.url(name) for name in order]]
+    assert fs.batches[:3] == [4, 16, 64]
+    assert list(prefetch(LayerFS(fs), [])) == []
+
+
+def test_a_cache_below_a_layer_and_a_subfs_is_told(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").write_bytes(b"x")
+    below = CachedFS(fsabs.from_url(tmp_path), tmp_path / "cache")
+    watching = Watching(below)
+    sub = LayerFS(watching).subfs("d")
+    assert list(prefetch(sub, ["x"])) == [b"x"]
+    assert [below.url(path) for path in watching.orders[0]] == [sub.url("x")]
+    assert isinstance(below, TakesOrder)
+    assert list(prefetch(LayerFS(below).subfs("d"), ["x"])) == [b"x"]
+    assert below._order
+    below.close()
+
+
+def test_the_bound(fs: Watching) -> None:
+    contents = prefetch(fs, NAMES, max_bytes=30 * 20)
+    next(contents)
+    ahead = settle(fs)
+    assert 5 <= ahead <= 21
+    for _ in range(10):
+        next(contents)
+    assert settle(fs) <= ahead + 10
+    assert max(fs.batches) <= 10
+    assert len(list(contents)) == 89
+    assert len(list(prefetch(fs, NAMES, max_bytes=1))) == 100  # a file at a time, but every file
+    with pytest.raises(ValueError):
+        prefetch(fs, NAMES, max_bytes=0)
+
+
+def test_an_error_comes_in_its_place(fs: Watching) -> None:
+    contents = prefetch(fs, ["000", "none", "001"])
+    assert next(contents) == b"000" * 10
+    with pytest.raises(FileNotFoundError, match="none"):
+        next(contents)
+
+
+def test_no_thread_is_left(fs: Watching) -> None:
+    contents = prefetch(fs, NAMES, max_bytes=100)
+    next(contents)
+    contents.close()
+    dropped = prefetch(fs, NAMES, max_bytes=100)
+    next(dropped)
+    del dropped
+    gc.collect()
+    for thread in threads():
+        thread.join(5)
+    assert threads() == []
+
+
+def test_it_goes_on_in_a_child_and_after_pickling(fs: Watching) -> None:
+    contents = prefetch(fs.inner, NAMES, max_bytes=300)
+    assert [next(contents) for _ in range(30)][-1] == b"029" * 10
+    copied = pickle.loads(pickle.dumps(contents))
+    child = os.fork()
+    if not child:
+        rest = list(contents)
+        os._exit(0 if rest == [name.encode() * 10 for name in NAMES[30:]] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(contents) == list(copied) == [name.encode() * 10 for name in NAMES[30:]]
+
+
+def test_ahead_of_anything() -> None:
+    assert list(Ahead(lambda: iter(range(1000)), lambda _: 1, 10)) == list(range(1000))
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise KeyError("x")
+
+    items = Ahead(failing, lambda _: 1, 10)
+    assert next(items) == 1
+    with pytest.raises(KeyError):
+        next(items)
+    with pytest.raises(StopIteration):
+        next(items)
