@@ -238,7 +238,7 @@ class _File:
         try:
             self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
             self._fd = os.open(self._partial, flags, 0o600)
-            os.lseek(self._fd, _start(len(fingerprint)), os.SEEK_SET)
+            os.ftruncate(self._fd, os.lseek(self._fd, _start(len(fingerprint)), os.SEEK_SET))
         except OSError:
             return False
         return True

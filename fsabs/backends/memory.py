@@ -7,8 +7,8 @@ pickle carries the whole tree, which is used where the process that unpickles ha
 from __future__ import annotations
 
 import errno
-import itertools
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,9 +24,8 @@ class Tree:
 
     def __init__(self, name: str, nodes: dict[str, tuple[bytes | None, float, int]] | None = None) -> None:
         self.name = name
-        # key -> content (None for a directory), time of writing, serial number
+        # key -> content (None for a directory), time of writing, a number that no other content has, in any process
         self.nodes: dict[str, tuple[bytes | None, float, int]] = nodes or {"": (None, time.time(), 0)}
-        self.serials = itertools.count(1 + max(serial for _, _, serial in self.nodes.values()))
         self.lock = process.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -125,7 +124,7 @@ class Memory(FS):
             self._put(key, None)
 
     def _put(self, key: str, data: bytes | None) -> None:
-        self._tree.nodes[key] = (data, time.time(), next(self._tree.serials))
+        self._tree.nodes[key] = (data, time.time(), secrets.randbits(64))
 
     def _rename(self, src: str, dst: str) -> None:
         with self._tree.lock:

@@ -6,6 +6,7 @@ import base64
 import bz2
 import io
 import lzma
+import os
 import stat
 import struct
 import sys
@@ -426,3 +427,18 @@ def test_the_hand_made_archives_are_as_others_see_them() -> None:
     data = by_hand([Made(b"a", b"one", comment=b"a comment"), packed("b", b"two" * 100)], comment=b"of all")
     assert read_by_zipfile(data) == {"a": b"one", "b": b"two" * 100} == contents(opened(data))
     assert read_by_zipfile(by_hand([packed("e", b"")])) == {"e": b""}
+
+
+def test_isa_l_and_zlib_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is installed inflates: the same bytes, the same refusals."""
+    data = os.urandom(3000) + b"words and " * 3000
+    members = [packed("x", data), packed("short", data, size=len(data) - 1), packed("long", data, size=len(data) + 1)]
+    members += [packed("crc", data, crc=1), packed("cut", data)._replace(data=packed("cut", data).data[:-9])]
+    members += [Made(b"more", packed("more", data).data + b"?", method=DEFLATED, size=len(data), crc=zlib.crc32(data))]
+    for engine in (zlib, decoders._fastest()):
+        monkeypatch.setattr(decoders, "_engine", engine)
+        archive = opened(by_hand(members))
+        assert archive.read_bytes("x") == data
+        for name in ("short", "long", "crc", "cut", "more"):
+            with pytest.raises(CorruptFileError):
+                archive.read_bytes(name)

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from fsabs import CorruptFileError, Memory
+from fsabs import FS, CorruptFileError, Memory
 from fsabs.blobs import Blob
 from fsabs.containers.zip import Zip, decoders, members
 
 from .test_zip_read import zstd_member
-from .zips import BZIP2, DEFLATED, LZMA, CountingFS, Made, by_hand, opened, zipped
+from .zips import BZIP2, DEFLATED, LZMA, STORED, CountingFS, Made, by_hand, opened, zipped
 
 ALL = (DEFLATED, BZIP2, LZMA, 93)
 
@@ -226,6 +226,84 @@ def test_a_failed_read_of_the_store_is_no_damage_and_is_got_over(monkeypatch: py
         store.failing = False
         assert blob.pread(100, 2_400_000) == data[2_400_000:2_400_100]
         assert blob.read_all() == data
+
+
+class Streaming(Memory):
+    """A store that can have more under way than is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: list[int] = []
+        self.under_way = 0
+
+    def _open_blob(self, key: str) -> Blob:
+        return _StreamingBlob(self, key, super()._open_blob(key))
+
+
+class _StreamingBlob(Blob):
+    def __init__(self, origin: Streaming, key: str, inner: Blob) -> None:
+        super().__init__(origin, key, inner.size, inner.version)
+        self._fs, self._inner = origin, inner
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        return self._inner.pread(size, offset)
+
+    def _stream(self, start: int) -> Iterator[memoryview]:
+        self._fs.streams.append(start)
+        return self._pieces(start)
+
+    def _pieces(self, start: int) -> Iterator[memoryview]:
+        self._fs.under_way += 1
+        try:
+            for at in range(start, self.size, 300_001):
+                yield memoryview(self._inner.pread(300_001, at))
+        finally:
+            self._fs.under_way -= 1
+
+
+@pytest.mark.parametrize("method", [STORED, DEFLATED])
+def test_a_large_member_is_streamed_from_a_store_that_can(method: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    data = os.urandom(12 << 20)
+    inner = zipped({"x": data, "y": b"y"}, method)
+    for archive_data, names in ((inner, []), (zipped({"i.zip": inner, "z": b"z"}), ["i.zip"])):
+        store = Streaming()
+        store.write_bytes("a.zip", archive_data)
+        archive: FS = Zip(store, "a.zip")
+        for name in names:
+            archive = archive.open_zip(name)
+        with archive.open("x", "rb") as file:
+            assert b"".join(iter(lambda: file.read(1 << 20), b"")) == data
+            file.seek(0)
+            assert file.read(5 << 20) == data[: 5 << 20]
+        assert store.streams
+        assert min(store.streams) > 2 << 20
+        assert store.under_way == 0
+        with archive.open("x", "rb") as file:
+            file.read(9 << 20)  # and no further
+        assert store.under_way == 0
+
+
+def test_what_is_streamed_is_checked() -> None:
+    data = os.urandom(6 << 20)
+    damaged = bytearray(zipped({"x": data}))
+    damaged[5 << 20] ^= 1
+    store = Streaming()
+    store.write_bytes("a.zip", bytes(damaged))
+    with Zip(store, "a.zip").open("x", "rb") as file, pytest.raises(CorruptFileError, match="CRC-32"):
+        while file.read(1 << 20):
+            pass
+    assert store.streams
+    assert store.under_way == 0
+
+
+def test_a_large_directory_is_streamed_from_a_store_that_can() -> None:
+    names = [f"{n:060000}" for n in range(90)]
+    store = Streaming()
+    store.write_bytes("a.zip", zipped(dict.fromkeys(names, b"")))
+    assert list(Zip(store, "a.zip").list()) == names
+    assert store.streams
+    assert store.under_way == 0
 
 
 def _pieces(blob: Blob, size: int) -> Iterator[int]:

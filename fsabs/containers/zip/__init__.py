@@ -1,17 +1,20 @@
 """Zip files as filesystems: read, written, added to, over any FS and inside one another.
 
-Reading builds on an index of its own (`index.py`): the central directory, parsed once per process in one or two reads
-of the store. A stored member is a slice of the archive's bytes, so that an archive stored in an archive costs nothing.
+Reading builds on an index of its own (`index.py`): the central directory, parsed once, kept in the cache directory, and
+mapped by every process. A stored member is a slice of the archive's bytes, so that an archive stored in an archive
+costs nothing.
 """
 
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ... import process
+from ... import hooks, process
 from ...blobs import Blob
+from ...errors import CorruptFileError
 from ...files import WriteFile, Writer
 from ...fs import FS, Capabilities, FileStat, Path
 from ..base import READ_ONLY, Container
@@ -19,6 +22,7 @@ from ..problems import Problem
 from . import index, members, records, verify, writing
 from .entries import Entry
 from .index import Index
+from .table import Table
 
 __all__ = ["Zip"]
 
@@ -41,6 +45,9 @@ class Zip(Container):
     timestamp without a zone is taken as UTC; a symbolic link is a file that holds its target. An entry whose name leads
     out of the archive is in no listing, and opening it is a `PermissionError`; of several entries of a name the last
     counts; `verify()` tells of both. Encrypted members, and methods not named here, are `io.UnsupportedOperation`.
+
+    The index of a large archive, or of one that is far away, is kept in the cache directory (`$FSABS_CACHE_DIR`; set to
+    nothing, it keeps nothing), where later openings, and other processes, find it.
 
     Writing (`w`, `x`): a member is in the archive once its file is closed, whole; what is written stays, so that a name
     that is there already is a `FileExistsError`. Several members may be written at once. The same members written in
@@ -83,7 +90,7 @@ class Zip(Container):
         try:
             if self._blob is not None:
                 self._index()
-                # Threads would only take turns on an archive that is decompressed as it is read.
+                # What is done with several of the archive's files at once: not if it is decompressed as it is read.
                 self.default_concurrency = 1 if _is_stream(self._blob) else parent.default_concurrency
             if self._out is not None:
                 self._archive = self._start(self._out, how, dos)
@@ -119,8 +126,24 @@ class Zip(Container):
     # ---- reading
 
     def _index(self) -> Index:
-        blob = self._reader()
-        return self._held.get(lambda: index.load(blob, self.file_url))
+        blob = self._blob
+        if blob is None or blob._closed:
+            self._reader()  # raises
+        return self._held.index or self._held.load(self._load)
+
+    def _load(self) -> Index:
+        return index.load(self._reader(), self.file_url, 0 if self._is_far() else index.KEPT_FROM)
+
+    def _is_far(self) -> bool:
+        """Whether a read takes so long that fewer are better."""
+        return self._parent.default_concurrency > 1 or _is_stream(self._reader())
+
+    def _bottom(self) -> tuple[Blob, int]:
+        """The blob that members are read from, and the offset of the archive in it."""
+        if self._held.bottom is None:
+            blob = self._reader()
+            self._held.bottom = blob.bottom() if isinstance(blob, members.Stored) else (blob, 0)
+        return self._held.bottom
 
     def _stat(self, key: str) -> FileStat:
         if self._archive is not None:
@@ -143,52 +166,82 @@ class Zip(Container):
         return members.open_member(self, key, self._index().file(key), self._reader(), self._max_ratio)
 
     def _read_bytes(self, key: str) -> bytes:
-        self._require("read", "read_bytes", key)
+        if self._mode != "r":
+            self._require("read", "read_bytes", key)
+        table = self._index().table
+        try:
+            return self._read_one(key)
+        except CorruptFileError:
+            if not self._index().distrust(table):
+                raise
+            return self._read_one(key)
+
+    def _read_one(self, key: str) -> bytes:
         entry = self._index().file(key)
         if not members.is_small(entry):
             return super()._read_bytes(key)
-        archive, url = self._reader(), self._url(key)
-        members.check(entry, url, self._max_ratio)
-        return members.content(archive.pread(*members.request(entry)), entry, archive, url)
+        if not members.is_fine(entry):
+            members.refuse(entry, self, key, self._max_ratio)
+        bottom, shift = self._bottom()
+        answer = bottom.pread(entry.header + members.SLACK + entry.compressed, shift + entry.offset)
+        return members.content(answer, entry, self._reader(), self, key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
         self._require("read", "read_many", self._root)
-        if (concurrency or self.default_concurrency) > 1:
-            return super()._read_many(wanted, concurrency)
-        return self._in_batches(wanted)
-
-    def _in_batches(self, wanted: Sequence[str]) -> Iterator[bytes]:
-        """The contents, the ranges of many members being asked for at once."""
+        most = min(concurrency or _BATCH_MEMBERS, _BATCH_MEMBERS)
         start = 0
         while start < len(wanted):
-            batch = self._batch(wanted[start : start + _BATCH_MEMBERS])
+            table = self._index().table
+            batch = self._batch(wanted[start : start + most])
             if batch:
-                yield from self._read_batch(wanted[start : start + len(batch)], batch)
+                yield from self._read_batch(wanted[start : start + len(batch)], batch, table)
             else:  # a large member, or one that can't be read
                 yield self._read_bytes(wanted[start])
             start += len(batch) or 1
 
     def _batch(self, wanted: Sequence[str]) -> builtins.list[Entry]:
-        """The entries at the start of `wanted` that are read together: small ones, up to one that can't be read."""
+        """The entries at the start of `wanted` that are read together: up to one that is large, or can't be read."""
+        file = self._index().file
         entries: builtins.list[Entry] = []
         size = 0
-        for key in wanted:
-            try:
-                entry = self._index().file(key)
-                members.check(entry, self._url(key), self._max_ratio)
-            except OSError:  # raised when its turn comes
-                break
-            size += members.request(entry)[0]
-            if not members.is_small(entry) or (entries and size > _BATCH_BYTES):
-                break
-            entries.append(entry)
+        try:
+            for key in wanted:
+                entry = file(key)
+                if not members.is_fine(entry):
+                    members.refuse(entry, self, key, self._max_ratio)
+                size += entry.header + members.SLACK + entry.compressed
+                if not members.is_batched(entry) or (size > _BATCH_BYTES and entries):
+                    break
+                entries.append(entry)
+        except OSError:  # raised when its turn comes
+            pass
         return entries
 
-    def _read_batch(self, wanted: Sequence[str], entries: builtins.list[Entry]) -> Iterator[bytes]:
+    def _read_batch(self, wanted: Sequence[str], entries: builtins.list[Entry], table: Table) -> Iterator[bytes]:
+        begin = time.monotonic_ns() if hooks.active is not None else 0
         archive = self._reader()
-        answers = archive.pread_many([members.request(entry) for entry in entries])
-        for key, entry, answer in zip(wanted, entries, answers, strict=True):
-            yield members.content(answer, entry, archive, self._url(key))
+        bottom, shift = self._bottom()
+        slack = members.SLACK
+        answers = bottom.pread_many([(one.header + slack + one.compressed, shift + one.offset) for one in entries])
+        if hooks.active is not None:
+            hooks.active.done(
+                "batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(entries)
+            )
+        at = 0
+        try:
+            for at, answer in enumerate(answers):
+                yield members.content(answer, entries[at], archive, self, wanted[at])
+            return
+        except CorruptFileError:
+            if not self._index().distrust(table):
+                raise
+        for key in wanted[at:]:
+            yield self._read_one(key)
+
+    def _close(self) -> None:
+        super()._close()
+        self._held.forget()
 
     # ---- writing
 
@@ -217,21 +270,24 @@ def _is_stream(blob: Blob) -> bool:
 
 
 class _Held:
-    """The index of an archive, loaded once in a process: a fork inherits it, and a pickle leaves it behind."""
+    """What is found out about an archive once in a process: a fork inherits it, and a pickle leaves it behind."""
 
-    __slots__ = ("_index", "_lock")
+    __slots__ = ("_lock", "bottom", "index")
 
     def __init__(self) -> None:
-        self._index: Index | None = None
+        self.index: Index | None = None
+        self.bottom: tuple[Blob, int] | None = None
         self._lock = process.Lock()
 
-    def get(self, load: Callable[[], Index]) -> Index:
-        """The index, from `load` if there is none yet."""
-        found = self._index
-        if found is None:
-            with self._lock:
-                found = self._index = self._index or load()
+    def load(self, make: Callable[[], Index]) -> Index:
+        """The index, from `make` if there is none yet."""
+        with self._lock:
+            self.index = found = self.index or make()
         return found
+
+    def forget(self) -> None:
+        """Free what is held; nothing is mapped from then on."""
+        self.index = self.bottom = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Held, ()

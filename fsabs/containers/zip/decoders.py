@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from ... import errors
 from ...blobs import Blob
+from ...readahead import ReadAhead
 from . import records
 
 LEAST_CHUNK = 64 * 1024
@@ -37,17 +38,18 @@ class DamagedError(Exception):
 class Source:
     """Compressed bytes of a member, from `position` to `stop` in a blob."""
 
-    __slots__ = ("_blob", "_chunk", "position", "stop")
+    __slots__ = ("_ahead", "_blob", "_chunk", "position", "stop")
 
     def __init__(self, blob: Blob, position: int, stop: int) -> None:
         self._blob = blob
+        self._ahead = ReadAhead(blob)
         self._chunk = LEAST_CHUNK
         self.position = position
         self.stop = stop
 
     def read(self) -> bytes:
         """The next bytes, as many as seem good; `b""` at the end."""
-        data = self._blob.pread(min(self._chunk, self.stop - self.position), self.position)
+        data = self._ahead.pread(min(self._chunk, self.stop - self.position), self.position)
         self.position += len(data)
         self._chunk = min(2 * self._chunk, MOST_CHUNK)
         return data
@@ -55,6 +57,10 @@ class Source:
     def copy(self) -> Source:
         """The same place, for another reader."""
         return Source(self._blob, self.position, self.stop)
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._ahead.close()
 
 
 class BytesSource(Source):
@@ -73,6 +79,9 @@ class BytesSource(Source):
         self.position = self.stop
         return data
 
+    def close(self) -> None:
+        """There is nothing under way."""
+
 
 class Decoder(abc.ABC):
     """One pass over a compressed stream."""
@@ -88,6 +97,10 @@ class Decoder(abc.ABC):
     def copy(self) -> Decoder | None:
         """A decoder at the same place, where that can be had."""
         return None
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End what is under way of reading."""
 
 
 class _Engine(Protocol):
@@ -163,6 +176,9 @@ class _Streams(Decoder):
         if left := len(self._engine.unused_data) + self._source.stop - self._source.position:
             raise DamagedError(f"{left} bytes are left behind its stream")
 
+    def close(self) -> None:
+        self._source.close()
+
     def _decompress(self, data: bytes, size: int) -> bytes:
         try:
             return self._engine.decompress(data, size)
@@ -196,6 +212,9 @@ class _Rest(Source):
         data, self._data = self._data or self._source.read(), b""
         self.position = self._source.position
         return data
+
+    def close(self) -> None:
+        self._source.close()
 
 
 class Inflate(_Streams):
@@ -281,6 +300,9 @@ class _Portions:
         self._at += len(found)
         return found
 
+    def close(self) -> None:
+        self._source.close()
+
     def left(self) -> int:
         return len(self._data) - self._at + self._source.stop - self._source.position
 
@@ -306,6 +328,9 @@ class Zstandard(Decoder):
         if left := self._portions.left():
             raise DamagedError(f"{left} bytes are left behind its stream")
 
+    def close(self) -> None:
+        self._portions.close()
+
 
 def decoder(method: int, flags: int, size: int, source: Source) -> Decoder:
     """A decoder of a member of `size` bytes; `DamagedError`, `MissingDependencyError`."""
@@ -319,6 +344,13 @@ def decoder(method: int, flags: int, size: int, source: Source) -> Decoder:
 
 
 READABLE = frozenset((records.STORED, records.DEFLATED, records.BZIP2, records.LZMA, records.ZSTANDARD))
+NAMES = {
+    records.DEFLATED: "zip.inflate",
+    records.BZIP2: "zip.bunzip2",
+    records.LZMA: "zip.unlzma",
+    records.ZSTANDARD: "zip.unzstd",
+}
+"""What decompression is called in a trace."""
 
 
 @functools.cache
@@ -336,6 +368,10 @@ def zstd_decoder() -> Callable[[Source], Decoder]:
 
 def decode(data: bytes, method: int, flags: int, size: int) -> bytes:
     """The content of a small member: `data`, decompressed to exactly `size` bytes; `DamagedError` otherwise."""
+    if method == records.DEFLATED:
+        content = _inflated(data, size)
+        if content is not None:
+            return content
     source = decoder(method, flags, size, BytesSource(data))
     found: list[bytes] = []
     left = size
@@ -346,3 +382,26 @@ def decode(data: bytes, method: int, flags: int, size: int) -> bytes:
         raise DamagedError(f"it holds {size - left} bytes where {size} were expected")
     source.finish()
     return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _inflated(data: bytes, size: int) -> bytes | None:
+    """As `decode` of a deflated member, at once; None where anything is wrong with it."""
+    engine = _engine.decompressobj(-zlib.MAX_WBITS)
+    try:
+        content: bytes = engine.decompress(data, size + 1)
+    except _engine.error:
+        return None
+    return content if len(content) == size and engine.eof and not engine.unused_data else None
+
+
+def _fastest() -> Any:
+    """ISA-L's deflate and CRC-32 where they are installed (`fsabs[speed]`), else zlib's: the interface is the same."""
+    try:
+        return importlib.import_module("isal.isal_zlib")
+    except ImportError:
+        return zlib
+
+
+_engine = _fastest()
+crc32: Callable[..., int] = _engine.crc32
+"""`zlib.crc32`, or what is faster."""

@@ -1,20 +1,20 @@
-"""The central directory of an archive, parsed by whole columns: positions, fields, extra fields, names.
+"""The central directory of an archive, parsed piece by piece and by whole columns: records, names, zip64 fields.
 
-`scan` gives it as it is, in its own order, duplicates and refused names included; `index.py` makes of it what paths are
-looked up in. Nothing is trusted: each record must follow the one before it up to the directory's end.
+`Scan.parts()` gives the parts of a table (`table.py`) as the directory is read, so that no more than a piece of it has
+to be in memory. Nothing is trusted: each record must follow the one before it up to the directory's end.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ... import errors
-from ...blobs import Blob
-from . import ends, names, records
-from .ends import Layout
-from .entries import NO_TIME, ROW_FIELDS, Entry
-from .names import Names
+from ... import errors, keys
+from . import records, table
+from .ends import Tail
+from .hashing import hashed
+from .names import decoded, judge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,247 +22,348 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-# Offset and type of what is taken from a record as it stands (APPNOTE 4.3.12).
-_FIELDS = {
-    "flags": (8, "<u2"),
-    "method": (10, "<u2"),
-    "dos": (12, "<u4"),
-    "crc": (16, "<u4"),
-    "compressed": (20, "<u4"),
-    "size": (24, "<u4"),
-    "length": (28, "<u2"),
-    "attributes": (38, "<u4"),
-    "offset": (42, "<u4"),
-}
-_TOO_MUCH = 2**62  # what a number that can't be true is cut to, so that sums of them stay in 64 bits
-_MOST_GATHERED = 1 << 24  # bytes of names; each takes 8 to be gathered
-_CHUNK = 1 << 16  # records that are parsed at once, which bounds the memory for what is in between
+# What is taken from a record by columns (APPNOTE 4.3.12): name, offset, type.
+_FIELDS = (
+    ("host", 5, "u1"),
+    ("flags", 8, "<u2"),
+    ("compressed", 20, "<u4"),
+    ("size", 24, "<u4"),
+    ("length", 28, "<u2"),
+    ("extra", 30, "<u2"),
+    ("comment", 32, "<u2"),
+    ("offset", 42, "<u4"),
+)
+_LONGEST = records.CENTRAL.size + 3 * records.MAX16
+_PADDING = bytes(8)  # behind each piece, so that words can be taken of names
 
 
-class Scan(NamedTuple):
-    """The directory as it is, in its own order."""
+class _Piece(NamedTuple):
+    """Records that lie in one buffer."""
 
-    layout: Layout
-    rows: NDArray[Any]
-    names: Names
-
-    def entry(self, at: int) -> Entry:
-        """The entry at a position in the directory."""
-        return Entry._make(self.rows[at].item())
-
-    def name(self, at: int) -> bytes:
-        """Its name."""
-        start = int(self.rows["name"][at])
-        return self.names.blob[start : start + int(self.rows["length"][at])]
+    data: bytes
+    starts: Numbers
+    columns: NDArray[Any]
+    first: int
+    """The row of the first."""
 
 
-def scan(blob: Blob, url: str) -> Scan:
-    """Read and parse the central directory."""
-    import numpy as np
+class Scan:
+    """One pass over the directory of an archive; an error of its is `CorruptFileError`."""
 
-    layout, directory = ends.find(blob, url)
-    positions = _positions(directory, layout, url)
-    rows = np.zeros(len(positions), list(ROW_FIELDS))
-    named: list[bytes] = []
-    unicode: dict[int, bytes] = {}
-    for at in range(0, len(positions), _CHUNK):
-        part = rows[at : at + _CHUNK]
-        here = positions[at : at + _CHUNK]
-        extras = _parse(part, directory, here, url)
-        named.append(_gathered(directory, here + records.CENTRAL.size, part["length"].astype(np.int64)))
-        found = _unicode_names(directory, here, part["length"], extras)
-        unicode.update((at + row, name) for row, name in found.items())
-    np.cumsum(rows["length"][:-1], out=rows["name"][1:])
-    together = b"".join(named)
-    hashes = names.hashes_of(together, rows["name"], rows["length"].astype(np.int64))
-    rows["tag"] = hashes & np.uint64(records.MAX32)
-    rows["offset"] += layout.shift
-    _set_limits(rows, layout.start)
-    return Scan(layout._replace(entries=len(rows)), rows, names.normal(together, rows, unicode))
+    def __init__(self, tail: Tail) -> None:
+        self.layout = tail.layout
+        self.url = tail.url
+        self.refused: dict[int, tuple[str, str]] = {}
+        """Entries that can't be read by name: the name, and why."""
+        self.changed: dict[int, str] = {}
+        """Entries whose name was not as it should be, and how."""
+        self._tail = tail
+        self._rows = 0
+        self._read = 0  # bytes of the directory
+        self._rest = b""
+        self._ended = False
+        self._fresh: dict[int, bytes] = {}
+        self._positions: list[NDArray[Any]] = []
+        self._offsets: list[NDArray[Any]] = []
+        self._keys: list[NDArray[Any]] = []
+
+    def parts(self) -> Iterator[bytes | memoryview]:
+        """The parts of the table, in their order."""
+        for piece in self._tail.pieces():
+            self._take(piece)
+            yield piece
+        self._check_end()
+        bits, columns = self._columns()
+        refused = {}
+        for name, reason in self.refused.values():
+            try:
+                refused[keys.normalize(name)] = f"{name!r}: {reason}"
+            except (PermissionError, ValueError):  # no path leads to it, as it stands
+                pass
+        layout = self.layout._replace(entries=self._rows)
+        yield from table.parts_behind(
+            layout, refused, [column.data for column in columns], self._fresh, bits, self._width
+        )
+
+    @property
+    def _width(self) -> int:
+        """Bytes of a position."""
+        return 4 if self.layout.size <= records.MAX32 else 8
+
+    # ---- records
+
+    def _take(self, data: bytes) -> None:
+        """Parse the records that end in `data`, which follows what was taken before."""
+        if self._ended:
+            return
+        size = len(self._rest) + len(data)
+        data = b"".join((self._rest, data, _PADDING))
+        starts, stop = self._records(data, size)
+        self._rest = data[stop:size]
+        if len(starts):
+            self._parse(data, starts)
+        self._read += stop
+        if len(self._rest) >= _LONGEST and not self._ended:
+            raise self._corrupt_at(0)
+
+    def _records(self, data: bytes, size: int) -> tuple[Numbers, int]:
+        """Where the whole records start, one behind the other, and where the last one stops."""
+        found = _signatures(data)
+        found = found[found + records.CENTRAL.size <= size]
+        stops = found + _lengths(data, found)
+        if len(stops) and found[0] == 0 and (found[1:] == stops[:-1]).all():
+            whole = len(stops) - int(stops[-1] > size)
+            return found[:whole], int(stops[whole - 1]) if whole else 0
+        return self._chain(data, size, dict(zip(found.tolist(), stops.tolist(), strict=True)))
+
+    def _chain(self, data: bytes, size: int, following: dict[int, int]) -> tuple[Numbers, int]:
+        """The same where some signatures are not a record's; `following` tells where what has one would stop."""
+        import numpy as np
+
+        found = []
+        at = 0
+        while at in following and following[at] <= size:
+            found.append(at)
+            at = following[at]
+        if data[at : at + 4] == records.DIGITAL_SIGNATURE:  # it ends the directory; nobody writes one
+            self._ended = True
+        elif at not in following and size - at >= records.CENTRAL.size:
+            raise self._corrupt_at(at, data[at : at + 4])
+        return np.array(found, np.int64), at
+
+    def _check_end(self) -> None:
+        rest, told = self._rest, self.layout.entries
+        if rest and not self._ended and rest[:4] != records.DIGITAL_SIGNATURE:
+            raise self._corrupt_at(0, rest[:4])
+        if self._rows != told and (self.layout.zip64 or self._rows % (records.MAX16 + 1) != told):
+            raise errors.corrupt(self.url, f"{self._rows} entries in a directory of {told}", "open_container")
+
+    def _corrupt_at(self, at: int, found: bytes = b"") -> OSError:
+        where = self.layout.start + self._read + at
+        reason = f"no entry of the directory at offset {where}: {found!r}, or it reaches beyond the directory"
+        return errors.corrupt(self.url, reason, "open_container")
+
+    # ---- columns
+
+    def _parse(self, data: bytes, starts: Numbers) -> None:
+        import numpy as np
+
+        kind = np.dtype({"names": [f[0] for f in _FIELDS], "formats": [f[2] for f in _FIELDS],
+                         "offsets": [f[1] for f in _FIELDS], "itemsize": records.CENTRAL.size})  # fmt: skip
+        columns = np.ndarray((len(data) - kind.itemsize + 1,), "V46", data, strides=(1,))[starts].view(kind)
+        piece = _Piece(data, starts, columns, self._rows)
+        self._rows += len(starts)
+        offsets = columns["offset"].astype(np.int64)
+        _apply_zip64(piece, offsets, self)
+        offsets += self.layout.shift
+        lengths = columns["length"].astype(np.int64)
+        crcs, wide, nul = hashed(data, starts + records.CENTRAL.size, lengths)
+        values = crcs.astype(np.uint64)
+        suspects = _suspects(piece, lengths) | set(np.flatnonzero(nul).tolist())
+        dropped = self._look_closer(piece, suspects, np.flatnonzero(wide).tolist(), values)
+        values <<= np.uint64(32)
+        values |= np.arange(piece.first, self._rows, dtype=np.uint64)
+        self._keys.append(np.delete(values, dropped) if dropped else values)
+        self._positions.append((starts + self._read).astype(np.uint32 if self._width == 4 else np.uint64))
+        self._offsets.append(offsets)
+
+    def _look_closer(self, piece: _Piece, suspects: set[int], wide: list[int], values: NDArray[Any]) -> list[int]:
+        """Settle the names that need it; returns what is refused of the piece's records."""
+        unicode = _unicode_names(piece)
+        fresh = dict(unicode)
+        for at in wide:
+            if at not in unicode:
+                flags, host = int(piece.columns["flags"][at]), int(piece.columns["host"][at])
+                name, complaint = decoded(_name(piece, at), flags, host)
+                fresh[at] = name.encode()
+                if complaint:
+                    self.changed[piece.first + at] = complaint
+        dropped = []
+        for at in sorted(suspects | set(unicode)):
+            name = fresh.get(at, _name(piece, at)).decode()
+            settled, refusal = judge(name, piece.columns["host"][at] in records.HOSTS_WITH_BACKSLASH)
+            if refusal is not None:
+                self.refused[piece.first + at] = (name, refusal)
+                dropped.append(at)
+            elif settled != name:
+                self.changed[piece.first + at] = f"it is not normal: {name!r} is read as {settled!r}"
+                fresh[at] = settled.encode()
+        for at, raw in fresh.items():
+            if raw != _name(piece, at):
+                self._fresh[piece.first + at] = raw
+                values[at] = zlib.crc32(raw)
+        return dropped
+
+    def _columns(self) -> tuple[int, list[NDArray[Any]]]:
+        """How many first bits the buckets are by, and the columns: positions, limits, keys, buckets."""
+        import numpy as np
+
+        empty = [np.zeros(0, np.uint32 if self._width == 4 else np.uint64)]
+        positions = np.concatenate(self._positions or empty)
+        self._positions.clear()
+        limits = _limits(np.concatenate(self._offsets or [np.zeros(0, np.int64)]), self.layout.start)
+        self._offsets.clear()
+        ordered = np.concatenate(self._keys or [np.zeros(0, np.uint64)])
+        self._keys.clear()
+        ordered.sort()
+        bits = min(24, max(0, (len(ordered) // 4).bit_length()))
+        firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits) if bits else np.zeros(1, np.uint64)
+        buckets = np.append(np.searchsorted(ordered, firsts), len(ordered)).astype(np.uint32)
+        return bits, [positions, limits, ordered, buckets]
 
 
-def _parse(rows: NDArray[Any], directory: bytes, positions: Numbers, url: str) -> _Extra:
-    """Fill the rows of the records at `positions`; returns where the fields with unicode paths are."""
-    for name, (offset, kind) in _FIELDS.items():
-        rows[name] = _view(directory, kind)[positions + offset]
-    rows["host"] = _view(directory, "u1")[positions + 5]
-    rows["record"] = positions
-    starts = positions + records.CENTRAL.size + rows["length"]
-    stops = starts + _view(directory, "<u2")[positions + 30]
-    rows["header"] = stops - positions - records.CENTRAL.size + records.LOCAL.size
-    extras = _extras(directory, starts, stops)
-    _apply_zip64(rows, directory, extras[records.EXTRA_ZIP64], url)
-    _apply_times(rows, directory, extras[records.EXTRA_TIMES])
-    return extras[records.EXTRA_UNICODE_PATH]
-
-
-def _view(directory: bytes, kind: str) -> NDArray[Any]:
-    """The numbers of a kind that start at each byte."""
-    import numpy as np
-
-    count = max(0, len(directory) - np.dtype(kind).itemsize + 1)
-    return np.ndarray((count,), kind, directory, strides=(1,))
-
-
-def _gathered(directory: bytes, starts: Numbers, lengths: Numbers) -> bytes:
-    """The bytes of all the ranges, one behind another."""
-    import numpy as np
-
-    if lengths.sum() > _MOST_GATHERED:
-        return b"".join(directory[at : at + size] for at, size in zip(starts.tolist(), lengths.tolist(), strict=True))
-    places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    places += np.arange(len(places))
-    return bytes(np.frombuffer(directory, np.uint8)[places])
-
-
-def _positions(directory: bytes, layout: Layout, url: str) -> Numbers:
-    """The offsets of the records in the directory: one must follow the other to its end."""
-    size = len(directory)
-    candidates = _signatures(directory)
-    candidates = candidates[candidates + records.CENTRAL.size <= size]
-    stops = candidates + _lengths(directory, candidates)
-    if size and (not len(stops) or stops[-1] != size or candidates[0] or (candidates[1:] != stops[:-1]).any()):
-        candidates = _chain(directory, candidates, stops, layout, url)
-    told = layout.entries
-    if len(candidates) != told and (layout.zip64 or len(candidates) % (records.MAX16 + 1) != told):
-        raise errors.corrupt(url, f"{len(candidates)} entries in a directory of {told}", "open_container")
-    return candidates
-
-
-def _signatures(directory: bytes) -> Numbers:
+def _signatures(data: bytes) -> Numbers:
     """Where the signature of a directory's record stands, be it in a name or in an extra field."""
     import numpy as np
 
     wanted = int.from_bytes(records.CENTRAL_SIGNATURE, "little")
-    found = [
-        np.flatnonzero(np.frombuffer(directory, "<u4", (len(directory) - shift) // 4, shift) == wanted) * 4 + shift
-        for shift in range(min(4, len(directory) - 3) if len(directory) > 3 else 0)
-    ]
-    return np.sort(np.concatenate(found)).astype(np.int64) if found else np.zeros(0, np.int64)
+    return np.flatnonzero(np.ndarray((len(data) - 3,), "<u4", data, strides=(1,)) == wanted)
 
 
-def _lengths(directory: bytes, positions: Numbers) -> Numbers:
-    """The lengths of the records at `positions`."""
+def _lengths(data: bytes, starts: Numbers) -> Numbers:
+    """The lengths of the records that start there."""
     import numpy as np
 
-    view = _view(directory, "<u2")
-    total = np.full(len(positions), records.CENTRAL.size)
-    for offset in (28, 30, 32):
-        total += view[positions + offset]
-    return total
+    wide = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[starts + 28]
+    return sum(
+        ((wide >> np.uint64(shift) & np.uint64(records.MAX16)).astype(np.int64) for shift in (0, 16, 32)),
+        start=np.full(len(starts), records.CENTRAL.size, np.int64),
+    )
 
 
-def _chain(directory: bytes, candidates: Numbers, stops: Numbers, layout: Layout, url: str) -> Numbers:
-    """The records that follow one another, where some signatures are not a record's."""
+def _limits(offsets: Numbers, directory: int) -> Numbers:
+    """What each entry may reach to: the next one's start, or the directory's."""
     import numpy as np
 
-    following = dict(zip(candidates.tolist(), stops.tolist(), strict=True))
-    found = []
-    at, size = 0, len(directory)
-    while at < size:
-        stop = following.get(at, size + 1)
-        if stop > size:
-            if directory[at : at + 4] == records.DIGITAL_SIGNATURE:  # it ends the directory; nobody writes one
-                break
-            where = layout.start + at
-            found_here = directory[at : at + 4]
-            reason = f"no entry of the directory at offset {where}: {found_here!r}, or it reaches beyond the directory"
-            raise errors.corrupt(url, reason, "open_container")
-        found.append(at)
-        at = stop
-    return np.array(found, np.int64)
+    order = None if (offsets[1:] > offsets[:-1]).all() else np.argsort(offsets, kind="stable")
+    if order is not None:
+        offsets = offsets[order]
+    limits = np.minimum(np.append(offsets[1:], directory), directory) if len(offsets) else offsets
+    if order is None:
+        return limits
+    same = np.flatnonzero(offsets[1:] == offsets[:-1])
+    limits[same] = 0
+    limits[same + 1] = 0
+    found = np.empty_like(limits)
+    found[order] = limits
+    return found
+
+
+def _name(piece: _Piece, at: int) -> bytes:
+    start = int(piece.starts[at]) + records.CENTRAL.size
+    return piece.data[start : start + int(piece.columns["length"][at])]
+
+
+def _suspects(piece: _Piece, lengths: Numbers) -> set[int]:
+    """The records whose names need a closer look (and a few more), found without looking at each."""
+    import numpy as np
+
+    buffer = np.frombuffer(piece.data, np.uint8)
+    first, second = buffer[piece.starts + 46], buffer[piece.starts + 47]
+    odd = (first == ord("/")) | (first == ord(".")) | (second == ord(":")) | (lengths == 0)
+    found = set(np.flatnonzero(odd).tolist())
+    slashes = buffer[:-1] == ord("/")
+    slashes &= (buffer[1:] == ord("/")) | (buffer[1:] == ord("."))
+    slashes |= buffer[:-1] == ord("\\")
+    places = np.flatnonzero(slashes)
+    at, inside = _owners(piece, places)
+    return found | set(at[inside < lengths[at]].tolist())
+
+
+def _owners(piece: _Piece, places: Numbers) -> tuple[Numbers, Numbers]:
+    """The records that the bytes at `places` belong to, and how far behind the name's start they are, if they are."""
+    import numpy as np
+
+    at = np.searchsorted(piece.starts, places, "right") - 1
+    inside = places - piece.starts[at] - records.CENTRAL.size
+    behind = inside >= 0
+    return at[behind], inside[behind]
+
+
+# ---- extra fields
 
 
 class _Extra(NamedTuple):
-    """Where some entries have an extra field of one kind: entries, starts and ends of the content in the directory."""
+    """Where some records have an extra field of one kind: records, starts and ends of the content."""
 
     entries: Numbers
     starts: Numbers
     stops: Numbers
 
 
-def _extras(directory: bytes, starts: Numbers, stops: Numbers) -> dict[int, _Extra]:
-    """The extra fields of the kinds that are understood: the first of a kind counts, what overruns is left alone.
+def _extra(piece: _Piece, among: Numbers, kind: int) -> _Extra:
+    """The first extra field of a kind of some records; what overruns is left alone.
 
-    One step takes the next field of every entry that has another.
+    One step takes the next field of every record that has another.
     """
     import numpy as np
 
-    view = _view(directory, "<u2")
-    wanted = (records.EXTRA_ZIP64, records.EXTRA_TIMES, records.EXTRA_UNICODE_PATH)
-    found: dict[int, list[Numbers]] = {kind: [] for kind in wanted}
-    seen = {kind: np.zeros(len(starts), bool) for kind in wanted}
-    left = np.flatnonzero(starts + 4 <= stops)
-    at, stops = starts[left], stops[left]
+    view = np.ndarray((len(piece.data) - 1,), "<u2", piece.data, strides=(1,))
+    at = piece.starts[among] + records.CENTRAL.size + piece.columns["length"][among]
+    stops = at + piece.columns["extra"][among]
+    found = [np.zeros((3, 0), np.int64)]
+    left = among
     while len(left):
-        kinds, content = view[at], at + 4
-        following = content + view[at + 2]
+        more = at + 4 <= stops
+        left, at, stops = left[more], at[more], stops[more]
+        following = at + 4 + view[at + 2]
         fits = following <= stops
-        for kind in wanted:
-            hits = np.flatnonzero((kinds == kind) & fits & ~seen[kind][left])
-            seen[kind][left[hits]] = True
-            if len(hits):
-                found[kind].append(np.stack((left[hits], content[hits], following[hits])))
-        more = np.flatnonzero(fits & (following + 4 <= stops))
+        hits = fits & (view[at] == kind)
+        found.append(np.stack((left[hits], at[hits] + 4, following[hits])))
+        more = fits & ~hits
         left, at, stops = left[more], following[more], stops[more]
-    empty = np.zeros((3, 0), np.int64)
-    return {kind: _Extra(*np.concatenate([empty, *parts], axis=1)) for kind, parts in found.items()}
+    return _Extra(*np.concatenate(found, axis=1))
 
 
-def _apply_zip64(rows: NDArray[Any], directory: bytes, extra: _Extra, url: str) -> None:
-    """Take sizes and offsets that don't fit into 32 bits from the zip64 field, which holds those and no others."""
+def _apply_zip64(piece: _Piece, offsets: Numbers, scan: Scan) -> None:
+    """Take offsets that don't fit into 32 bits from the zip64 field, and see that sizes that don't are there, too.
+
+    In a record with no such field the numbers stand as they are.
+    """
     import numpy as np
 
+    columns = piece.columns
+    big = np.zeros(len(offsets), bool)
+    for name in ("size", "compressed", "offset"):
+        big |= columns[name] == records.MAX32
+    among = np.flatnonzero(big)
+    if not len(among):
+        return
+    extra = _extra(piece, among, records.EXTRA_ZIP64)
     at = extra.starts.copy()
     for name in ("size", "compressed", "offset"):
-        needed = np.flatnonzero(rows[name][extra.entries] == records.MAX32)
+        needed = np.flatnonzero(columns[name][extra.entries] == records.MAX32)
         short = needed[at[needed] + 8 > extra.stops[needed]]
         if len(short):
-            entry = rows["record"][extra.entries[short[0]]]
-            reason = f"the entry at byte {entry} of the directory has no {name} in its zip64 field, and needs it"
-            raise errors.corrupt(url, reason, "open_container")
-        if len(needed):
-            numbers = _view(directory, "<u8")[at[needed]]
-            rows[name][extra.entries[needed]] = np.minimum(numbers, np.uint64(_TOO_MUCH))
+            where = scan._read + int(piece.starts[extra.entries[short[0]]])
+            reason = f"the entry at byte {where} of the directory has no {name} in its zip64 field, and needs it"
+            raise errors.corrupt(scan.url, reason, "open_container")
+        if name == "offset":
+            numbers = np.ndarray((len(piece.data) - 7,), "<u8", piece.data, strides=(1,))[at[needed]]
+            offsets[extra.entries[needed]] = np.minimum(numbers, np.uint64(table.TOO_MUCH)).astype(np.int64)
         at[needed] += 8
 
 
-def _apply_times(rows: NDArray[Any], directory: bytes, extra: _Extra) -> None:
-    """Take the time of writing from the extended timestamps: signed seconds since 1970."""
-    import numpy as np
-
-    rows["modified"] = NO_TIME
-    has = np.flatnonzero(extra.stops - extra.starts >= 5)
-    has = has[(_view(directory, "u1")[extra.starts[has]] & 1).astype(bool)]
-    if len(has):
-        rows["modified"][extra.entries[has]] = _view(directory, "<i4")[extra.starts[has] + 1]
-
-
-def _set_limits(rows: NDArray[Any], directory: int) -> None:
-    """What each entry may reach to: the next one's start, or the directory's."""
-    import numpy as np
-
-    order = np.argsort(rows["offset"], kind="stable")
-    offsets = rows["offset"][order]
-    limits = np.minimum(np.append(offsets[1:], directory), directory)
-    same = np.flatnonzero(offsets[1:] == offsets[:-1])
-    limits[same] = 0
-    limits[same + 1] = 0
-    rows["limit"][order] = limits
-
-
-def _unicode_names(directory: bytes, positions: Numbers, lengths: Numbers, extra: _Extra) -> dict[int, bytes]:
+def _unicode_names(piece: _Piece) -> dict[int, bytes]:
     """The names in Info-ZIP's unicode path fields that belong to the names that they stand beside."""
+    import numpy as np
+
+    lengths, extras = piece.columns["length"], piece.columns["extra"]
+    if not extras.any():
+        return {}
+    buffer = np.frombuffer(piece.data, np.uint8)
+    at, inside = _owners(piece, np.flatnonzero((buffer[:-1] == 0x75) & (buffer[1:] == 0x70)))
+    among = np.unique(at[(inside >= lengths[at]) & (inside < lengths[at].astype(np.int64) + extras[at])])
+    extra = _extra(piece, among, records.EXTRA_UNICODE_PATH)
     found = {}
-    for at, start, stop in zip(extra.entries.tolist(), extra.starts.tolist(), extra.stops.tolist(), strict=True):
-        content = directory[start:stop]
-        name = int(positions[at]) + records.CENTRAL.size
-        crc = zlib.crc32(directory[name : name + int(lengths[at])])
+    for row, start, stop in zip(extra.entries.tolist(), extra.starts.tolist(), extra.stops.tolist(), strict=True):
+        content = piece.data[start:stop]
+        crc = zlib.crc32(_name(piece, row))
         if len(content) < 5 or content[0] != 1 or int.from_bytes(content[1:5], "little") != crc:
             continue  # not for this name: it was renamed by a tool that doesn't know the field
         try:
             content[5:].decode()
         except UnicodeDecodeError:
             continue
-        found[at] = content[5:]
+        found[row] = content[5:]
     return found

@@ -1,23 +1,26 @@
 """The end of a zip file: its end records are found here, and checked, and with them the central directory's bytes.
 
-One read of the file's tail finds the end records, and for a small archive holds the whole directory; a second read
-fetches what is missing of it. A file may start with something else (a self-extractor's program); the offsets in the
+One read of the file's tail finds the end records, and for a small archive holds the whole directory; what is missing
+of it is read from front to back. A file may start with something else (a self-extractor's program); the offsets in the
 directory then count from the prefix's end or from the file's start, and both are understood.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ... import errors
 from ...blobs import Blob
+from ...readahead import ReadAhead
 from . import records
 
 TAIL = 128 * 1024
 """Bytes of the first read. The longest comment and the zip64 records need about half of them."""
 _REACH = records.END.size + records.MAX16  # how far from the end an end record can start
-_PART = 8 * 1024 * 1024  # a directory is read in ranges of this size, for the stores that read several at once
+PIECE = 1024 * 1024
+"""Bytes that a large directory is read, and parsed, by."""
 _MOST_CANDIDATES = 8
 
 
@@ -43,8 +46,10 @@ class _UnfitError(Exception):
     """What looked like an end record is none; the argument is the error to raise if nothing else is one."""
 
 
-class _Tail:
-    """The file with its last bytes in memory."""
+class Tail:
+    """The file with its last bytes in memory; `layout` is set by `find`."""
+
+    layout: Layout
 
     def __init__(self, blob: Blob, url: str) -> None:
         self.blob = blob
@@ -57,20 +62,33 @@ class _Tail:
         if offset >= self.start:
             return self.data[offset - self.start : offset - self.start + size]
         size = min(size, self.blob.size - offset)
-        if not size:
-            return b""
         missing = min(size, self.start - offset)
-        ranges = [(min(_PART, missing - at), offset + at) for at in range(0, missing, _PART)]
-        parts = self.blob.pread_many(ranges) if len(ranges) > 1 else [self.blob.pread(*ranges[0])]
-        return b"".join([*parts, self.data[: size - missing]])
+        return self.blob.pread(missing, offset) + self.data[: size - missing] if size else b""
+
+    def pieces(self) -> Iterator[bytes]:
+        """The directory, from memory as far as it is there; from a store that can do so as a stream."""
+        at, stop = self.layout.start, self.layout.start + self.layout.size
+        if at < self.start:
+            yield from self._outside(at, min(stop, self.start))
+            at = self.start
+        for place in range(at, stop, PIECE):
+            yield self.data[place - self.start : min(place + PIECE, stop) - self.start]
+
+    def _outside(self, at: int, stop: int) -> Iterator[bytes]:
+        source = ReadAhead(self.blob)
+        try:
+            for place in range(at, stop, PIECE):
+                yield source.pread(min(PIECE, stop - place), place)
+        finally:
+            source.close()
 
     def corrupt(self, reason: str) -> _UnfitError:
         return _UnfitError(errors.corrupt(self.url, reason, "open_container"))
 
 
-def find(blob: Blob, url: str) -> tuple[Layout, bytes]:
-    """The layout of the archive in `blob`, and its central directory's bytes; `CorruptFileError` if it is no zip."""
-    tail = _Tail(blob, url)
+def find(blob: Blob, url: str) -> Tail:
+    """The end of the archive in `blob`, with its layout; `CorruptFileError` if it is no zip."""
+    tail = Tail(blob, url)
     exact, others = _candidates(tail)
     failure: OSError | None = None
     found: list[Layout] = []
@@ -96,7 +114,15 @@ def find(blob: Blob, url: str) -> tuple[Layout, bytes]:
             failure = failure or exc.args[0]
     if not found:
         raise failure or errors.corrupt(url, _no_end(blob), "open_container")
-    return found[0], tail.read(found[0].size, found[0].start)
+    tail.layout = found[0]
+    return tail
+
+
+def nothing() -> Tail:
+    """The end of an archive with nothing in it, and no file."""
+    tail = object.__new__(Tail)
+    tail.url, tail.start, tail.data, tail.layout = "", 0, b"", Layout(0, 0, 0, False, 0, b"", 0)
+    return tail
 
 
 def _no_end(blob: Blob) -> str:
@@ -110,7 +136,7 @@ def _no_end(blob: Blob) -> str:
     )
 
 
-def _candidates(tail: _Tail) -> tuple[list[int], list[int]]:
+def _candidates(tail: Tail) -> tuple[list[int], list[int]]:
     """Offsets of what looks like an end record, last first: those that end the file, and a few others."""
     exact: list[int] = []
     others: list[int] = []
@@ -125,7 +151,7 @@ def _candidates(tail: _Tail) -> tuple[list[int], list[int]]:
     return exact, others[:_MOST_CANDIDATES]
 
 
-def _layout(tail: _Tail, at: int) -> Layout:
+def _layout(tail: Tail, at: int) -> Layout:
     """The layout that the end record at `at` tells, if it can be true."""
     end = records.END.unpack(tail.read(records.END.size, at))
     _, disk, directory_disk, here, count, size, offset, length = end
@@ -152,13 +178,13 @@ def _layout(tail: _Tail, at: int) -> Layout:
     return Layout(start, size, count, zip64 is not None, start - offset, comment, junk)
 
 
-def _check_start(tail: _Tail, layout: Layout) -> None:
+def _check_start(tail: Tail, layout: Layout) -> None:
     signature = tail.read(4, layout.start)
     if layout.size and signature != records.CENTRAL_SIGNATURE:
         raise tail.corrupt(f"no directory at offset {layout.start}: {signature!r} where PK\\1\\2 was expected")
 
 
-def _zip64(tail: _Tail, at: int) -> tuple[int, int, int, int, int, int, int] | None:
+def _zip64(tail: Tail, at: int) -> tuple[int, int, int, int, int, int, int] | None:
     """Of the zip64 end record before the end record at `at`: its offset, disks, counts, directory's size and offset."""
     where = at - records.LOCATOR.size
     if where < 0:
@@ -178,7 +204,7 @@ def _zip64(tail: _Tail, at: int) -> tuple[int, int, int, int, int, int, int] | N
     raise tail.corrupt(f"no zip64 end record at offset {offset}, where the locator at {where} says that it is")
 
 
-def _check_agreement(tail: _Tail, end: tuple[int, ...], zip64: tuple[int, ...]) -> None:
+def _check_agreement(tail: Tail, end: tuple[int, ...], zip64: tuple[int, ...]) -> None:
     """What the end record says must be what the zip64 one says, or that it is too small to say it."""
     limits = (records.MAX16,) * 4 + (records.MAX32,) * 2
     for told, big, limit in zip(end[1:7], zip64[1:7], limits, strict=True):
@@ -186,7 +212,7 @@ def _check_agreement(tail: _Tail, end: tuple[int, ...], zip64: tuple[int, ...]) 
             raise tail.corrupt(f"the end records disagree: {told}, and {big} in the zip64 one")
 
 
-def _check_prefix(tail: _Tail, shift: int) -> None:
+def _check_prefix(tail: Tail, shift: int) -> None:
     """Refuse what is no archive behind a prefix, but an archive cut at the end of another that is stored in it."""
     before = tail.read(min(shift, _REACH), max(0, shift - _REACH))
     starts = [tail.read(4, 0)]

@@ -1,190 +1,237 @@
-"""The index of an archive: what its central directory says, parsed at once and kept as a few flat buffers.
+"""The index of an archive: its table (`table.py`) as a tree of files and directories, kept for all processes.
 
-`load` is all that the rest needs: blob in, immutable `Index` out. The buffers (names, one row of fixed size per entry,
-a table of the names' hashes) hold no Python object per entry: a million entries are about 140 MB, opened in about a
-second, and a forked process shares the pages. The order of the names, which only listing needs, is found when the
-first listing asks for it. Nothing of a member is read here.
+`load` is all that the rest needs: blob in, `Index` out. What takes long to be made, or to be fetched, is kept in the
+cache directory by URL, version and size, and mapped: a process that opens an archive of a million entries again reads
+nothing of it, and needs a millisecond and no memory of its own. What is kept is never trusted more than the archive:
+where they don't go together, the archive is read again.
 """
 
 from __future__ import annotations
 
 import errno
+import io
+import os
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ... import keys, process
+from ... import derived, keys, process
 from ...blobs import Blob
 from ...fs import FileStat
-from ..tree import NameTree
-from . import directory
+from . import ends
 from .directory import Scan
-from .ends import Layout
-from .entries import ROW, Entry
-from .names import Names, hash_of, hashes_of
+from .entries import Entry
+from .table import KIND, DamagedError, Table
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+KEPT_FROM = 64 * 1024
+"""Bytes of directory from which on an index is kept if the archive's bytes are near: that of some 900 entries, which
+take some milliseconds to be parsed, and NumPy a tenth of a second to be loaded. Of an archive that is far away every
+index is kept: it saves the request for the end of the file, and one or more for a long directory."""
+ORDER = "zip-order-1"
+"""The kind of the derived file with the order of the names, which is found when something is listed."""
+_LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are read
 
 
 class Index:
-    """The entries of an archive by key, its layout, and what is wrong with its names; never changed once made."""
+    """The entries of an archive by key, and its layout."""
 
-    def __init__(self, tree: Tree, refused: Mapping[str, str], layout: Layout) -> None:
-        self.tree = tree
-        self.layout = layout
-        self._refused = refused
+    def __init__(self, table: Table, blob: Blob | None, url: str) -> None:
+        self.table = table
+        """What is looked up in; another one from when this is found to be wrong."""
+        self._lock = process.Lock()
+        self._blob = blob
+        self._url = url
+        self._names: _Names | None = None
+        self.layout = table.layout
+
+    # ---- one entry
+
+    def entry(self, key: str) -> Entry | None:
+        """The entry of a key; a directory's own ends in `/`."""
+        try:
+            name = key.encode()
+        except UnicodeEncodeError:  # a lone surrogate is in no archive
+            return None
+        table = self.table
+        if table.sound:
+            return table.lookup(name)
+        try:
+            found = table.lookup(name)
+        except (DamagedError, IndexError, struct.error):
+            found = None
+        return found or self._sound().lookup(name)
 
     def file(self, key: str) -> Entry:
-        """The entry of the file `key`; what `Tree.file` raises, and `PermissionError` for a name that is refused."""
-        try:
-            return self.tree.file(key)
-        except FileNotFoundError:
-            if key not in self._refused:
-                raise
-            reason = f"the archive's entry of this name is refused: {self._refused[key]}"
-            raise PermissionError(errno.EACCES, reason) from None
+        """The entry of the file `key`; `IsADirectoryError`, `FileNotFoundError`, `NotADirectoryError`, and
+        `PermissionError` for a name that is refused."""
+        table = self.table
+        entry = table.lookup(key.encode()) if table.sound and key.isascii() else self.entry(key)
+        return entry or self._no_file(key)
+
+    def isdir(self, key: str) -> bool:
+        """Whether `key` is a directory."""
+        if not key or self.entry(key + "/") is not None:
+            return True
+        prefix, names = _prefix(key), self._ordered()
+        at = bisect_left(names, prefix)
+        return at < len(names) and names[at].startswith(prefix)
 
     def stat(self, key: str, version: str | None) -> FileStat:
         """The stat of a file or directory."""
-        entry = self.tree.entries.get(key)
+        entry = self.entry(key) if key else None
         if entry is not None:
-            return entry.stat(keys.name(key), version)
-        if not self.tree.isdir(key):
-            raise self.tree.missing(key)
-        return _directory(keys.name(key) + "/", self.tree.entries.get(key + "/"))
+            return self._stat(keys.name(key), entry, version)
+        if not self.isdir(key):
+            raise self._missing(key)
+        return self._stat(keys.name(key) + "/", self.entry(key + "/"), version)
+
+    def _stat(self, name: str, entry: Entry | None, version: str | None) -> FileStat:
+        if entry is None:
+            return FileStat.of_directory(name[:-1])
+        return entry.stat(name, version, self.table.modified(entry))
+
+    def _no_file(self, key: str) -> Entry:
+        if self.isdir(key):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        missing = self._missing(key)
+        if isinstance(missing, FileNotFoundError) and key in self.table.refused:
+            reason = f"the archive's entry of this name is refused: {self.table.refused[key]}"
+            raise PermissionError(errno.EACCES, reason)
+        raise missing
+
+    def _missing(self, key: str) -> OSError:
+        """The error for a key that is not there: `NotADirectoryError` below a file, else `FileNotFoundError`."""
+        code = errno.ENOTDIR if any(self.entry(above) for above in keys.ancestors(key)) else errno.ENOENT
+        return OSError(code, os.strerror(code))
+
+    # ---- many
 
     def list(self, key: str, version: str | None) -> Iterator[FileStat]:
         """The members of the directory `key`, in the order of their names."""
-        for name, entry in self.tree.children(key):
-            yield _directory(name, entry) if entry is None else entry.stat(name, version)
+        names = self._directory(key)
+        return (self._stat(name, names.entry(row), version) for name, row in _children(names, _prefix(key)))
 
     def walk(self, key: str, version: str | None) -> Iterator[FileStat]:
         """All that is below the directory `key`, names relative to it, a directory before its members."""
-        for name, entry in self.tree.below(key):
-            yield _directory(name, entry) if entry is None else entry.stat(name, version)
+        names = self._directory(key)
+        return (self._stat(name, names.entry(row), version) for name, row in _below(names, _prefix(key)))
 
+    def _directory(self, key: str) -> _Names:
+        """The names, if `key` is a directory."""
+        if not self.isdir(key):
+            raise (
+                NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                if self.entry(key)
+                else (self._missing(key))
+            )
+        return self._ordered()
 
-def _directory(name: str, entry: Entry | None) -> FileStat:
-    return FileStat.of_directory(name[:-1]) if entry is None else entry.stat(name, None)
+    def _ordered(self) -> _Names:
+        if self._names is None:
+            table = self._sound()
+            self._names = _Names(table, self._kept_order(table) or table.order())
+        return self._names
 
+    def _kept_order(self, table: Table) -> memoryview | None:
+        """The order, if it is kept, or can be."""
+        blob = self._blob
+        if blob is None or table.kept is None or table.rows < _LONG_ORDER:
+            return None
+        version = f"{blob.version}:{len(table.kept.view)}"
+        found = derived.load(ORDER, self._url, version, blob.size)
+        if found is None and derived.save(ORDER, self._url, version, blob.size, [order := table.order()]):
+            return order
+        return found.cast("I") if found is not None else None
 
-# ---- the buffers, and the tree over them
+    # ---- what was kept, and may be wrong
 
-
-class _Table(Mapping[str, Entry]):
-    """The entries by name: a binary search in the sorted hashes, `slots` telling whose they are."""
-
-    def __init__(self, blob: bytes, rows: memoryview, hashes: memoryview, slots: memoryview) -> None:
-        self._blob = blob
-        self._rows = rows
-        self._hashes = hashes
-        self._slots = slots
-        self._lock = process.Lock()
-        self._order: memoryview | None = None
-
-    def entry(self, row: int) -> Entry:
-        return Entry._make(ROW.unpack_from(self._rows, row * ROW.size))
-
-    def name(self, row: int) -> bytes:
-        start, length = _NAME.unpack_from(self._rows, row * ROW.size + _NAME_AT)
-        return self._blob[start : start + length]
-
-    def order(self) -> memoryview:
-        """The rows in the order of their names."""
-        if self._order is None:
+    def _sound(self) -> Table:
+        """The table, all of it checked; read from the archive again if what was kept is damaged."""
+        table = self.table
+        try:
+            table.check()
+        except DamagedError:
             with self._lock:
-                self._order = self._order or self._sorted()
-        return self._order
+                if self.table is table:
+                    self._renew()
+        return self.table
 
-    def _sorted(self) -> memoryview:
-        import numpy as np
+    def distrust(self, table: Table) -> bool:
+        """Something in the archive isn't what `table` says: whether the index was to blame, and is right now.
 
-        rows = sorted(self._slots)
-        names = list(map(self.name, rows))
-        places = np.array(sorted(range(len(rows)), key=names.__getitem__), np.int64)
-        return memoryview(np.array(rows, np.int64)[places].tobytes()).cast("q")
+        What was kept is compared with the archive, once.
+        """
+        with self._lock:
+            if self.table is table and table.kept is not None:
+                self._renew()
+            return self.table.view != table.view
 
-    def __getitem__(self, key: str) -> Entry:
-        name = key.encode("utf-8", "surrogatepass")  # a lone surrogate is in no archive, so that it is just not found
-        value = hash_of(name)
-        at = bisect_left(self._hashes, value)
-        while at < len(self._hashes) and self._hashes[at] == value:
-            if self.name(self._slots[at]) == name:
-                return self.entry(self._slots[at])
-            at += 1
-        raise KeyError(key)
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_Sorted(self))
+    def _renew(self) -> None:
+        assert self._blob is not None  # of what has none nothing was kept
+        self.table, self._names = _fresh(self._blob, self._url), None
+        self.layout = self.table.layout
+        derived.save(KIND, self._url, self._blob.version, self._blob.size, [self.table.view])
 
 
-_NAME = struct.Struct("<qL")
-_NAME_AT = struct.calcsize("<6q")
-
-
-class _Sorted(Sequence[str]):
+class _Names(Sequence[bytes]):
     """The names of a table, in order."""
 
-    def __init__(self, table: _Table) -> None:
-        self._table = table
+    def __init__(self, table: Table, order: memoryview) -> None:
+        self.table = table
+        """What is looked up in; another one from when this is found to be wrong."""
+        self._lock = process.Lock()
+        self.order = order
 
     def __getitem__(self, at: Any) -> Any:
-        return self._table.name(self._table.order()[at]).decode()
+        return self.table.name(self.order[at])
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.order)
 
+    def entry(self, row: int) -> Entry | None:
+        """The entry of a row; of None there is none."""
+        return None if row < 0 else self.table.entry(row)
 
-class Tree(NameTree[Entry]):
-    """The directories of an archive, over a table."""
-
-    def __init__(self, table: _Table) -> None:
-        self.entries = self._table = table
-        self._names = cast("list[str]", _Sorted(table))
-
-    def _children(self, prefix: str) -> Iterator[tuple[str, Entry | None]]:
-        table, names = self._table, self._names
-        at, stop = self._range(prefix)
-        while at < stop:
-            name, slash, rest = names[at][len(prefix) :].partition("/")
-            if slash:
-                yield name + "/", None if rest else table.entry(table.order()[at])
-                at = bisect_left(names, _after(prefix + name + "/"), at)
-            else:
-                if name:
-                    yield name, table.entry(table.order()[at])
-                at += 1
-
-    def below(self, key: str) -> Iterator[tuple[str, Entry | None]]:
-        """As `children`, but all levels, a directory before its members."""
-        self.children(key)
-        return self._below(key + "/" if key else "")
-
-    def _below(self, prefix: str) -> Iterator[tuple[str, Entry | None]]:
-        table = self._table
-        inside = ""  # the directory that was told last
-        for row in table.order()[slice(*self._range(prefix))]:
-            name = table.name(row).decode()[len(prefix) :]
-            cut = name.rfind("/", 0, -1) + 1
-            if name[:cut] != inside:
-                yield from ((implied, None) for implied in _directories(name[:cut], inside))
-                inside = name[:cut]
-            if name:
-                yield name, table.entry(row)
-            if name.endswith("/"):
-                inside = name
-
-    def _range(self, prefix: str) -> tuple[int, int]:
-        """Where the names that start with `prefix` begin and end in the order."""
+    def range(self, prefix: bytes) -> tuple[int, int]:
+        """Where the names that start with `prefix` begin and end."""
         if not prefix:
-            return 0, len(self._names)
-        return bisect_left(self._names, prefix), bisect_left(self._names, _after(prefix))
+            return 0, len(self)
+        start = bisect_left(self, prefix)
+        return start, bisect_left(self, _after(prefix), start)
+
+
+IMPLIED = -1
+"""In the place of the row of a directory that has no entry."""
+
+
+def _children(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
+    """The members of a directory: name (a directory's ends in `/`), and row."""
+    at, stop = names.range(prefix)
+    while at < stop:
+        name, slash, rest = names[at][len(prefix) :].partition(b"/")
+        if slash:
+            yield name.decode() + "/", IMPLIED if rest else names.order[at]
+            at = bisect_left(names, _after(prefix + name + b"/"), at)
+        else:
+            if name:
+                yield name.decode(), names.order[at]
+            at += 1
+
+
+def _below(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
+    """The same of all levels, a directory before its members."""
+    inside = ""  # the directory that was told last
+    for row in names.order[slice(*names.range(prefix))]:
+        name = names.table.name(row)[len(prefix) :].decode()
+        cut = name.rfind("/", 0, -1) + 1
+        if name[:cut] != inside:
+            yield from ((implied, IMPLIED) for implied in _directories(name[:cut], inside))
+            inside = name[:cut]
+        if name:
+            yield name, row
+        if name.endswith("/"):
+            inside = name
 
 
 def _directories(path: str, told: str) -> Iterator[str]:
@@ -196,56 +243,57 @@ def _directories(path: str, told: str) -> Iterator[str]:
         at = path.find("/", at) + 1
 
 
-def _after(directory: str) -> str:
+def _prefix(key: str) -> bytes:
+    """What the names of all that is in a directory start with."""
+    return key.encode("utf-8", "surrogatepass") + b"/" if key else b""
+
+
+def _after(directory: bytes) -> bytes:
     """What comes behind all that is in a directory: "0" follows "/"."""
-    return directory[:-1] + "0"
+    return directory[:-1] + b"0"
 
 
-# ---- from the directory to the buffers
+# ---- where tables come from
 
 
-def load(blob: Blob, url: str) -> Index:
-    """The index of the archive in `blob`; `CorruptFileError` where it is none, or its directory is damaged."""
-    found = directory.scan(blob, url)
-    hashes, slots = by_hash(found)
-    table = _Table(found.names.blob, found.rows.view("u1").data, hashes.data, slots.data)
-    return Index(Tree(table), _refused(found.names), found.layout)
+def load(blob: Blob, url: str, kept_from: int = KEPT_FROM) -> Index:
+    """The index of the archive in `blob`; `CorruptFileError` where it is none, or its directory is damaged.
+
+    It is kept if the directory is of `kept_from` bytes or more.
+    """
+    table = _kept(blob, url)
+    if table is None:
+        tail = ends.find(blob, url)
+        worthwhile = tail.layout.size >= kept_from
+        if worthwhile and derived.save(KIND, url, blob.version, blob.size, Scan(tail).parts()):
+            table = _kept(blob, url)
+        table = table or in_memory(Scan(tail))
+    return Index(table, blob, url)
 
 
 def empty() -> Index:
     """The index of an archive that is not there yet."""
-    none = memoryview(b"")
-    return Index(Tree(_Table(b"", none, none.cast("Q"), none.cast("q"))), {}, Layout(0, 0, 0, False, 0, b"", 0))
+    return Index(in_memory(Scan(ends.nothing())), None, "")
 
 
-def by_hash(found: Scan) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The entries that count, by the hashes of their names: of several of a name it is the last."""
-    import numpy as np
-
-    rows = found.rows
-    hashes = hashes_of(found.names.blob, rows["name"], rows["length"].astype(np.int64))
-    counts = np.ones(len(rows), bool)
-    counts[list(found.names.refused)] = False
-    slots = np.argsort(hashes, kind="stable")
-    ordered = hashes[slots]
-    same = np.flatnonzero(ordered[1:] == ordered[:-1])
-    last: dict[bytes, int] = {}
-    for row in np.union1d(slots[same], slots[same + 1]).tolist():
-        if not counts[row]:
-            continue
-        name = found.name(row)
-        if name in last:
-            counts[last[name]] = False
-        last[name] = row
-    slots = slots[counts[slots]]
-    return hashes[slots], slots
+def _kept(blob: Blob, url: str) -> Table | None:
+    found = derived.find(KIND, url, blob.version, blob.size)
+    if found is None:
+        return None
+    try:
+        return Table(found.raw, found.start, len(found.view), found)
+    except (ValueError, TypeError, KeyError, IndexError, struct.error):  # damaged where it tells what it is
+        return None
 
 
-def _refused(found: Names) -> dict[str, str]:
-    refused = {}
-    for name, reason in found.refused.values():
-        try:
-            refused[keys.normalize(name)] = f"{name!r}: {reason}"
-        except (PermissionError, ValueError):  # no path leads to it, as it stands
-            pass
-    return refused
+def _fresh(blob: Blob, url: str) -> Table:
+    return in_memory(Scan(ends.find(blob, url)))
+
+
+def in_memory(scan: Scan) -> Table:
+    """The table of an archive, kept nowhere."""
+    buffer = io.BytesIO()  # whose content is its buffer, and not a copy
+    for part in scan.parts():
+        buffer.write(part)
+    data = buffer.getvalue()
+    return Table(data, 0, len(data))

@@ -7,16 +7,15 @@ it is read, in bounded memory; a read that goes backwards starts again, for defl
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from ... import errors, process
+from ... import errors, hooks, process
 from ...blobs import Blob, BlobSlice, Origin
 from . import decoders, records
-from .decoders import DamagedError, Decoder, Source
+from .decoders import DamagedError, Decoder, Source, crc32
 from .entries import Entry
-from .names import hash_of
 
 SMALL = 8 * 1024 * 1024
 """Compressed members up to this size are decompressed whole, at their first read."""
@@ -35,10 +34,23 @@ UNSUSPICIOUS = SMALL
 """A member of up to this size is no bomb, whatever its ratio."""
 
 _ENCRYPTION = records.FLAG_ENCRYPTED | records.FLAG_STRONG_ENCRYPTION | records.FLAG_MASKED
+_UNREADABLE = _ENCRYPTION | records.FLAG_PATCH
 
 
-def check(entry: Entry, url: str, max_ratio: float | None) -> None:
-    """Refuse a member that can't be read, or shouldn't be, before anything of it is read."""
+def is_fine(entry: Entry) -> bool:
+    """Whether nothing can be wrong with a member, by a first look; `refuse` takes the second."""
+    compressed, size = entry.compressed, entry.size
+    return (
+        not entry.flags & _UNREADABLE
+        and entry.method in decoders.READABLE
+        and entry.offset + 30 + compressed <= entry.limit
+        and (compressed == size if entry.method == records.STORED else size <= UNSUSPICIOUS)
+    )
+
+
+def refuse(entry: Entry, origin: Origin, key: str, max_ratio: float | None) -> None:
+    """Raise what is wrong with a member, before anything of it is read, if anything is: `is_fine` doesn't know all."""
+    url = origin._url(key)
     if entry.flags & _ENCRYPTION:
         raise errors.unsupported("open", url, "the member is encrypted, and fsabs reads no encrypted members")
     if entry.flags & records.FLAG_PATCH:
@@ -49,7 +61,7 @@ def check(entry: Entry, url: str, max_ratio: float | None) -> None:
         name = records.METHODS.get(entry.method, "unknown")
         reason = f"the member's compression method is {entry.method} ({name}), which fsabs doesn't read"
         raise errors.unsupported("open", url, reason)
-    _check_room(entry, url, records.LOCAL.size)
+    _check_room(entry, origin, key, records.LOCAL.size)
     if entry.method == records.STORED and entry.compressed != entry.size:
         reason = f"a stored member of {entry.size} bytes that takes {entry.compressed} bytes"
         raise errors.corrupt(url, reason, "open")
@@ -63,7 +75,8 @@ def check(entry: Entry, url: str, max_ratio: float | None) -> None:
 
 def open_member(origin: Origin, key: str, entry: Entry, archive: Blob, max_ratio: float | None) -> Blob:
     """The member's blob; what is wrong with its header or its bytes is raised by the first read."""
-    check(entry, origin._url(key), max_ratio)
+    if not is_fine(entry):
+        refuse(entry, origin, key, max_ratio)
     if entry.method == records.STORED:
         return Stored(origin, key, entry, archive)
     if is_small(entry):
@@ -81,6 +94,11 @@ def is_small(entry: Entry) -> bool:
     return entry.size <= SMALL and entry.compressed <= 2 * SMALL
 
 
+def is_batched(entry: Entry) -> bool:
+    """Whether the member is read whole where many are read at once."""
+    return entry.size <= SMALL and entry.compressed <= 2 * SMALL
+
+
 # ---- from an entry to its bytes in the archive
 
 
@@ -89,19 +107,27 @@ def request(entry: Entry) -> tuple[int, int]:
     return entry.header + SLACK + entry.compressed, entry.offset
 
 
-def content(answer: bytes, entry: Entry, archive: Blob, url: str) -> bytes:
+def content(answer: bytes, entry: Entry, archive: Blob, origin: Origin, key: str) -> bytes:
     """The content of a member, checked, from what `request` gave; reads the rest if that was too little."""
-    return unpack(_data(answer, entry, archive, url, entry.compressed), entry, url)
-
-
-def unpack(data: bytes, entry: Entry, url: str) -> bytes:
-    """The content, checked, of a member whose bytes in the archive are `data`."""
+    start = header_size(answer, entry, origin, key)
+    data = answer[start : start + entry.compressed]
+    if len(data) < entry.compressed:
+        data += archive.pread(entry.compressed - len(data), entry.offset + start + len(data))
     if entry.method != records.STORED:
-        try:
-            data = decoders.decode(data, entry.method, entry.flags, entry.size)
-        except DamagedError as exc:
-            raise damaged(entry, url, exc) from exc
-    check_crc(entry, url, zlib.crc32(data))
+        data = _decompressed(data, entry, origin, key)
+    if crc32(data) != entry.crc:
+        raise wrong_crc(entry, origin._url(key), crc32(data))
+    return data
+
+
+def _decompressed(data: bytes, entry: Entry, origin: Origin, key: str) -> bytes:
+    begin = time.monotonic_ns() if hooks.active is not None else 0
+    try:
+        data = decoders.decode(data, entry.method, entry.flags, entry.size)
+    except DamagedError as exc:
+        raise damaged(entry, origin._url(key), exc) from exc
+    if hooks.active is not None:
+        hooks.active.done("decompress", decoders.NAMES[entry.method], begin, len(data), origin._url(key))
     return data
 
 
@@ -110,52 +136,53 @@ def damaged(entry: Entry, url: str, exc: DamagedError) -> OSError:
     return errors.corrupt(url, f"the member at offset {entry.offset} of the archive can't be decompressed: {exc}")
 
 
-def check_crc(entry: Entry, url: str, found: int) -> None:
-    """Compare a CRC-32 with the directory's."""
-    if found != entry.crc:
-        reason = f"CRC-32 {found:08x} of the member at offset {entry.offset} where {entry.crc:08x} was expected"
-        raise errors.corrupt(url, reason)
+def wrong_crc(entry: Entry, url: str, found: int) -> OSError:
+    """The error for a CRC-32 that isn't the directory's."""
+    reason = f"CRC-32 {found:08x} of the member at offset {entry.offset} where {entry.crc:08x} was expected"
+    return errors.corrupt(url, reason)
 
 
-def _data(answer: bytes, entry: Entry, archive: Blob, url: str, wanted: int) -> bytes:
-    """`wanted` bytes of the member's data, from an answer that starts with the local header."""
-    start = header_size(answer, entry, url)
-    data = answer[start : start + wanted]
-    if len(data) < wanted:
-        data += archive.pread(wanted - len(data), entry.offset + start + len(data))
-    return data
-
-
-def header_size(answer: bytes, entry: Entry, url: str) -> int:
+def header_size(answer: bytes, entry: Entry, origin: Origin, key: str) -> int:
     """The size of the local header that `answer` starts with, which must be this entry's."""
-    if len(answer) < records.LOCAL.size or answer[:4] != records.LOCAL_SIGNATURE:
-        found = f"{answer[:4]!r} where PK\\3\\4 was expected"
-        raise errors.corrupt(url, f"no local header at offset {entry.offset} of the archive: {found}")
-    _, _, flags, method, _, _, _, _, name, extra = records.LOCAL.unpack_from(answer)
-    if method != entry.method or (flags ^ entry.flags) & records.FLAG_ENCRYPTED:
-        told = f"method {method}, flags {flags:#x} where {entry.method}, {entry.flags:#x} was expected"
-        raise errors.corrupt(url, f"the local header at offset {entry.offset} is not the directory's: {told}")
-    if hash_of(answer[records.LOCAL.size : records.LOCAL.size + name]) & records.MAX32 != entry.tag:
-        other = answer[records.LOCAL.size : records.LOCAL.size + min(name, 100)]
-        reason = f"the local header at offset {entry.offset} is of {other!r}, which is not the name in the directory"
-        raise errors.corrupt(url, reason)
-    size: int = records.LOCAL.size + name + extra
-    _check_room(entry, url, size)
+    name = entry.name
+    stop = 30 + len(name)
+    # In the common case both headers tell the same; a member that was written as a stream has its sizes elsewhere.
+    if answer[4:28] != entry.told or answer[30:stop] != name or answer[:4] != records.LOCAL_SIGNATURE:
+        _check_header(answer, entry, origin, key)
+    size = stop + answer[28] + (answer[29] << 8)
+    if entry.offset + size + entry.compressed > entry.limit:
+        _check_room(entry, origin, key, size)
     return size
 
 
-def find(entry: Entry, archive: Blob, url: str) -> int:
+def _check_header(answer: bytes, entry: Entry, origin: Origin, key: str) -> None:
+    """Raise what is wrong with a local header that is other than was expected, if it is."""
+    if len(answer) < records.LOCAL.size or answer[:4] != records.LOCAL_SIGNATURE:
+        found = f"{answer[:4]!r} where PK\\3\\4 was expected"
+        raise errors.corrupt(origin._url(key), f"no local header at offset {entry.offset} of the archive: {found}")
+    _, _, flags, method, _, _, _, _, length, _ = records.LOCAL.unpack_from(answer)
+    if method != entry.method or (flags ^ entry.flags) & records.FLAG_ENCRYPTED:
+        told = f"method {method}, flags {flags:#x} where {entry.method}, {entry.flags:#x} was expected"
+        reason = f"the local header at offset {entry.offset} is not the directory's: {told}"
+        raise errors.corrupt(origin._url(key), reason)
+    name = answer[records.LOCAL.size : records.LOCAL.size + length]
+    if name != entry.name:
+        reason = f"is of {name[:100]!r}, which is not the name in the directory"
+        raise errors.corrupt(origin._url(key), f"the local header at offset {entry.offset} {reason}")
+
+
+def find(entry: Entry, archive: Blob, origin: Origin, key: str) -> int:
     """Where a member's data starts in the archive, from the local header alone."""
     answer = archive.pread(entry.header + SLACK, entry.offset)
-    return entry.offset + header_size(answer, entry, url)
+    return entry.offset + header_size(answer, entry, origin, key)
 
 
-def _check_room(entry: Entry, url: str, header: int) -> None:
+def _check_room(entry: Entry, origin: Origin, key: str, header: int) -> None:
     stop = entry.offset + header + entry.compressed
     if stop > entry.limit:
         limit = f"what follows starts at {entry.limit}" if entry.limit else "another entry starts there, too"
         reason = f"overlapping entries: the member takes the bytes from {entry.offset} to {stop}, and {limit}"
-        raise errors.corrupt(url, reason, "open")
+        raise errors.corrupt(origin._url(key), reason, "open")
 
 
 # ---- the blobs
@@ -177,7 +204,7 @@ class _Member(Blob):
         return self._archive
 
     def _find(self) -> int:
-        return find(self._entry, self._archive, self.url)
+        return find(self._entry, self._archive, self._origin, self._key)
 
 
 class Stored(_Member):
@@ -190,12 +217,17 @@ class Stored(_Member):
         self._slice: BlobSlice | None = None
         self._seen = (0, 0)  # so many bytes from the start have passed, and their CRC-32
 
-    def _whole(self) -> BlobSlice:
+    def whole(self) -> BlobSlice:
         """The slice; found by reading the local header, if that was not read yet."""
         return self._slice or self._set_start(self._find())
 
+    def bottom(self) -> tuple[Blob, int]:
+        """The undermost blob that the member is a slice of, and the offset of its first byte there."""
+        found = self.whole()
+        return found._parent, found.start
+
     def _set_start(self, start: int) -> BlobSlice:
-        base = self._archive._whole() if isinstance(self._archive, Stored) else self._archive
+        base = self._archive.whole() if isinstance(self._archive, Stored) else self._archive
         self._slice = found = BlobSlice(self._origin, self._key, base, start, self.size)
         return found
 
@@ -203,7 +235,7 @@ class Stored(_Member):
         if self._slice is None and offset <= NEAR and size <= EAGER:
             data = self._first(size, offset)
         else:
-            data = self._whole()._pread(size, offset)
+            data = self.whole()._pread(size, offset)
         self._pass(data, offset)
         return data
 
@@ -211,29 +243,45 @@ class Stored(_Member):
         """Header and data in one read."""
         entry = self._entry
         answer = self._archive.pread(entry.header + SLACK + offset + size, entry.offset)
-        self._set_start(entry.offset + header_size(answer, entry, self.url))
-        data = _data(answer, entry, self._archive, self.url, offset + size)
-        return data[offset:] if offset else data
+        start = header_size(answer, entry, self._origin, self._key)
+        found = self._set_start(entry.offset + start)
+        data = answer[start + offset : start + offset + size]
+        return data if len(data) == size else data + found._pread(size - len(data), offset + len(data))
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        found = self._whole()._pread_many(ranges)
+        found = self.whole()._pread_many(ranges)
         for data, (_, offset) in zip(found, ranges, strict=True):
             self._pass(data, offset)
         return found
 
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        pieces = self.whole()._stream(start)
+        return None if pieces is None else self._passed(start, pieces)
+
+    def _passed(self, start: int, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        """The pieces, their CRC-32 checked as they pass."""
+        try:
+            for piece in pieces:
+                self._pass(piece, start)
+                start += len(piece)
+                yield piece
+        finally:
+            if isinstance(pieces, Generator):
+                pieces.close()
+
     def read_all(self) -> bytes:
         """The whole content, its CRC-32 checked."""
-        if not self.size:
-            check_crc(self._entry, self.url, 0)
+        if not self.size and self._entry.crc:
+            raise wrong_crc(self._entry, self.url, 0)
         return super().read_all()
 
-    def _pass(self, data: bytes, offset: int) -> None:
+    def _pass(self, data: bytes | memoryview, offset: int) -> None:
         """Check the CRC-32 of what has been read from the start to the end, in one read or in several."""
         seen, crc = self._seen if offset else (0, 0)
         if offset == seen:
-            seen, crc = seen + len(data), zlib.crc32(data, crc)
-            if seen == self.size:
-                check_crc(self._entry, self.url, crc)
+            seen, crc = seen + len(data), crc32(data, crc)
+            if seen == self.size and crc != self._entry.crc:
+                raise wrong_crc(self._entry, self.url, crc)
             self._seen = (seen, crc)
 
 
@@ -250,7 +298,7 @@ class Inflated(_Member):
         found = self._content
         if found is None:
             answer = self._archive.pread(*request(self._entry))
-            self._content = found = content(answer, self._entry, self._archive, self.url)
+            self._content = found = content(answer, self._entry, self._archive, self._origin, self._key)
         return found if size == len(found) else found[offset : offset + size]
 
     def read_all(self) -> bytes:
@@ -281,6 +329,12 @@ class _Pass:
         self.crc = 0
         self.block = b""
 
+    def close(self) -> None:
+        """End what is under way of reading."""
+        if self.decoder is not None:
+            self.decoder.close()
+            self.decoder = None
+
 
 class Streamed(_Member):
     """A large compressed member, decompressed as it is read.
@@ -295,7 +349,7 @@ class Streamed(_Member):
         super().__init__(origin, key, entry, archive)
         self._start: int | None = None
         self._lock = process.Lock()
-        self._pass = process.PerProcess(_Pass)
+        self._pass = process.PerProcess(_Pass, _Pass.close)
         self._spacing = max(LEAST_SPACING, self.size // MOST_CHECKPOINTS)
         self._checkpoints: tuple[_Checkpoint, ...] = (_Checkpoint(0, 0, None),)
 
@@ -305,7 +359,7 @@ class Streamed(_Member):
             try:
                 return self._read(now, size, offset)
             except BaseException as exc:
-                now.decoder = None
+                now.close()
                 if isinstance(exc, DamagedError):
                     raise damaged(self._entry, self.url, exc) from exc
                 raise
@@ -340,6 +394,7 @@ class Streamed(_Member):
         best = next(checkpoint for checkpoint in reversed(self._checkpoints) if checkpoint.position <= offset)
         behind = offset < now.position - len(now.block)
         if now.decoder is None or behind or best.position > now.position:
+            now.close()
             now.decoder = best.decoder.copy() if best.decoder is not None else self._decoder()
             now.position, now.crc, now.block = best.position, best.crc, b""
 
@@ -352,13 +407,17 @@ class Streamed(_Member):
     def _advance(self, now: _Pass) -> None:
         """Decompress the next block; at the end check the stream's end and the CRC-32."""
         assert now.decoder is not None
+        begin = time.monotonic_ns() if hooks.active is not None else 0
         block = now.decoder.read(min(BLOCK, self.size - now.position))
+        if hooks.active is not None:
+            hooks.active.done("decompress", decoders.NAMES[self._entry.method], begin, len(block), self.url)
         if not block:
             raise DamagedError(f"it holds {now.position} bytes where {self.size} were expected")
-        position, crc = now.position + len(block), zlib.crc32(block, now.crc)
+        position, crc = now.position + len(block), crc32(block, now.crc)
         if position == self.size:
             now.decoder.finish()
-            check_crc(self._entry, self.url, crc)
+            if crc != self._entry.crc:
+                raise wrong_crc(self._entry, self.url, crc)
         now.position, now.crc, now.block = position, crc, block
         if position - self._checkpoints[-1].position >= self._spacing:
             decoder = now.decoder.copy()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import calendar
 import datetime
+import functools
 import struct
 
 LOCAL_SIGNATURE = b"PK\x03\x04"
@@ -92,6 +93,7 @@ def dos_time(seconds: float) -> int:
     return date << 16 | when.hour << 11 | when.minute << 5 | when.second // 2
 
 
+@functools.lru_cache(maxsize=4096)
 def seconds_of(dos: int) -> float | None:
     """Seconds since 1970 of a DOS date and time, taken as UTC (the format has no zone); None if it is no date."""
     date, time = dos >> 16, dos & MAX16

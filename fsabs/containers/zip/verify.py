@@ -9,8 +9,10 @@ from ... import errors
 from ...blobs import Blob
 from ...errors import CorruptFileError
 from ..problems import Problem
-from . import directory, index, members
+from . import ends, index, members
 from .directory import Scan
+from .entries import Entry
+from .table import Table
 
 _PART = 8 * 1024 * 1024
 
@@ -30,46 +32,51 @@ class _Anonymous:
 
 def problems(archive: Blob, url: str, max_ratio: float | None) -> Iterator[Problem]:
     """The problems of an archive: its layout's, then its names', then its members' in their order."""
-    found = directory.scan(archive, url)
-    layout = found.layout
+    scan = Scan(ends.find(archive, url))
+    table = index.in_memory(scan)
+    layout = table.layout
     if layout.junk:
         yield Problem("", "trailing data", f"{layout.junk} bytes are behind the archive's end")
-    names = [found.name(at).decode(errors="replace") for at in range(len(found.rows))]
-    yield from _of_names(found, names)
-    offsets = found.rows["offset"].argsort(kind="stable").tolist()
-    for at in offsets:
-        problem = _of_member(found, at, names[at], archive, url, max_ratio)
+    names = [_told(scan, table, row) for row in range(table.rows)]
+    yield from _of_names(scan, table, names)
+    for _, row in sorted((table.entry(row).offset, row) for row in range(table.rows)):
+        problem = _of_member(table.entry(row), names[row], archive, url, max_ratio)
         if problem is not None:
             yield problem
 
 
-def _of_names(found: Scan, names: list[str]) -> Iterator[Problem]:
-    for _, (name, reason) in sorted(found.names.refused.items()):
+def _told(scan: Scan, table: Table, row: int) -> str:
+    """The name of an entry, be it refused."""
+    return scan.refused[row][0] if row in scan.refused else table.name(row).decode(errors="replace")
+
+
+def _of_names(scan: Scan, table: Table, names: list[str]) -> Iterator[Problem]:
+    for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
-    for at, reason in sorted(found.names.changed.items()):
-        yield Problem(names[at], "odd name", reason)
-    counted = set(index.by_hash(found)[1].tolist())
-    for at, name in enumerate(names):
-        if at not in counted and at not in found.names.refused:
-            offset = found.entry(at).offset
+    for row, reason in sorted(scan.changed.items()):
+        yield Problem(names[row], "odd name", reason)
+    counted = set(table.order())
+    for row, name in enumerate(names):
+        if row not in counted and row not in scan.refused:
+            offset = table.entry(row).offset
             yield Problem(name, "duplicate", f"one more entry of this name, at offset {offset}: the last wins")
-    files = {names[at] for at in counted if not names[at].endswith("/")}
+    files = {names[row] for row in counted if not names[row].endswith("/")}
     above = {name[:end] for name in names for end, char in enumerate(name) if char == "/"}
     for name in sorted(files & above):
         yield Problem(name, "conflict", "it is a file, and a directory with members, at once")
 
 
-def _of_member(found: Scan, at: int, name: str, archive: Blob, url: str, max_ratio: float | None) -> Problem | None:
+def _of_member(entry: Entry, name: str, archive: Blob, url: str, max_ratio: float | None) -> Problem | None:
     """Read a member to its end."""
-    entry = found.entry(at)
+    origin = _Anonymous(url)
     try:
-        with members.open_member(_Anonymous(url), name, entry, archive, max_ratio) as blob:
+        with members.open_member(origin, name, entry, archive, max_ratio) as blob:
             if blob.size <= _PART:
                 blob.read_all()
             for offset in range(0, blob.size, _PART) if blob.size > _PART else ():
                 blob.pread(_PART, offset)
             if not blob.size:
-                members.find(entry, archive, blob.url)
+                members.find(entry, archive, origin, name)
     except io.UnsupportedOperation as exc:
         return Problem(name, "unreadable", _reason(exc))
     except CorruptFileError as exc:

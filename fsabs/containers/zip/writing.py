@@ -229,7 +229,7 @@ class Archive:
         if size is not None and size >= 0:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         old: dict[str, FileStat] = {}
-        if self._old is not None and (size is None or self._old.tree.isdir(key)):
+        if self._old is not None and (size is None or self._old.isdir(key)):
             old = {stat.filename + "/" * stat.directory: stat for stat in self._old.list(key, None)}
         elif size is None:
             raise self._missing(key)
@@ -315,7 +315,7 @@ class Archive:
         """Drop the record of what is being replaced."""
         assert self._old is not None
         before = self._places.get(key)
-        if before is None and (entry := self._old.tree.entries.get(key)) is not None:
+        if before is None and (entry := self._old.entry(key)) is not None:
             before = entry.record
         if before is not None:
             self._dropped.add(before)
@@ -353,10 +353,10 @@ class Archive:
         """As `_Written.size`, of everything."""
         size = self._written.size(key)
         if size is None and self._old is not None:
-            entry = self._old.tree.entries.get(key)
+            entry = self._old.entry(key)
             if entry is not None:
                 return entry.size
-            return _DIRECTORY if self._old.tree.isdir(key) else None
+            return _DIRECTORY if self._old.isdir(key) else None
         return size
 
     def _check_target(self, key: str, exclusive: bool) -> None:

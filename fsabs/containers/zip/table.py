@@ -1,0 +1,271 @@
+"""The flat buffers that an index is: written here part by part, and looked up with no object kept for an entry.
+
+A table is one buffer, in memory or mapped from the cache directory. Its parts, each at a multiple of 8 bytes, in the
+byte order of the machine:
+
+    directory   the central directory as it stands in the archive
+    positions   of each row, an entry, where its record starts in the directory (4 bytes, or 8 in a huge one)
+    limits      of each row, what its member may reach to (8)
+    keys        CRC-32 of the row's name in the upper half, its number in the lower (8), in order
+    buckets     where the keys with the same first bits start (4), and the number of all keys
+    fresh       rows whose name is another than the directory's (8), and where it ends in the next part (8)
+    names       those names
+    meta        JSON: the layout, and the names that are refused
+    tail        the sizes of the parts (`_TAIL`)
+
+Of several entries of a name the last counts. A mapped table is checked by blocks, as far as it is used: what is found
+is right. Nothing that isn't there is told before all of it is checked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from mmap import mmap
+from typing import Any, cast
+from zlib import crc32
+
+from ...derived import BLOCK_BITS, Kept
+from . import records
+from .ends import Layout
+from .entries import Entry
+
+KIND = "zip-1"
+"""Of the derived file; another number is another layout of the parts."""
+_RECORD = struct.Struct("<8x2H4L3H4x2L")
+"""Flags, method, time, CRC-32, compressed, size, lengths of name, extra and comment, attributes, offset."""
+_TAIL = struct.Struct("=8Q")
+"""Directory's size, rows, bytes of a position, keys, first bits, fresh names, their size, size of meta."""
+_LENGTH = struct.Struct("<H")
+_FIELD = struct.Struct("<2H")
+_BIG = records.MAX32
+_FEW = 10_000  # entries that are put into order without NumPy, which takes longer to be loaded
+_WIDE = 1 << 28  # bytes of names, each as wide as the longest
+_CHUNK = 1 << 16
+TOO_MUCH = 2**62
+"""What a number that can't be true is cut to, so that sums of them stay in 64 bits."""
+
+
+_entry = cast("Callable[[type[Entry], tuple[Any, ...]], Entry]", tuple.__new__)  # which takes half the time of Entry()
+
+
+class DamagedError(Exception):
+    """A table that was kept is not what it was when it was written."""
+
+
+class Table:
+    """The entries of an archive: rows in the directory's order, found by name."""
+
+    def __init__(self, raw: bytes | mmap, start: int, size: int, kept: Kept | None = None) -> None:
+        """`size` bytes of `raw` from `start`; `ValueError` if they are no table."""
+        view = memoryview(raw).toreadonly()[start : start + size]
+        if size < _TAIL.size or not (kept is None or kept.check(size - _TAIL.size)):
+            raise ValueError("no table")
+        directory, rows, width, keys, bits, fresh, names, meta = _TAIL.unpack_from(view, size - _TAIL.size)
+        lengths = (directory, rows * width, rows * 8, keys * 8, 4 * ((1 << bits) + 1), fresh * 16, names, meta)
+        starts = [0, *itertools.accumulate(map(_padded, lengths))]
+        if starts[-1] + _TAIL.size != size or not (kept is None or kept.check(starts[-2])):
+            raise ValueError("no table")
+        parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
+        told = json.loads(bytes(parts[7]))
+        start_at, total, entries, zip64, shift, comment, junk = told["layout"]
+        self.layout = Layout(start_at, total, entries, zip64, shift, bytes.fromhex(comment), junk)
+        self.refused: dict[str, str] = told["refused"]
+        self.rows: int = rows
+        self._shifted = shift
+        self.kept = kept
+        self.view = view
+        self._raw = raw
+        self._start = start
+        self._positions = parts[1].cast("I" if width == 4 else "Q")
+        self._limits = parts[2].cast("Q")
+        self._starts = starts
+        self._keys = parts[3].cast("Q")
+        self._shift = 32 - bits
+        self._buckets = parts[4].cast("I")
+        self._fresh = parts[5].cast("Q")
+        self._names = parts[6]
+        self._good = kept.good if kept is not None and not all(kept.good) else None
+        self.sound = self._good is None
+        """Whether all of it is known to be as it was written."""
+
+    def check(self) -> None:
+        """Look at all that hasn't been looked at; `DamagedError`."""
+        if self.kept is not None and not self.kept.check():
+            raise DamagedError
+        self._good, self.sound = None, True
+
+    # ---- rows
+
+    def lookup(self, name: bytes) -> Entry | None:
+        """The entry of this name; None if there is none, which means nothing while the table isn't `sound`."""
+        value = crc32(name)
+        bucket = value >> self._shift
+        keys, buckets = self._keys, self._buckets
+        value <<= 32
+        at = bisect_right(keys, value | _BIG, buckets[bucket], buckets[bucket + 1])
+        while at and (key := keys[at - 1]) >= value:
+            entry = self.entry(key & _BIG)
+            if self._good is not None:
+                self._check_key(bucket, at)
+            if (self.name(key & _BIG) if self._fresh else entry.name) == name:
+                return entry
+            at -= 1
+        return None
+
+    def name(self, row: int) -> bytes:
+        """The name of an entry, as UTF-8; a directory's ends in `/`."""
+        if self._fresh and (name := self._fresh_name(row)) is not None:
+            return name
+        start = self._start + self._positions[row]
+        (length,) = _LENGTH.unpack_from(self._raw, start + 28)
+        return self._raw[start + 46 : start + 46 + length]
+
+    def entry(self, row: int) -> Entry:
+        """The entry of a row; `DamagedError`."""
+        record = self._positions[row]
+        raw, start = self._raw, self._start + record
+        flags, method, dos, crc, compressed, size, length, extra, _, attributes, offset = _RECORD.unpack_from(
+            raw, start
+        )
+        if self._good is not None:
+            self._check_row(row, record, record + 46 + length + extra)
+        if compressed == _BIG or size == _BIG or offset == _BIG:
+            compressed, size, offset = self._zip64(start + 46 + length, extra, compressed, size, offset)
+        name = start + 46
+        told, limit = raw[start + 6 : start + 30], self._limits[row]
+        return _entry(
+            Entry,
+            (offset + self._shifted, limit, compressed, size, crc, method, flags, 30 + length + extra, told,
+             raw[name : name + length], record, dos, attributes),
+        )  # fmt: skip
+
+    def modified(self, entry: Entry) -> int | None:
+        """The extended timestamp of an entry, in seconds since 1970."""
+        size = entry.header - 30 - len(entry.name)
+        content = self._field(self._start + entry.record + 46 + len(entry.name), size, records.EXTRA_TIMES)
+        if len(content) < 5 or not content[0] & 1:
+            return None
+        return int.from_bytes(content[1:5], "little", signed=True)
+
+    def _zip64(self, start: int, size: int, compressed: int, content: int, offset: int) -> tuple[int, int, int]:
+        """Sizes and offset, those that don't fit into 32 bits taken from the zip64 field, which holds no others."""
+        field = self._field(start, size, records.EXTRA_ZIP64)
+        if not field:
+            return compressed, content, offset
+        at, found = 0, []
+        for number in (content, compressed, offset):  # in the field's order
+            if number == _BIG:
+                number = min(int.from_bytes(field[at : at + 8], "little"), TOO_MUCH)
+                at += 8
+            found.append(number)
+        return found[1], found[0], found[2]
+
+    def _field(self, start: int, size: int, kind: int) -> bytes:
+        """The content of the first extra field of a kind; empty if there is none. What overruns is left alone."""
+        at, stop = start, start + size
+        while at + 4 <= stop:
+            found, length = _FIELD.unpack_from(self._raw, at)
+            if at + 4 + length > stop:
+                break
+            if found == kind:
+                return self._raw[at + 4 : at + 4 + length]
+            at += 4 + length
+        return b""
+
+    def _fresh_name(self, row: int) -> bytes | None:
+        fresh, count = self._fresh, len(self._fresh) // 2
+        at = bisect_left(fresh, row, 0, count)
+        if at == count or fresh[at] != row:
+            return None
+        return bytes(self._names[fresh[count + at - 1] if at else 0 : fresh[count + at]])
+
+    def _check_row(self, row: int, start: int, stop: int) -> None:
+        """Check the bytes that an entry comes from, as far as it wasn't done before."""
+        self._check_bytes(start, stop)
+        limit = self._starts[2] + 8 * row
+        self._check_bytes(limit, limit + 8)
+
+    def _check_key(self, bucket: int, at: int) -> None:
+        """Check that the key before `at` is the one to be found, and nothing behind it."""
+        buckets, keys = self._starts[4] + 4 * bucket, self._starts[3] + 8 * at
+        self._check_bytes(buckets, buckets + 8)
+        self._check_bytes(keys - 8, keys + 8)
+
+    def _check_bytes(self, start: int, stop: int) -> None:
+        good = self._good
+        if good is None or (good[start >> BLOCK_BITS] and good[stop - 1 >> BLOCK_BITS]):
+            return
+        assert self.kept is not None
+        if not self.kept.check(start, stop):
+            raise DamagedError
+
+    # ---- order
+
+    def order(self) -> memoryview:
+        """The rows that count, in the order of their names."""
+        if len(self._keys) > _FEW and not self._fresh:
+            found = self._order_at_once()
+            if found is not None:
+                return found
+        rows = sorted(key & _BIG for key in self._keys)
+        last = {self.name(row): row for row in rows}
+        return memoryview(array("I", [last[name] for name in sorted(last)]))
+
+    def _order_at_once(self) -> memoryview | None:
+        """The same by columns; None where the longest name makes that too wide."""
+        import numpy as np
+
+        buffer = np.frombuffer(self._raw, np.uint8)[self._start :]
+        rows = np.sort(np.frombuffer(self._keys, np.uint64).astype(np.uint32))
+        starts = np.asarray(self._positions)[rows].astype(np.int64)
+        lengths = np.ndarray((len(buffer) - 1,), "<u2", buffer, strides=(1,))[starts + 28]
+        widest = int(lengths.max())
+        if widest * len(rows) > _WIDE:
+            return None
+        wide = np.ndarray((len(buffer) - widest + 1,), f"V{widest}", buffer, strides=(1,))
+        names = np.zeros(len(rows), f"S{widest}")
+        for at in range(0, len(rows), _CHUNK):  # which bounds the memory for what is in between
+            part = wide[starts[at : at + _CHUNK] + 46].view(np.uint8).reshape(-1, widest)
+            part[np.arange(widest) >= lengths[at : at + _CHUNK, None]] = 0
+            names[at : at + _CHUNK] = part.view(f"S{widest}")[:, 0]
+        order = np.argsort(names, kind="stable")
+        names = names[order]
+        counts = np.append(names[1:] != names[:-1], True)
+        return memoryview(rows[order[counts]])
+
+
+def parts_behind(
+    layout: Layout,
+    refused: dict[str, str],
+    columns: Sequence[memoryview],
+    fresh: dict[int, bytes],
+    bits: int,
+    width: int,
+) -> Iterator[bytes | memoryview]:
+    """All parts but the directory, each padded; `columns` are positions, limits, keys, buckets."""
+    names = [fresh[row] for row in sorted(fresh)]
+    ends = list(itertools.accumulate(map(len, names)))
+    told = {"layout": [*layout[:-2], layout.comment.hex(), layout.junk], "refused": refused}
+    numbers = memoryview(array("Q", [*sorted(fresh), *ends]))
+    last = [numbers, memoryview(b"".join(names)), memoryview(json.dumps(told).encode())]
+    yield _padding(layout.size)
+    sizes = []
+    for part in [*columns, *last]:
+        sizes.append(part.nbytes)
+        yield part.cast("B") if part.nbytes else b""
+        yield _padding(sizes[-1])
+    positions, _, keys, _, _, size, meta = sizes
+    yield _TAIL.pack(layout.size, positions // width, width, keys // 8, bits, len(fresh), size, meta)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % 8)
+
+
+def _padded(size: int) -> int:
+    return -(-size // 8) * 8

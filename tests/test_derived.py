@@ -1,0 +1,241 @@
+"""Derived files: kept by kind, URL, version and size, bounded, and never a wrong answer or an error."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fsabs import derived, errors
+
+pytestmark = pytest.mark.quick
+
+URL = "s3://bucket/a.zip"
+LARGE = bytes(range(256)) * 4096  # 1 MiB: mapped
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache directory of one test."""
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "derived"
+
+
+def loaded(url: str = URL, version: str | None = "v") -> bytes | None:
+    """What was saved, as bytes."""
+    found = derived.load("kind-1", url, version, 7)
+    return None if found is None else bytes(found)
+
+
+def kept_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+@pytest.mark.parametrize(
+    "parts", [[], [b""], [b"abc", bytearray(b"def")], [LARGE[:70_000], memoryview(LARGE)[70_000:]]]
+)
+def test_what_is_saved_is_loaded(parts: list[bytes], folder: Path) -> None:
+    assert loaded() is None
+    assert derived.save("kind-1", URL, "v", 7, iter(parts))
+    found = derived.load("kind-1", URL, "v", 7)
+    assert found is not None
+    assert found.readonly
+    assert bytes(found) == b"".join(parts)
+    kept = derived.find("kind-1", URL, "v", 7)
+    assert kept is not None
+    assert kept.raw[kept.start : kept.start + 3] == b"".join(parts)[:3]
+    (file,) = kept_files(folder)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_it_is_of_one_kind_url_version_and_size() -> None:
+    derived.save("kind-1", URL, "v", 7, [b"abc"])
+    for other in (
+        ("kind-2", URL, "v", 7),
+        ("kind-1", URL + "x", "v", 7),
+        ("kind-1", URL, "w", 7),
+        ("kind-1", URL, "v", 8),
+    ):
+        assert derived.load(*other) is None
+    # A fingerprint has no two readings.
+    assert derived.save("kind-1", URL, "v\n7", 7, [b"abc"])
+    assert loaded() is None
+
+
+def test_another_version_replaces_the_one_before(folder: Path) -> None:
+    derived.save("kind-1", URL, "old", 7, [LARGE])
+    mapped = derived.load("kind-1", URL, "old", 7)
+    assert mapped is not None
+    derived.save("kind-1", URL, "new", 7, [b"abc"])
+    assert len(kept_files(folder)) == 1
+    assert loaded(version="old") is None
+    assert loaded(version="new") == b"abc"
+    assert mapped == LARGE  # what is mapped stays
+
+
+def test_nothing_is_kept_without_a_version_or_a_place(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        raise AssertionError("nothing should have been asked for")
+        yield b""
+
+    assert not derived.save("kind-1", URL, None, 7, parts())
+    assert loaded(version=None) is None
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+    assert not derived.save("kind-1", URL, "v", 7, parts())
+    assert loaded() is None
+    assert not folder.exists()
+
+
+def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("FSABS_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert derived.cache_directory() == tmp_path / "xdg" / "fsabs"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert derived.cache_directory() == tmp_path / ".cache" / "fsabs"
+
+
+@pytest.mark.parametrize("payload", [b"small" * 9, LARGE])
+def test_every_damage_is_a_miss(payload: bytes, folder: Path) -> None:
+    derived.save("kind-1", URL, "v", 7, [payload])
+    (file,) = kept_files(folder)
+    right = file.read_bytes()
+    unused = range(derived._HEAD.size + len(f"kind-1\n{URL}\nv\n7"), 64)
+    for at in [*range(0, 130, 3), len(right) // 2, len(right) - 5, len(right) - 1]:
+        if at < len(right) and at not in unused:
+            file.write_bytes(right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :])
+            assert loaded() is None, at
+    for wrong in (right[:-1], right + b"x", right[: len(right) // 2], right[:10], b""):
+        file.write_bytes(wrong)
+        assert derived.find("kind-1", URL, "v", 7) is None
+    file.write_bytes(right)
+    assert loaded() == payload
+
+
+def test_what_was_mapped_is_checked_by_blocks(folder: Path) -> None:
+    derived.save("kind-1", URL, "v", 7, [LARGE])
+    (file,) = kept_files(folder)
+    with file.open("r+b") as out:
+        out.seek(500_000)
+        out.write(b"!")
+    kept = derived.find("kind-1", URL, "v", 7)
+    assert kept is not None
+    assert kept.check(0, 100_000)
+    assert kept.check(600_000)
+    assert not kept.check(499_000, 499_950)
+    assert not kept.check()
+    assert 0 < sum(kept.good) < len(kept.good)
+    assert loaded() is None
+
+
+def test_another_users_file_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    derived.save("kind-1", URL, "v", 7, [b"abc"])
+    (file,) = kept_files(folder)
+    for mode in (0o620, 0o602):
+        file.chmod(mode)
+        assert loaded() is None
+    file.chmod(0o600)
+    assert loaded() == b"abc"
+    other = tmp_path / "elsewhere"
+    file.rename(other)
+    file.symlink_to(other)
+    assert loaded() is None
+    file.unlink()
+    other.rename(file)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert loaded() is None
+
+
+def test_what_can_not_be_written_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    for name in ("write", "pwrite", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            assert not derived.save("kind-1", URL, "v", 7, [b"abc"])
+        assert list(folder.iterdir()) == []
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "file"))
+    assert not derived.save("kind-1", URL, "v", 7, [b"abc"])
+    assert loaded() is None
+
+
+def test_an_error_of_the_parts_is_raised(folder: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"abc"
+        raise errors.corrupt(URL, "as a test")
+
+    with pytest.raises(errors.CorruptFileError):
+        derived.save("kind-1", URL, "v", 7, parts())
+    assert list(folder.iterdir()) == []
+
+
+def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "SWEEP_EVERY", 0)
+    now = time.time()
+    for n in range(5):
+        derived.save("kind-1", f"{URL}{n}", "v", 7, [LARGE])
+        derived.find("kind-1", f"{URL}{n}", "v", 7)
+        newest = max(kept_files(folder), key=lambda path: path.stat().st_mtime)
+        os.utime(newest, (now - 10_000 + n, now - 10_000 + n))
+    assert loaded(f"{URL}0") is not None  # which is noted
+    (folder / ".kind-1-0.debris").write_bytes(b"half")
+    (folder / ".kind-1-1.under-way").write_bytes(b"half")
+    os.utime(folder / ".kind-1-0.debris", (now - 10_000, now - 10_000))
+    monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", str(3_500_000))
+    derived.save("kind-1", f"{URL}5", "v", 7, [LARGE])
+    assert [loaded(f"{URL}{n}") is not None for n in range(6)] == [
+        True, False, False, False, True, True
+    ]  # fmt: skip
+    assert [path.name for path in folder.iterdir() if "debris" in path.name or "way" in path.name] == [
+        ".kind-1-1.under-way"
+    ]
+    monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", "1000")
+    assert not derived.save("kind-1", f"{URL}6", "v", 7, [LARGE])  # larger than all that may be
+    monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", "a lot")
+    with pytest.warns(RuntimeWarning, match="FSABS_CACHE_MAX_BYTES"):
+        assert derived.save("kind-1", f"{URL}6", "v", 7, [b"abc"])
+
+
+def test_a_mapping_goes_on_in_a_forked_child(folder: Path) -> None:
+    derived.save("kind-1", URL, "v", 7, [LARGE])
+    kept = derived.find("kind-1", URL, "v", 7)
+    assert kept is not None
+    derived.save("kind-1", URL, "w", 7, [b"abc"])
+    child = os.fork()
+    if not child:
+        os._exit(0 if kept.check() and kept.view == LARGE else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert kept.view == LARGE
+
+
+def test_on_a_network_filesystem_nothing_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived.save("kind-1", URL, "v", 7, [LARGE])
+    monkeypatch.setattr(derived, "_may_vanish", lambda device: True)
+    kept = derived.find("kind-1", URL, "v", 7)
+    assert kept is not None
+    assert type(kept.raw) is bytes
+    assert kept.view == LARGE
+
+
+def test_many_save_the_same_at_once() -> None:
+    wrong: list[object] = []
+
+    def save_and_load() -> None:
+        for _ in range(10):
+            derived.save("kind-1", URL, "v", 7, [LARGE])
+            if loaded() != LARGE:
+                wrong.append("not what was saved")
+
+    threads = [threading.Thread(target=save_and_load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
