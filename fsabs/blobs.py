@@ -76,15 +76,21 @@ class Blob(abc.ABC):
 
     def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The contents of several `(size, offset)` ranges, in order, each as `pread` gives it."""
-        clipped = [(self._clip(size, offset), offset) for size, offset in ranges]
+        self._clip(0, 0)
+        end = self.size
+        clipped = [
+            (size, offset) if size >= 0 <= offset <= end - size else (self._clip(size, offset), offset)
+            for size, offset in ranges
+        ]
         try:
             found = self._pread_many(clipped)
         except OSError as exc:
             errors.named(exc, "read", self.url)
             raise
-        for data, (size, offset) in zip(found, clipped, strict=True):
-            if len(data) != size:
-                raise self._short(len(data), size, offset)
+        if [*map(len, found)] != [size for size, _ in clipped]:
+            for data, (size, offset) in zip(found, clipped, strict=True):
+                if len(data) != size:
+                    raise self._short(len(data), size, offset)
         return found
 
     def read_all(self) -> bytes:

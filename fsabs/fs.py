@@ -487,15 +487,14 @@ class FS(abc.ABC):
             self._mkdir(key, mode)
 
     def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
-        contents = self._read_many(wanted[start:], concurrency)
-        for at in itertools.count(start):
-            try:
-                yield next(contents)
-            except StopIteration:
-                return
-            except OSError as exc:
-                self._named(exc, "read_many", wanted[min(at, len(wanted) - 1)])
-                raise
+        at = start
+        try:
+            for content in self._read_many(wanted[start:], concurrency):
+                yield content
+                at += 1
+        except OSError as exc:
+            self._named(exc, "read_many", wanted[min(at, len(wanted) - 1)])
+            raise
 
     def _members(self, key: str, recursive: bool, detail: bool, start: int) -> Iterator[Any]:
         try:

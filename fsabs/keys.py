@@ -47,6 +47,8 @@ _is_key = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[^/]+(?:/|(?=\Z)))+(?<!/)", re.DOTA
 
 def is_key(text: str) -> bool:
     """Whether `text` is a normalised, non-empty key as it stands."""
+    if text and "/." not in text and "//" not in text and text[0] not in "./" and text[-1] != "/":
+        return True  # most are
     return "//" not in text and _is_key(text) is not None
 
 

@@ -2,8 +2,8 @@
 
 A layer is transparent: same keys, same root, same capabilities. It overrides the core methods that it has something
 to add to; every other call goes to the inner FS, fast paths included, so that a layer never makes a store slower by
-being forgetful. What overrides `_open_blob` overrides `_open_from_start`, `_read_bytes` and `_read_many`, too: they are
-other ways to the same bytes.
+being forgetful. But where it overrides `_open_blob`, the other ways to the same bytes (`_open_from_start`,
+`_read_bytes`, `_read_many`) lead through that, unless it overrides them, too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+_WAYS_TO_BYTES = ("_open_from_start", "_read_bytes", "_read_many")
+
+
 class LayerFS(FS):
     """The base of layers: delegates the whole core to `inner`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_open_blob" in vars(cls):
+            for name in _WAYS_TO_BYTES:
+                if getattr(cls, name) is getattr(LayerFS, name):
+                    setattr(cls, name, getattr(FS, name))
 
     def __init__(self, inner: FS) -> None:
         self._inner = inner

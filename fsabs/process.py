@@ -162,7 +162,10 @@ class Resumable(Iterator[T_co]):
         self._lock = Lock()
 
     def __next__(self) -> T_co:
-        with self._lock:
+        lock = self._lock
+        if lock._generation != _generation:
+            lock._renew()
+        with lock._lock:  # what `with lock` does, without two more calls for each item
             if self._generation != _generation:
                 if self._items is not None:
                     abandon(self._items)

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import stat as stat_bits
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import errors, keys, process
@@ -24,6 +24,7 @@ from ..fs import FS, Capabilities, FileStat, Path
 
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+_ONE_READ = 1 << 30  # bytes; Linux gives at most 2 GiB in one
 
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
 
@@ -171,10 +172,14 @@ class LocalBlob(Blob):
         data = os.pread(self._fd, size, offset)
         if len(data) == size or not data:
             return data
-        found = [data]  # one read gives at most 2 GiB on Linux
+        found = [data]
         while (size := size - len(data)) and (data := os.pread(self._fd, size, offset := offset + len(data))):
             found.append(data)
         return b"".join(found)
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        fd, read = self._fd, os.pread
+        return [read(fd, size, at) if size <= _ONE_READ else self._pread(size, at) for size, at in ranges]
 
     def fileno(self) -> int:
         """A descriptor with a position of its own in each process."""
