@@ -1,5 +1,6 @@
 """Which class serves a scheme or a suffix: the built-in ones by name, so that nothing is imported before it is used,
-then what was registered, then other packages' entry points (`fsabs.backends`, `fsabs.containers`).
+then what was registered, then other packages' entry points (`fsabs.backends`, `fsabs.containers`). And which function
+puts a layer around an FS, for an option of `from_url`.
 
 An entry point of `fsabs.backends` is named by its scheme; one of `fsabs.containers` by its suffix without the
 leading dot.
@@ -11,6 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .fs import FS
 
 _BACKENDS: dict[str, str | type[FS]] = {
@@ -38,6 +41,12 @@ _SUFFIXES: dict[str, str] = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
 }
+LAYERS: dict[str, str] = {
+    "http_cache": "fsabs.cache:http_cached",
+    "cache": "fsabs.cache:cached",
+    "trace": "fsabs.trace:traced",
+}
+"""Functions of an FS and the option's value, by the option's name; the first is the innermost layer."""
 BUILTIN_SCHEMES = frozenset(_BACKENDS)
 _plugins_loaded = False
 
@@ -76,6 +85,11 @@ def container(name: str) -> type[FS] | None:
     return _load(_CONTAINERS, name)
 
 
+def layer(name: str) -> Callable[[FS, Any], FS]:
+    """The function that puts the layer of that name (of `LAYERS`) around an FS."""
+    return cast("Callable[[FS, Any], FS]", _attribute(LAYERS[name]))
+
+
 def container_of(filename: str) -> str | None:
     """The name of the container that a file's suffix tells, or None; the longest suffix wins."""
     lower = filename.lower()
@@ -105,9 +119,13 @@ def containers() -> list[str]:
 def _load(table: dict[str, str | type[FS]], name: str) -> type[FS] | None:
     target = table.get(name)
     if isinstance(target, str):
-        module, _, attribute = target.partition(":")
-        table[name] = target = cast("type[FS]", getattr(importlib.import_module(module), attribute))
+        table[name] = target = cast("type[FS]", _attribute(target))
     return target
+
+
+def _attribute(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def _load_plugins() -> None:

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
-from . import config, errors, keys, registry
+from . import config, errors, hooks, keys, registry
 from .errors import ConfigError, UnknownSchemeError
 from .fs import FS
 
@@ -42,6 +42,9 @@ def from_url(
     mode: str = "r",
     force_type: str | None = None,
     create: bool = False,
+    cache: Any = None,
+    trace: Any = None,
+    http_cache: Any = None,
     **options: Any,
 ) -> FS:
     """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
@@ -54,11 +57,19 @@ def from_url(
             URL's own scheme: the path is all directories.
         create: make the directory at the URL, and the directories above it, if missing; a missing container is made
             and written, as with `mode="w"`.
+        cache: keep what is read on the local disk, as `CachedFS` does: True, a folder, a size (`"50GB"`), or a dict of
+            its options.
+        trace: record what is done, as `fsabs.trace` has it.
+        http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
         options: keyword options of the scheme's backend, and of the container.
+
+    The layers that `cache`, `trace` and `http_cache` ask for go around the FS; an FS that is written to through a
+    container has no cache. None means what the custom scheme says, False that there is none.
 
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
-    fs, container = _open_tree(parse(url), mode, force_type, create, options)
+    layers = {"cache": cache, "trace": trace, "http_cache": http_cache}
+    fs, container = _open_tree(parse(url), mode, force_type, create, options, layers)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
     return fs
@@ -84,9 +95,10 @@ def open_url(
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), location.text)
     force_type = options.pop("force_type", None)
     create = options.pop("create", False)
+    layers = {name: options.pop(name, None) for name in registry.LAYERS}
     tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
     location = location._replace(path=folder or "/")
-    tree, _ = _open_tree(location, tree_mode, force_type, create, options)
+    tree, _ = _open_tree(location, tree_mode, force_type, create, options, layers)
     with tree as fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
         yield file
 
@@ -120,12 +132,42 @@ def _without_credentials(url: str) -> str:
 
 
 def _open_tree(
-    location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
+    location: Location,
+    mode: str,
+    force_type: str | None,
+    create: bool,
+    options: dict[str, Any],
+    layers: dict[str, Any],
 ) -> tuple[FS, bool]:
-    """The FS, and whether the URL leads into a container."""
+    """The FS in its layers, and whether the URL leads into a container."""
     if mode not in ("r", "w", "x", "a"):
         raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
-    opener, location, options = _backend(location, options)
+    opener, location, options, configured = _backend(location, options)
+    fs, container = _open_bare(opener, location, mode, force_type, create, options)
+    chosen = {name: configured.get(name) if value is None else value for name, value in layers.items()}
+    watch = hooks.active
+    if chosen.get("trace") is None and watch is not None and watch.calls:
+        chosen["trace"] = True
+    return _layered(fs, chosen), container
+
+
+def _layered(fs: FS, layers: dict[str, Any]) -> FS:
+    """`fs` in the layers that are wanted; closed if one can't be."""
+    for name in registry.LAYERS:
+        value = layers.get(name)
+        if value is None or value is False:
+            continue
+        try:
+            fs = registry.layer(name)(fs, value)
+        except BaseException as exc:
+            fs.__exit__(type(exc), exc, exc.__traceback__)
+            raise
+    return fs
+
+
+def _open_bare(
+    opener: _Opener, location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
+) -> tuple[FS, bool]:
     parts = [part for part in location.path.split("/") if part not in ("", ".")]
     if ".." in parts:
         parts = keys.normalize(location.path).split("/")
@@ -163,8 +205,8 @@ class _Opener:
         return self._open_at(authority, path, **options)
 
 
-def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Location, dict[str, Any]]:
-    """Whose URL it is: a registered backend's, a custom scheme's, or one that fsspec knows."""
+def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
+    """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
     scheme = location.scheme
     custom = None if registry.backend(scheme) else config.resolve(scheme)
     if custom is not None:
@@ -177,9 +219,11 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
         opener = _fsspec_opener(scheme, location)
         if scheme in _VERBATIM and location.scheme not in _VERBATIM:
             location = location._replace(path=keys.to_url_path(location.path))
-    if custom is not None:
-        options = {**_typed(custom.options, opener, location.scheme), **options}
-    return opener, location, options
+    if custom is None:
+        return opener, location, options, {}
+    layers = {name: value for name, value in custom.options.items() if name in registry.LAYERS}
+    rest = {name: value for name, value in custom.options.items() if name not in layers}
+    return opener, location, {**_typed(rest, opener, location.scheme), **options}, layers
 
 
 def _fsspec_opener(scheme: str, location: Location) -> _Opener:
@@ -230,7 +274,7 @@ def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[
 
 
 def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, [*known, *registry.LAYERS], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
     return f"{owner} has no option {name!r}{hint}"
 

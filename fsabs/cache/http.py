@@ -1,0 +1,364 @@
+"""Caches that a web server keeps, for all machines that reach it: the connector, and PFIO's `HTTPCache`.
+
+The server is any that keeps what is PUT and gives it to a GET: nginx with its DAV module, say. Whatever it does wrong
+is a miss and one warning; after a failure it is left alone for a while, so that a dead one costs one timeout and not
+one for each item.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import time
+import urllib.parse
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import hooks, keys, process
+from . import identity
+from .codecs import Codec
+from .flights import MISSING
+from .items import ItemCache, Key
+
+if TYPE_CHECKING:
+    import urllib3
+
+TOKEN_PATH_VARIABLE = "PFIO_HTTP_BEARER_TOKEN_PATH"
+"""Names a file with a bearer token, where none is given; PFIO's."""
+TIMEOUT = 3.0
+CONNECTIONS = 64
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+_TOKEN_AGE = 1.0
+_STORED = (200, 201, 204)
+_MISSING = (404, 410)
+_TOO_LARGE = 413
+_ESCAPE = b"fsabsHC1"
+_NONE = _ESCAPE + b"N"
+
+
+class Answer(NamedTuple):
+    """What a server said to one request."""
+
+    status: int
+    body: bytes
+
+
+class Pause:
+    """When a server is left alone: for a second after a failure, then twice as long after each, up to a minute."""
+
+    def __init__(self) -> None:
+        self._since = -math.inf
+        self._until = 0.0
+        self._length = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether the server may be asked; changes nothing."""
+        return time.monotonic() >= self._until
+
+    def begin(self) -> bool:
+        """Whether to ask the server now; after a failure one may try, and the others wait for what comes of it."""
+        now = time.monotonic()
+        if now < self._until:
+            return False
+        if self._length:
+            self._until = now + self._length
+        return True
+
+    def failed(self, began: float) -> None:
+        """A request that began at `began` (`time.monotonic()`) has failed; one of before a pause lengthens nothing."""
+        if began > self._since:
+            self._length = min(LONGEST_PAUSE, max(FIRST_PAUSE, 2 * self._length))
+        self._since = time.monotonic()
+        self._until = self._since + self._length
+
+    def worked(self) -> None:
+        """The server is well."""
+        self._since, self._until, self._length = -math.inf, 0.0, 0.0
+
+    def __reduce__(self) -> tuple[type[Pause], tuple[()]]:
+        return Pause, ()  # another machine has another clock
+
+
+class Token:
+    """A bearer token: a text, or a file that is read again when it may have changed."""
+
+    def __init__(self, text: str | None, path: str | os.PathLike[str] | None) -> None:
+        if text is not None and path is not None:
+            raise ValueError("a bearer token is given as text or as a file, not both")
+        if text is None and path is None:
+            path = os.environ.get(TOKEN_PATH_VARIABLE) or None
+        self._path = path
+        self._text = text
+        self._read_at = -math.inf
+        self.refresh()
+
+    def headers(self) -> dict[str, str]:
+        """The header to send; a file is read again once a second at most."""
+        if self._path is not None and time.monotonic() - self._read_at > _TOKEN_AGE:
+            try:
+                self.refresh()
+            except OSError:  # between being removed and being written: the last one may still be good
+                self._read_at = time.monotonic()
+        return {} if self._text is None else {"Authorization": f"Bearer {self._text}"}
+
+    def refresh(self) -> bool:
+        """Read the file now; whether the token is another one. `OSError`."""
+        if self._path is None:
+            return False
+        with open(self._path, encoding="utf-8") as file:
+            before, self._text = self._text, file.read().strip()
+        self._read_at = time.monotonic()
+        return self._text != before
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read_at": -math.inf}  # another machine has another clock
+
+
+class HTTPConnector:
+    """GET and PUT below a URL, over connections that are kept; safe in threads, after a fork and pickled.
+
+    Args:
+        url: `http://` or `https://`, with no query; without a scheme it is http. Items lie at `url/suffix`.
+        bearer_token_path: a file with a token, read again as it changes; `$PFIO_HTTP_BEARER_TOKEN_PATH` if there is
+            none. `OSError` if it can't be read now.
+        timeout: seconds to connect, and for each wait for the server to go on.
+        bearer_token: the token itself, in place of a file.
+        retries: how often a request is sent again, at once, whose connection broke.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        bearer_token_path: str | os.PathLike[str] | None = None,
+        timeout: float = TIMEOUT,
+        *,
+        bearer_token: str | None = None,
+        retries: int = 1,
+    ) -> None:
+        import urllib3  # noqa: F401 - now: a fork during a thread's import leaves the child without the module
+
+        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ValueError(f"an HTTP cache is at http://host/path or https://host/path, not at {url!r}")
+        if parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError(
+                f"the URL of an HTTP cache has no query, fragment or password: {parts.hostname}{parts.path}"
+            )
+        if retries < 0 or timeout <= 0:
+            raise ValueError(f"retries is at least 0 and timeout above 0, not {retries} and {timeout}")
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/"
+        self._path = parts.path.rstrip("/") + "/"
+        self._retries = retries
+        self._token = Token(bearer_token, bearer_token_path)
+        self._gets = Pause()
+        self._puts = Pause()
+        self._refused_size: int | None = None
+        self._warned: set[str] = set()
+        make = functools.partial(_pool, f"{parts.scheme}://{parts.netloc}", timeout)
+        self._pool: process.PerProcess[urllib3.HTTPConnectionPool] = process.PerProcess(make, _close)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server is asked at all; False for a while after it failed."""
+        return self._gets.over
+
+    def get(self, suffix: str, limit: int | None = None) -> bytes | None:
+        """The item at `suffix`; None if there is none, if it has more than `limit` bytes, or if the server fails."""
+        if not self._gets.begin():
+            return None
+        began = time.monotonic()
+        answer = self._ask("GET", suffix, (), 0, limit)
+        if answer is None:
+            self._gets.failed(began)
+            self._puts.failed(began)
+        elif answer.status in (200, *_MISSING):
+            self._gets.worked()
+        else:
+            self._gets.failed(began)
+        return answer.body if answer is not None and answer.status == 200 else None
+
+    def put(self, suffix: str, data: bytes | Iterable[bytes]) -> bool:
+        """Keep `data`, given whole or in parts, at `suffix`; whether the server took it."""
+        parts = (data,) if isinstance(data, bytes) else tuple(data)
+        size = sum(map(len, parts))
+        if (self._refused_size is not None and size >= self._refused_size) or not self._puts.begin():
+            return False
+        began = time.monotonic()
+        answer = self._ask("PUT", suffix, parts, size, None)
+        if answer is not None and answer.status in (*_STORED, _TOO_LARGE):
+            self._puts.worked()
+        else:
+            self._puts.failed(began)
+        if answer is not None and answer.status == _TOO_LARGE:  # smaller ones may be welcome
+            self._refused_size = size
+        return answer is not None and answer.status in _STORED
+
+    def close(self) -> None:
+        """Close this process's connections; they are made again when needed."""
+        self._pool.close()
+
+    def _ask(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, limit: int | None) -> Answer | None:
+        """One answer, what was unexpected being warned of; None if there was none."""
+        if not keys.is_key(suffix):
+            raise ValueError(f"an item's path has no empty, '.' or '..' segments: {suffix!r}")
+        answer = self._send(method, suffix, parts, size, limit)
+        if answer is not None and answer.status == 401 and self._has_new_token():
+            answer = self._send(method, suffix, parts, size, limit)
+        expected = (200, *_MISSING) if method == "GET" else _STORED
+        if answer is not None and answer.status not in expected:
+            self.warn(f"answers {method} with status {answer.status}")
+        return answer
+
+    def _has_new_token(self) -> bool:
+        try:
+            return self._token.refresh()
+        except OSError:  # no file any more: then there is no new token in it
+            return False
+
+    def _send(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, limit: int | None) -> Answer | None:
+        import urllib3
+
+        begin = time.monotonic_ns()
+        problem: Exception | None = None
+        for _ in range(1 + self._retries):
+            try:
+                answer = self._exchange(method, suffix, parts, size, limit)
+            except urllib3.exceptions.ProtocolError as exc:  # a kept connection that the server has closed, mostly
+                problem = exc
+            except (urllib3.exceptions.HTTPError, OSError) as exc:
+                problem = exc
+                break
+            else:
+                if (instrument := hooks.active) is not None:
+                    moved = size + len(answer.body)
+                    instrument.done("request", f"http.{method.lower()}", begin, moved, self.url + suffix)
+                return answer
+        if (instrument := hooks.active) is not None:
+            error = type(problem).__name__
+            instrument.done("request", f"http.{method.lower()}", begin, 0, self.url + suffix, error)
+        self.warn(f"does not answer: {problem}")
+        return None
+
+    def _exchange(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, limit: int | None) -> Answer:
+        headers = {"Accept-Encoding": "identity", **self._token.headers()}
+        if method == "PUT":
+            headers["Content-Length"] = str(size)
+        response = self._pool.get().urlopen(
+            method,
+            self._path + keys.to_url_path(suffix),
+            iter(parts) if method == "PUT" else None,
+            headers,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
+        try:
+            body = response.read(None if limit is None else limit + 1)
+            if limit is not None and len(body) > limit:
+                response.close()  # the rest of it isn't worth reading
+                return Answer(_MISSING[0], b"")
+            return Answer(response.status, body)
+        finally:
+            response.release_conn()
+
+    def warn(self, what: str) -> None:
+        """Tell the user once of what is wrong, a text whose part before a `:` says of what kind it is."""
+        kind = what.split(":")[0]
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(f"the HTTP cache {self.url} {what}; it is a miss", RuntimeWarning, stacklevel=6)
+
+    def __repr__(self) -> str:
+        return f"HTTPConnector({self.url!r})"
+
+
+class HTTPCache(ItemCache):
+    """Items in a web server, for all machines that reach it; item `i` lies at `url/i`, as the bytes that it is.
+
+    What the server does wrong is a miss and one warning. Nothing tells items of one URL from others of the same: name
+    the user, the dataset and its version in it. (`None`, and bytes that begin with `fsabsHC1`, lie there escaped: after
+    those 8 bytes comes an `N`, or a `B` and the bytes. A string key lies at `key-` and its hash.)
+
+    Args:
+        length: how many numbered items there can be.
+        url, bearer_token_path, timeout: as of `HTTPConnector`.
+        do_pickle: pickle items.
+        codec: store what a codec makes of items, as `FileCache` does.
+        claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        url: str,
+        bearer_token_path: str | os.PathLike[str] | None = None,
+        do_pickle: bool = False,
+        *,
+        codec: str | Codec | None = None,
+        timeout: float = TIMEOUT,
+        claim_timeout: float = 60.0,
+    ) -> None:
+        super().__init__(length, do_pickle, codec, None, claim_timeout)
+        self.connector = HTTPConnector(url, bearer_token_path, timeout)
+
+    @property
+    def multiprocess_safe(self) -> bool:
+        """Always: the server takes care."""
+        return True
+
+    def put(self, i: Key, data: Any) -> bool:
+        """Store an item, in place of what is there; whether the server took it."""
+        suffix = self._suffix(i)
+        body = _NONE if data is None and not self.do_pickle else self.codec.encode(data)
+        if body.startswith(_ESCAPE) and data is not None:
+            body = _ESCAPE + b"B" + body
+        stored = self.connector.put(suffix, body)
+        self._puts += stored
+        return stored
+
+    def get(self, i: Key, default: Any = None) -> Any:
+        """The item `i`, or `default` where the server doesn't give it; None can be an item."""
+        value = self._look(i)
+        if value is MISSING:
+            self._miss()
+            return default
+        self._hit(0)
+        return value
+
+    def _look(self, i: Key) -> Any:
+        body = self.connector.get(self._suffix(i))
+        if body is None:
+            return MISSING
+        if body.startswith(_ESCAPE):
+            if body == _NONE:
+                return None
+            if body[len(_ESCAPE) : len(_ESCAPE) + 1] != b"B":
+                return MISSING
+            body = body[len(_ESCAPE) + 1 :]
+        try:
+            return self.codec.decode(body)
+        except Exception as exc:  # whatever a codec says of bytes that are none of its own: somebody else's item
+            self.connector.warn(f"has no item of codec {self.codec.name!r}: {type(exc).__name__}: {exc}")
+            return MISSING
+
+    def _suffix(self, i: Key) -> str:
+        key = self._check(i)
+        return f"key-{identity.digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
+
+    def close(self) -> None:
+        """Close this process's connections."""
+        self.connector.close()
+
+
+def _pool(origin: str, timeout: float) -> urllib3.HTTPConnectionPool:
+    import urllib3
+
+    return urllib3.connection_from_url(origin, maxsize=CONNECTIONS, timeout=urllib3.Timeout(timeout, timeout))
+
+
+def _close(pool: Any) -> None:
+    pool.close()

@@ -1,0 +1,164 @@
+"""HTTPCachedFS: a layer that keeps whole files in a web server, for all machines that reach it.
+
+An item of the server, in the order of its bytes, integers little-endian: the magic `fsabsHC1`; lengths of the key (4
+bytes) and of the content (8); CRC-32C of the content (4) and of what is before this field and the key (4); the key; the
+content. The key is the file's store, URL, version and size; the item's name is its BLAKE2b hash. What doesn't read like
+that, to the last byte, is a miss.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+
+from .. import hooks, process
+from ..blobs import Blob
+from ..fs import FS
+from ..layers import LayerFS
+from . import identity, layout
+from .http import HTTPConnector
+
+MAGIC = b"fsabsHC1"
+_HEAD = struct.Struct("<8sIQI")
+_CRC = struct.Struct("<I")
+CONCURRENCY = 8
+
+
+class HTTPCachedFS(LayerFS):
+    """An FS whose files are looked for in a web server first, and put there when they were not in it.
+
+    Every file is asked for its version where it lies, each time that it is opened, so that what the server has of an
+    older one is never given. A file is fetched, from the one or the other, by its first read, whole. What the server
+    does wrong is a miss and one warning; while it doesn't answer, this is the inner FS.
+
+    Args:
+        url: below which the server keeps items: `http://host/path` or `https://host/path`. Users and datasets may share
+            one.
+        fs: what is cached. Files of a store that tells no version are not cached.
+        max_cache_size: bytes; larger files are neither looked for nor kept.
+        bearer_token_path: a file with a token, as of `HTTPConnector`.
+        timeout: seconds to connect, and for each wait for the server to go on.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        fs: FS,
+        max_cache_size: int = 1024 * 1024 * 1024,
+        bearer_token_path: str | os.PathLike[str] | None = None,
+        *,
+        timeout: float = 3.0,
+    ) -> None:
+        super().__init__(fs)
+        if max_cache_size < 0:
+            raise ValueError(f"max_cache_size is a number of bytes, not {max_cache_size}")
+        self._max_size = max_cache_size
+        self._connector = HTTPConnector(url, bearer_token_path, timeout)
+
+    @property
+    def default_concurrency(self) -> int:  # type: ignore[override]
+        """The inner FS's, or what a web server can well do at once."""
+        return max(CONCURRENCY, self.inner.default_concurrency)
+
+    def _open_blob(self, key: str) -> Blob:
+        blob = self.inner._open_blob(key)
+        if blob.version is None or not 0 < blob.size <= self._max_size:
+            return blob
+        return SharedBlob(self, key, blob, self._connector)
+
+    def _open_from_start(self, key: str) -> Blob:
+        if not self._connector.alive:
+            return self.inner._open_from_start(key)
+        return self._open_blob(key)  # the start that the store would send along may not be needed
+
+    def _read_bytes(self, key: str) -> bytes:
+        if not self._connector.alive:
+            return self.inner._read_bytes(key)
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        if not self._connector.alive:
+            return self.inner._read_many(wanted, concurrency)
+        return FS._read_many(self, wanted, concurrency)
+
+    def _close(self) -> None:
+        self._connector.close()
+        self.inner._close()
+
+    def _abort(self) -> None:
+        self._connector.close()
+        self.inner._abort()
+
+    def __repr__(self) -> str:
+        return f"HTTPCachedFS({self._connector.url!r}, {self.inner!r})"
+
+
+class SharedBlob(Blob):
+    """A whole file, fetched by the first read: from the server, or from its store and then put there."""
+
+    __slots__ = ("_connector", "_content", "_inner", "_lock")
+    _origin: HTTPCachedFS
+
+    def __init__(self, origin: HTTPCachedFS, key: str, inner: Blob, connector: HTTPConnector) -> None:
+        super().__init__(origin, key, inner.size, inner.version)
+        self._inner = inner
+        self._connector = connector
+        self._content: bytes | None = None
+        self._lock = process.Lock()
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        content = self._content
+        if content is None:
+            with self._lock:
+                content = self._content = self._content if self._content is not None else self._fetch()
+        return content if size == len(content) else content[offset : offset + size]
+
+    def _fetch(self) -> bytes:
+        assert self.version is not None
+        name = identity.name_of(identity.store_of(self._origin), self.url, self.version, self.size)
+        suffix = identity.digest(name)
+        found = self._connector.get(suffix, len(_frame(name, 0, 0)) + self.size)
+        content = unpack(found, name, self.size) if found is not None else None
+        if (instrument := hooks.active) is not None:
+            instrument.happened("hit" if content is not None else "miss", "http_cache", self.size, self.url)
+        if content is None:
+            content = self._inner.read_all()
+            if self._may_be_kept():
+                self._connector.put(suffix, (_frame(name, len(content), layout.checksum(content)), content))
+        return content
+
+    def _may_be_kept(self) -> bool:
+        """Whether the version can't be that of another content, too."""
+        inner = self._origin.inner
+        if not identity.has_slow_clock(inner):
+            return True
+        try:
+            now = inner._stat(self._key)
+        except OSError:  # gone by now
+            return False
+        return (now.size, now.version) == (self.size, self.version) and identity.settled(now)
+
+    def fileno(self) -> int:
+        """As of the file where it lies."""
+        return self._inner.fileno()
+
+    def _close(self) -> None:
+        self._content = None
+        self._inner.close()
+
+
+def _frame(name: bytes, size: int, crc: int) -> bytes:
+    """What goes before the content."""
+    head = _HEAD.pack(MAGIC, len(name), size, crc)
+    return head + _CRC.pack(layout.checksum(head + name)) + name
+
+
+def unpack(item: bytes, name: bytes, size: int) -> bytes | None:
+    """The content in an item of the server; None if it isn't that of `name`, whole and of `size` bytes."""
+    begin = _HEAD.size + _CRC.size + len(name)
+    if len(item) != begin + size:
+        return None
+    content = item[begin:]
+    return content if item[:begin] == _frame(name, size, layout.checksum(content)) else None

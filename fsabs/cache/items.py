@@ -1,0 +1,259 @@
+"""Item caches: what PFIO's caches are (`put`, `get`, `get_and_cache` of item `i`), and the one that lives in memory."""
+
+from __future__ import annotations
+
+import abc
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .. import hooks, process
+from .codecs import Codec, codec_of
+from .flights import MISSING, Flights
+from .layout import key_hash
+
+Key = int | str
+NAME = "cache.items"
+"""What instruments are told."""
+
+
+class Cache(abc.ABC):
+    """What a cache of items is. Subclass it for one of your own: `get_and_cache` follows from `get` and `put`."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """How many items there can be: their indexes are 0 to len - 1."""
+
+    @property
+    @abc.abstractmethod
+    def multiprocess_safe(self) -> bool:
+        """Whether several processes may use it at once."""
+
+    @property
+    @abc.abstractmethod
+    def multithread_safe(self) -> bool:
+        """Whether several threads may use it at once."""
+
+    @abc.abstractmethod
+    def put(self, i: Any, data: Any) -> bool:
+        """Store an item; whether it was. An item is never overwritten."""
+
+    @abc.abstractmethod
+    def get(self, i: Any) -> Any:
+        """The item, or None where it isn't there."""
+
+    def get_and_cache(self, i: Any, backend_get: Callable[[Any], Any]) -> Any:
+        """The item, from the cache, else from `backend_get(i)`, and stored then."""
+        data = self.get(i)
+        if data is None:
+            data = backend_get(i)
+            self.put(i, data)
+        return data
+
+    def close(self) -> None:  # noqa: B027  (a cache may have nothing to free)
+        """Free what it holds. Twice is once."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ItemCache(Cache):
+    """What the caches here share: keys that are numbers or strings, None as an item, one fill for all that ask.
+
+    Attributes:
+        length: how many numbered items there can be.
+        do_pickle: whether items are pickled.
+        cache_size_limit: bytes that all items together may take; None for no limit.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        do_pickle: bool,
+        codec: str | Codec | None,
+        cache_size_limit: int | None,
+        claim_timeout: float,
+    ) -> None:
+        if not 0 < length < 1 << 40:
+            raise ValueError(f"length has to be between 1 and 2^40, and is {length}")
+        if cache_size_limit is not None and not (isinstance(cache_size_limit, (int, float)) and cache_size_limit >= 0):
+            raise ValueError(
+                f"cache_size_limit has to be None or 0 (no limit) or positive, and is {cache_size_limit!r}"
+            )
+        self.length = int(length)
+        self.codec = codec_of(codec, do_pickle)
+        self.do_pickle = self.codec.name == "pickle"
+        self.cache_size_limit = int(cache_size_limit) if cache_size_limit else None
+        self._claim_timeout = claim_timeout
+        self._flights = Flights(None, claim_timeout)
+        self._hits = self._misses = self._puts = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    @property
+    def multithread_safe(self) -> bool:
+        """Always."""
+        return True
+
+    @abc.abstractmethod
+    def get(self, i: Key, default: Any = None) -> Any:
+        """The item `i`, or `default` where it isn't there.
+
+        None can be an item: where that matters, give another default. `IndexError` for a number that is out of range.
+        """
+
+    def __contains__(self, i: Key) -> bool:
+        return self.get(i, MISSING) is not MISSING
+
+    def get_and_cache(self, i: Key, backend_get: Callable[[Any], Any]) -> Any:
+        """The item, from the cache, else from `backend_get(i)`, and stored then.
+
+        All threads, and processes that share the cache, that ask for one missing item at once wait for one call.
+        """
+        value = self.get(i, MISSING)
+        if value is not MISSING:
+            return value
+
+        def make() -> Any:
+            made = backend_get(i)
+            self.put(i, made)
+            return made
+
+        return self._flights.once(i, _token(i), lambda: self._look(i), make)
+
+    @abc.abstractmethod
+    def _look(self, i: Key) -> Any:
+        """The item or MISSING; counts as no hit and no miss."""
+
+    def _check(self, i: Key) -> Key:
+        """The key, if it is one."""
+        if isinstance(i, str):
+            return i
+        try:
+            number = i.__index__()
+        except AttributeError:
+            raise TypeError(f"a key is an int or a str, and not {type(i).__name__}") from None
+        if not 0 <= number < self.length:
+            raise IndexError(f"index {number} out of range ([0, {self.length - 1}])")
+        return number
+
+    def _hit(self, size: int) -> None:
+        self._hits += 1
+        if hooks.active is not None:
+            hooks.active.happened("hit", NAME, size)
+
+    def _miss(self) -> None:
+        self._misses += 1
+        if hooks.active is not None:
+            hooks.active.happened("miss", NAME)
+
+    def stats(self) -> dict[str, int]:
+        """`hits`, `misses` and `puts` of this object in this process, and `entries` and `bytes` of the whole cache.
+
+        Counters of busy threads may be a few short.
+        """
+        return {"hits": self._hits, "misses": self._misses, "puts": self._puts}
+
+
+def _token(i: Key) -> int:
+    return key_hash(i.encode("utf-8", "surrogatepass")) | 1 << 59 if isinstance(i, str) else int(i)
+
+
+class NaiveCache(ItemCache):
+    """Items in the memory of this process; forked and spawned ones get a copy.
+
+    Args:
+        length: how many numbered items there can be; with string keys as many again.
+        multithread_safe: PFIO's; it is in any case.
+        do_pickle: store pickles, so that whoever gets an item has one of its own. Else items are the objects
+            themselves: who changes one changes it for all.
+        codec: store what a codec makes of items; see `FileCache`.
+        cache_size_limit: bytes that items may take together: of buffers and arrays their bytes, of other objects
+            `sys.getsizeof`. None or 0 is no limit.
+        claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        multithread_safe: bool = False,
+        do_pickle: bool = False,
+        *,
+        codec: str | Codec | None = None,
+        cache_size_limit: int | None = None,
+        claim_timeout: float = 60.0,
+    ) -> None:
+        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
+        self._coded = do_pickle or codec is not None
+        self._items: dict[Key, Any] = {}
+        self._strings = self._size = 0
+        self._lock = process.Lock()
+
+    @property
+    def multiprocess_safe(self) -> bool:
+        """Never: each process has its own items."""
+        return False
+
+    @property
+    def frozen(self) -> bool:
+        """Never: what is too large for the limit is refused, what is not is stored."""
+        return False
+
+    def put(self, i: Key, data: Any) -> bool:
+        """Store an item; False where it is there, or the limit is reached."""
+        key = self._check(i)
+        stored = self.codec.encode(data) if self._coded and data is not None else data
+        size = size_of(stored)
+        with self._lock:
+            full = self.cache_size_limit is not None and self._size + size > self.cache_size_limit
+            new_string = isinstance(key, str)
+            if key in self._items or full or (new_string and self._strings >= self.length):
+                return False
+            self._size, self._strings = self._size + size, self._strings + new_string
+            self._items[key] = stored
+        self._puts += 1
+        return True
+
+    def get(self, i: Key, default: Any = None) -> Any:
+        """The item `i`, or `default` where it isn't there; None can be an item."""
+        value = self._look(i)
+        if value is MISSING:
+            self._miss()
+            return default
+        self._hit(size_of(value) if hooks.active is not None else 0)
+        return value
+
+    def _look(self, i: Key) -> Any:
+        value = self._items.get(self._check(i), MISSING)
+        if value is MISSING or value is None or not self._coded:
+            return value
+        return self.codec.decode(value)
+
+    def stats(self) -> dict[str, int]:
+        """What `ItemCache.stats` says."""
+        return {**super().stats(), "entries": len(self._items), "bytes": self._size}
+
+    def close(self) -> None:
+        """Nothing to free: the items stay until the object goes."""
+
+
+def size_of(value: Any) -> int:
+    """Bytes that a value takes: of what has a buffer all of its bytes, whatever its element type."""
+    if value is None:
+        return 0
+    if isinstance(value, bytes):
+        return len(value)
+    nbytes = getattr(value, "nbytes", None)
+    if isinstance(nbytes, int):
+        return nbytes
+    try:
+        return memoryview(value).nbytes
+    except TypeError:
+        return sys.getsizeof(value)

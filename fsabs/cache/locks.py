@@ -1,0 +1,116 @@
+"""The locks on a cache's file: one for puts, one that says that the file is in use, and a claim for each entry.
+
+All of them are the kernel's and belong to an open file description: they are gone when the process that holds them is
+killed. A description is shared with forked children, so a child must open its own at once: see `reopen`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import time
+
+from .. import process
+
+PATIENCE = 5.0
+"""Seconds that a put waits for another process's put."""
+
+_FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid
+_IN_USE = 0x3FFF_FFFF_FFFF_FFFE  # bytes of the file that are never written: locks need no bytes
+_CLAIMS = 1 << 61
+_CLAIM_BITS = (1 << 60) - 1
+
+
+def _set(fd: int, kind: int, start: int) -> bool:
+    """Set a lock of one byte on the open file description; whether it was free."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
+    except OSError as exc:
+        if exc.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def use(fd: int) -> bool:
+    """Say that the file is in use, for as long as `fd` is open; False where it is being removed."""
+    return _set(fd, fcntl.F_RDLCK, _IN_USE)
+
+
+def last(fd: int) -> bool:
+    """End the use; whether nobody else uses the file: it is this process that removes it then, and nobody starts to.
+
+    Of several that end at once one sees True, the last: each takes its own use away before it looks.
+    """
+    _set(fd, fcntl.F_UNLCK, _IN_USE)
+    return _set(fd, fcntl.F_WRLCK, _IN_USE)
+
+
+def claim(fd: int, token: int) -> bool:
+    """Claim `token` against other processes (not against other threads); whether it was free."""
+    return _set(fd, fcntl.F_WRLCK, _CLAIMS + (token & _CLAIM_BITS))
+
+
+def release(fd: int, token: int) -> None:
+    """Give a claim back."""
+    _set(fd, fcntl.F_UNLCK, _CLAIMS + (token & _CLAIM_BITS))
+
+
+def reopen(fd: int, flags: int) -> None:
+    """Give the number `fd` an open file description of this process's own, in place of an inherited one."""
+    fresh = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+    try:
+        os.dup2(fresh, fd, inheritable=False)
+    finally:
+        os.close(fresh)
+
+
+class PutLock:
+    """The one lock of puts: between threads a lock of the process, between processes `flock`.
+
+    `with` raises `TimeoutError` when another process has held it for PATIENCE, and `ValueError` after `shut()`.
+    """
+
+    __slots__ = ("_fd", "_threads")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._threads = process.Lock()
+
+    def __enter__(self) -> None:
+        self._threads.__enter__()
+        try:
+            self._wait()
+        except BaseException:
+            self._threads.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        finally:
+            self._threads.__exit__()
+
+    def shut(self) -> bool:
+        """End the lock before its descriptor is closed: nobody is in it then, and nobody comes in; False if it was."""
+        with self._threads:
+            fd, self._fd = self._fd, -1
+        return fd >= 0
+
+    def _wait(self) -> None:
+        if self._fd < 0:
+            raise ValueError("the cache is closed")
+        end, pause = 0.0, 0.0
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                now = time.monotonic()
+                end = end or now + PATIENCE
+                if now > end:
+                    raise TimeoutError(errno.ETIMEDOUT, f"another process has held it for {PATIENCE} s") from None
+            time.sleep(pause)
+            pause = min(pause + 20e-6, 2e-3)

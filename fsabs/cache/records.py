@@ -1,0 +1,102 @@
+"""What `CachedFS` remembers of files beside their bytes: when it last asked for a file's version, and what it heard.
+
+A record is kept in this process, and on disk under a name of the file's URL alone, as JSON: the times of the last
+question and of the first one with the same answer, in seconds since 1970, then the fields of `FileStat`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import NamedTuple
+
+from ..fs import FileStat
+from .tiers import Tiers
+
+LONGEST = 100_000
+"""Records that a process keeps in memory; then it forgets them all."""
+
+
+class Record(NamedTuple):
+    """A file as it was when it was asked for."""
+
+    asked: float
+    """When, in seconds since 1970."""
+    since: float
+    """When the answer was first this one."""
+    stat: FileStat
+
+
+class Records:
+    """The records of one process; `store` and `url` name a file."""
+
+    def __init__(self, store: str, tiers: Tiers) -> None:
+        self._store = store
+        self._tiers = tiers
+        self._known: dict[str, Record] = {}
+
+    def recall(self, url: str) -> Record | None:
+        """What was last known of a file, however old."""
+        found = self._known.get(url)
+        return found if found is not None else self._load(url)
+
+    def recall_since(self, url: str, after: float) -> Record | None:
+        """What is known of a file, by this or another process, if it was asked for after that time."""
+        found = self._known.get(url)
+        if found is None or found.asked < after:
+            found = self._load(url)
+        return found if found is not None and after <= found.asked <= time.time() else None
+
+    def note(self, url: str, stat: FileStat) -> Record:
+        """Remember, in this process, what a file is now."""
+        now = time.time()
+        before = self._known.get(url)
+        same = before is not None and _content(before.stat) == _content(stat)
+        record = Record(now, before.since if before is not None and same else now, stat)
+        if len(self._known) >= LONGEST:
+            self._known = {}
+        self._known[url] = record
+        return record
+
+    def save(self, url: str, record: Record) -> None:
+        """Remember it for other processes, too."""
+        if self._tiers.disk is not None:
+            name = self._name(url)
+            self._tiers.disk.remove(name)
+            text = json.dumps([record.asked, record.since, *record.stat])
+            self._tiers.disk.put(name, text.encode("utf-8", "surrogateescape"), self._tiers.order)
+
+    def forget(self, url: str) -> None:
+        """A file has changed."""
+        self._known.pop(url, None)
+        if self._tiers.disk is not None:
+            self._tiers.disk.remove(self._name(url))
+
+    def keep_list(self, url: str, kind: str, members: list[FileStat]) -> None:
+        """Remember what a directory holds; `kind` tells one sort of listing from another."""
+        if self._tiers.disk is not None:
+            name = self._name(url, kind)
+            self._tiers.disk.remove(name)
+            text = json.dumps(members)
+            self._tiers.disk.put(name, text.encode("utf-8", "surrogateescape"), self._tiers.order)
+
+    def recall_list(self, url: str, kind: str) -> list[FileStat] | None:
+        """What a directory held when it was last listed."""
+        data = self._tiers.disk.get(self._name(url, kind)) if self._tiers.disk is not None else None
+        return [FileStat(*fields) for fields in json.loads(data)] if data is not None else None
+
+    def _load(self, url: str) -> Record | None:
+        data = self._tiers.disk.get(self._name(url)) if self._tiers.disk is not None else None
+        if data is None:
+            return None
+        asked, since, *fields = json.loads(data)
+        record = Record(asked, since, FileStat(*fields))
+        self._known[url] = record
+        return record
+
+    def _name(self, url: str, kind: str = "stat") -> bytes:
+        return f"{self._store}\0{url}\0\0{kind}".encode("utf-8", "surrogateescape")
+
+
+def _content(stat: FileStat) -> tuple[object, ...]:
+    return stat.size, stat.last_modified, stat.version

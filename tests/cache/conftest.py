@@ -1,0 +1,27 @@
+"""What tests of `CachedFS` start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsabs.backends.memory import Memory
+from tests.cache.stores import Store, noise
+
+
+@pytest.fixture
+def store() -> Store:
+    memory = Memory()
+    for number in range(20):
+        memory.write_bytes(f"{number:02}.bin", noise(1000, number))
+    memory.write_bytes("large.bin", noise(50_000))
+    memory.write_bytes("empty", b"")
+    memory.makedirs("dir/deep")
+    memory.write_bytes("dir/deep/ünï code %1.txt", "héllo\n".encode())
+    return Store(memory)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "cache")

@@ -1,0 +1,94 @@
+"""A store that counts what is asked of it and can be cut off, and a `CachedFS` with small blocks around one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fsabs.blobs import Blob
+from fsabs.cache import CachedFS
+from fsabs.fs import FS, FileStat
+from fsabs.layers import LayerFS
+
+BLOCK = 4096
+
+
+class Store(LayerFS):
+    """Counts what is read of the FS that it is around, and can be cut off."""
+
+    def __init__(self, inner: FS) -> None:
+        super().__init__(inner)
+        self.opened: Counter[str] = Counter()
+        self.many: list[list[str]] = []
+        self.ranges: list[tuple[int, int]] = []
+        self.asked = 0
+        self.down = False
+
+    def _check(self) -> None:
+        if self.down:
+            raise ConnectionRefusedError(111, "nobody there")
+
+    def _stat(self, key: str) -> FileStat:
+        self._check()
+        self.asked += 1
+        return self.inner._stat(key)
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        self._check()
+        return self.inner._list(key)
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        self._check()
+        return self.inner._walk(key)
+
+    def _open_blob(self, key: str) -> Blob:
+        self._check()
+        self.opened[key] += 1
+        return Ranges(self, key, self.inner._open_blob(key))
+
+    def _open_from_start(self, key: str) -> Blob:
+        return self._open_blob(key)
+
+    def _read_bytes(self, key: str) -> bytes:
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        self._check()
+        self.many.append(list(wanted))
+        return map(self._read_bytes, wanted)
+
+    @property
+    def reads(self) -> int:
+        """How often something was opened."""
+        return sum(self.opened.values())
+
+
+class Ranges(Blob):
+    """Notes what is read of it."""
+
+    def __init__(self, origin: Store, key: str, inner: Blob) -> None:
+        super().__init__(origin, key, inner.size, inner.version)
+        self._store, self._inner = origin, inner
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self._store.ranges.append((size, offset))
+        return self._inner.pread(size, offset)
+
+    def _close(self) -> None:
+        self._inner.close()
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    return random.Random(f"{size} {seed}").randbytes(size)
+
+
+def cached(store: FS, folder: str, **options: object) -> CachedFS:
+    known: dict[str, object] = {"memory_bytes": 0, "block_size": BLOCK, "whole_file_size": 8000}
+    known |= {"max_bytes": 10**8, "min_free": 0}
+    return CachedFS(store, folder, **{**known, **options})  # type: ignore[arg-type]
+
+
+NAMES = [f"{number:02}.bin" for number in range(20)]
+CONTENTS = [noise(1000, number) for number in range(20)]

@@ -1,0 +1,359 @@
+"""CachedFS: what it keeps and for how long, who fetches, what its own writes do, offline."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from fsabs.backends.local import Local
+from fsabs.backends.memory import Memory
+from fsabs.blobs import Blob
+from fsabs.errors import StaleFileError
+from fsabs.fs import FileStat
+from tests.cache.stores import BLOCK, CONTENTS, NAMES, Store, cached, noise
+
+# ---- hits and misses
+
+
+@pytest.mark.parametrize("memory", [0, 1_000_000])
+def test_what_was_read_is_not_read_again(store: Store, folder: str, memory: int) -> None:
+    fs = cached(store, folder, memory_bytes=memory)
+    for _ in range(3):
+        assert [fs.read_bytes(name) for name in NAMES] == CONTENTS
+        assert [fs.open(name, "rb").read() for name in NAMES] == CONTENTS
+        assert list(fs.read_many(NAMES)) == CONTENTS
+        assert fs.open("dir/deep/ünï code %1.txt", encoding="utf-8").read() == "héllo\n"
+        assert fs.read_bytes("empty") == b""
+    store.opened.pop("empty")
+    assert set(store.opened.values()) == {1}
+    other = cached(store, folder, memory_bytes=memory)
+    assert list(other.read_many(NAMES)) == CONTENTS
+    assert set(store.opened.values()) == {1}
+    counts = fs.status()
+    assert counts["misses"] == 21
+    assert counts["memory_hits"] == (counts["hits"] if memory else 0)
+
+
+def test_many_are_asked_of_the_store_together_and_only_those_that_are_missing(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    for name in NAMES[::3]:
+        fs.read_bytes(name)
+    assert list(fs.read_many([*NAMES, *NAMES[:5]])) == CONTENTS + CONTENTS[:5]
+    assert store.many == [[name for name in NAMES if name not in NAMES[::3]]]
+    stream = fs.read_many(["00.bin", "no such", "01.bin"])
+    assert next(stream) == CONTENTS[0]
+    with pytest.raises(FileNotFoundError) as caught:
+        next(stream)
+    assert caught.value.filename == store.url("no such")
+
+
+def test_many_of_a_store_that_takes_its_time(store: Store, folder: str) -> None:
+    class Far(Store):
+        default_concurrency = 4
+        threads: ClassVar[set[int]] = set()
+
+        def _stat(self, key: str) -> FileStat:
+            self.threads.add(threading.get_ident())
+            time.sleep(0.001)
+            return super()._stat(key)
+
+    far = Far(store.inner)
+    fs = cached(far, folder, check_interval=1e9)
+    for _ in range(3):
+        assert list(fs.read_many([*NAMES, "large.bin"])) == [*CONTENTS, noise(50_000)]
+    assert threading.get_ident() not in far.threads
+    assert len(far.threads) > 1
+    assert far.asked == 21
+    assert set(far.opened.values()) == {1}
+
+
+def test_large_files_are_kept_by_blocks(store: Store, folder: str) -> None:
+    data = noise(50_000)
+    fs = cached(store, folder)
+    with fs.open("large.bin", "rb", 16) as file:
+        file.seek(10_000)
+        assert file.read(10) == data[10_000:10_010]
+        assert store.ranges == [(BLOCK, 2 * BLOCK)], "one block of it"
+        file.seek(10_000)
+        assert file.read(7000) == data[10_000:17_000]
+        assert store.ranges[1:] == [(2 * BLOCK, 3 * BLOCK)], "blocks that follow one another by one range"
+    assert fs.read_bytes("large.bin") == data
+    assert sum(size for size, _ in store.ranges) == len(data), "no byte was read twice"
+    store.ranges.clear()
+    again = cached(store, folder)
+    with again.open("large.bin", "rb") as file:
+        assert file.seek(-5, io.SEEK_END) == 49_995
+        assert file.read() == data[-5:]
+        assert again.read_bytes("large.bin") == data
+    assert store.ranges == []
+
+
+def test_members_of_a_container(tmp_path: Path, folder: str) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in zip(NAMES, CONTENTS, strict=True):
+            archive.writestr(name, data)
+    os.utime(tmp_path / "a.zip", (1e9, 1e9))
+    store = Store(Local(tmp_path).open_zip("a.zip"))
+    fs = cached(store, folder)
+    for _ in range(2):
+        assert list(fs.read_many(NAMES)) == CONTENTS
+    assert set(store.opened.values()) == {1}
+    below = Store(Local(tmp_path))
+    for _ in range(2):
+        with cached(below, folder).open_zip("a.zip") as archive_fs:
+            assert list(archive_fs.read_many(NAMES)) == CONTENTS
+    assert len(below.ranges) == len(set(below.ranges)), "blocks of the archive, each once"
+
+
+# ---- never stale, never another's
+
+
+def test_another_version_is_never_given(store: Store, folder: str) -> None:
+    fs, writer = cached(store, folder, memory_bytes=100_000), store.inner
+    for number in range(50):
+        data = noise(1000, 100 + number)
+        writer.write_bytes("00.bin", data)
+        assert fs.read_bytes("00.bin") == fs.open("00.bin", "rb").read() == next(iter(fs.read_many(["00.bin"]))) == data
+    writer.remove("00.bin")
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("00.bin")
+
+
+def test_an_open_large_file_that_is_replaced_raises_and_never_mixes(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    with fs.open("large.bin", "rb", 16) as file:
+        assert file.read(100) == noise(50_000)[:100]
+        store.inner.write_bytes("large.bin", noise(50_000, 1))
+        file.seek(20_000)
+        assert file.read(10) == noise(50_000)[20_000:20_010], "Memory's blob goes on with what it opened"
+    with fs.open("large.bin", "rb", 16) as file:
+        store.inner.write_bytes("large.bin", noise(50_000, 2))
+        with pytest.raises(StaleFileError):
+            file.read(10)
+    assert fs.read_bytes("large.bin") == noise(50_000, 2)
+
+
+def test_a_file_that_changes_while_it_is_read_many(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    before = store._read_many
+
+    def racing(wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        for number, data in enumerate(before(wanted, concurrency)):
+            if number == 5:
+                store.inner.write_bytes(wanted[number], noise(1000, 77))
+            yield data
+
+    store._read_many = racing  # type: ignore[method-assign]
+    found = list(fs.read_many(NAMES))
+    assert found[5] == noise(1000, 77), "the bytes that were read belong to no version that was seen after them"
+    assert found[:5] + found[6:] == CONTENTS[:5] + CONTENTS[6:]
+    assert list(fs.read_many(NAMES)) == found
+
+
+def test_own_writes_show_at_once_even_where_nothing_is_asked_again(store: Store, folder: str) -> None:
+    fs = cached(store, folder, check_interval=1e9, memory_bytes=100_000)
+    for name in NAMES:
+        fs.read_bytes(name)
+    asked = store.asked
+    assert [fs.read_bytes(name) for name in NAMES] == CONTENTS
+    assert store.asked == asked
+    fs.write_bytes("00.bin", b"new")
+    fs.rename("01.bin", "02.bin")
+    fs.copy("03.bin", "04.bin")
+    fs.remove("05.bin")
+    with fs.open("06.bin", "ab") as file:
+        file.write(b"more")
+    assert fs.read_bytes("00.bin") == b"new"
+    assert fs.read_bytes("02.bin") == CONTENTS[1]
+    assert fs.read_bytes("04.bin") == CONTENTS[3]
+    assert fs.read_bytes("06.bin") == CONTENTS[6] + b"more"
+    for gone in ("01.bin", "05.bin"):
+        with pytest.raises(FileNotFoundError):
+            fs.read_bytes(gone)
+    fs.read_bytes("dir/deep/ünï code %1.txt")
+    fs.rename("dir", "moved")
+    with pytest.raises((FileNotFoundError, NotADirectoryError)):
+        fs.read_bytes("dir/deep/ünï code %1.txt")
+    assert fs.read_bytes("moved/deep/ünï code %1.txt") == "héllo\n".encode()
+    fs.remove("moved", recursive=True)
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("moved/deep/ünï code %1.txt")
+
+
+def test_how_often_a_version_is_asked_for(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    always, seldom = cached(store, folder), cached(store, folder, check_interval=60)
+    always.read_bytes("00.bin"), seldom.read_bytes("00.bin")
+    asked = store.asked
+    for _ in range(10):
+        always.read_bytes("00.bin")
+    assert store.asked == asked + 10
+    for _ in range(10):
+        seldom.read_bytes("00.bin")
+    assert cached(store, folder, check_interval=60).read_bytes("00.bin") == CONTENTS[0], "another process knows, too"
+    assert store.asked == asked + 10
+    store.inner.write_bytes("00.bin", b"changed")
+    assert seldom.read_bytes("00.bin") == CONTENTS[0], "what was asked for"
+    later = time.time() + 61
+    monkeypatch.setattr("fsabs.cache.records.time.time", lambda: later)
+    assert seldom.read_bytes("00.bin") == b"changed"
+
+
+class Versionless(Memory):
+    """A store that tells no version."""
+
+    capabilities = Memory.capabilities._replace(versions=False)
+
+    def _stat(self, key: str) -> FileStat:
+        return super()._stat(key)._replace(version=None)
+
+    def _open_blob(self, key: str) -> Blob:
+        blob = super()._open_blob(key)
+        blob.version = None
+        return blob
+
+
+def test_a_store_without_versions_is_cached_on_demand_only(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Versionless()
+    memory.write_bytes("a", b"12345")
+    store = Store(memory)
+    fs = cached(store, folder)
+    assert [fs.read_bytes("a") for _ in range(3)] == [b"12345"] * 3
+    assert list(fs.read_many(["a"] * 2)) == [b"12345"] * 2
+    assert store.reads == 5
+    aged = cached(store, folder, max_age=60)
+    assert [aged.read_bytes("a") for _ in range(3)] == [b"12345"] * 3
+    assert store.reads == 6
+    memory.write_bytes("a", b"123456")
+    assert aged.read_bytes("a") == b"123456", "another size tells, too"
+    now = time.time()
+    for later in (61, 122, 183):
+        monkeypatch.setattr("fsabs.cache.records.time.time", lambda later=later: now + later)
+        reads = store.reads
+        assert [aged.read_bytes("a") for _ in range(2)] == [b"123456"] * 2
+        assert store.reads == reads + 1
+
+
+def test_stores_with_like_urls_are_kept_apart(folder: str) -> None:
+    class First(Memory):
+        """Has serial numbers as versions, from 1."""
+
+    one, other = First("like"), First("like")
+    one.write_bytes("a", b"1")
+    assert cached(one, folder, namespace="x").read_bytes("a") == b"1"
+    spy = Store(other)
+    assert cached(spy, folder, namespace="y").read_bytes("a") == b"1"
+    assert spy.reads == 1
+    assert cached(spy, folder, namespace="x").read_bytes("a") == b"1"
+    assert spy.reads == 1
+
+
+def test_what_was_written_just_now_is_given_and_not_kept(tmp_path: Path, folder: str) -> None:
+    """A filesystem's clock ticks slowly: two contents of one tick, one size and one inode have one version."""
+    store = Store(Local(tmp_path / "s", create=True))
+    fs = cached(store, folder)
+    for number in range(30):
+        store.inner.write_bytes("a", data := noise(1000, number))
+        assert fs.read_bytes("a") == data
+    os.utime(tmp_path / "s/a", (1e9, 1e9))
+    reads = store.reads
+    assert [fs.read_bytes("a") for _ in range(3)] == [data] * 3
+    assert store.reads == reads + 1
+
+
+# ---- one fetch for all
+
+
+def test_threads_that_miss_one_file_fetch_it_once(store: Store, folder: str) -> None:
+    inner = store.inner
+    gate = threading.Event()
+
+    class Slow(Store):
+        def _open_blob(self, key: str) -> Blob:
+            gate.wait(5)
+            return super()._open_blob(key)
+
+    slow = Slow(inner)
+    fs = cached(slow, folder)
+    found: list[bytes] = []
+    threads = [threading.Thread(target=lambda: found.append(fs.read_bytes("00.bin"))) for _ in range(12)]
+    threads += [threading.Thread(target=lambda: found.extend(fs.read_many(["00.bin"]))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert found == [CONTENTS[0]] * 16
+    assert slow.reads == 1
+
+
+def test_a_fetch_that_fails_is_not_the_end_of_others(store: Store, folder: str) -> None:
+    fails = iter([True] + [False] * 20)
+    begun = threading.Event()
+
+    class Failing(Store):
+        def _open_blob(self, key: str) -> Blob:
+            begun.set()
+            time.sleep(0.05)
+            if next(fails):
+                raise TimeoutError("no answer")
+            return super()._open_blob(key)
+
+    fs = cached(Failing(store.inner), folder)
+    results: list[object] = []
+
+    def read() -> None:
+        try:
+            results.append(fs.read_bytes("00.bin"))
+        except TimeoutError as exc:
+            results.append(exc.filename)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    threads[0].start()
+    begun.wait(5)
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, results)) == sorted([str(CONTENTS[0])] * 3 + [fs.url("00.bin")])
+
+
+# ---- offline
+
+
+def test_offline_gives_what_is_here_when_the_store_is_down(store: Store, folder: str) -> None:
+    fs = cached(store, folder, offline=True)
+    listed = list(fs.list("", recursive=True, detail=True))
+    assert list(fs.read_many(NAMES[:5])) == CONTENTS[:5]
+    fs.read_bytes("large.bin")
+    store.down = True
+    with pytest.raises(ConnectionRefusedError):
+        cached(store, folder).read_bytes("00.bin")
+    for one in (fs, cached(store, folder, offline=True)):
+        with pytest.warns(RuntimeWarning, match="can't be reached"):
+            assert one.read_bytes("00.bin") == CONTENTS[0]
+        assert list(one.read_many(NAMES[:5])) == CONTENTS[:5]
+        assert one.read_bytes("large.bin") == noise(50_000)
+        assert one.stat("00.bin").size == 1000
+        assert list(one.list("", recursive=True, detail=True)) == listed
+        with pytest.raises(ConnectionError) as caught:
+            one.read_bytes("06.bin")
+        assert caught.value.filename == store.url("06.bin")
+        with pytest.raises(ConnectionError):
+            list(one.list("dir"))
+    store.down = False
+    store.inner.write_bytes("00.bin", b"changed")
+    fs._down.worked()  # as if the pause were over
+    assert fs.read_bytes("00.bin") == b"changed"
+    store.inner.remove("00.bin")
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("00.bin")

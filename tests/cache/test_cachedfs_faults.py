@@ -1,0 +1,388 @@
+"""CachedFS when things go wrong: processes killed while they fill it, a disk that is full, damage, removal; and many
+processes at once. Never a wrong byte, never an error, one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsabs.backends.local import Local
+from fsabs.blobs import Blob
+from fsabs.cache import CachedFS, disk
+from fsabs.layers import LayerFS
+from fsabs.testing import children
+
+FILES = 24
+SIZE = 30_000
+
+
+def content(name: str) -> bytes:
+    return random.Random(name).randbytes(SIZE)
+
+
+NAMES = [f"{number:02}.bin" for number in range(FILES)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Local:
+    local = Local(tmp_path / "store", create=True)
+    for name in NAMES:
+        local.write_bytes(name, content(name))
+        os.utime(tmp_path / "store" / name, (1e9, 1e9))
+    return local
+
+
+def cached(store: Any, folder: object, **options: Any) -> CachedFS:
+    known = {"memory_bytes": 0, "max_bytes": 10**8, "min_free": 0, "claim_timeout": 5.0}
+    return CachedFS(store, str(folder), **{**known, **options})
+
+
+def blocks(store: Any, folder: object) -> CachedFS:
+    return cached(store, folder, whole_file_size=0, block_size=8192)
+
+
+def all_right(fs: CachedFS) -> None:
+    """Every way to every file gives what is in it."""
+    for name, data in zip(NAMES, fs.read_many(NAMES), strict=True):
+        assert data == content(name), name
+        assert fs.read_bytes(name) == content(name), name
+        with fs.open(name, "rb") as file:
+            assert file.read() == content(name), name
+
+
+@contextlib.contextmanager
+def at_most_one_warning() -> Iterator[list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+    ours = [one for one in caught if one.category is not ResourceWarning]
+    assert len(ours) <= 1, [str(one.message) for one in ours]
+
+
+def cache_file(folder: Path) -> Path:
+    return folder / "files.fsabs-cache"
+
+
+# ---- killed
+
+
+def _read_for_ever(fs: CachedFS, seed: int) -> None:
+    chance = random.Random(seed)
+    while True:
+        name = chance.choice(NAMES)
+        if fs.read_bytes(name) != content(name):
+            os._exit(3)
+
+
+@pytest.mark.parametrize("kind", [cached, blocks])
+def test_killed_while_filling(store: Local, tmp_path: Path, kind: Callable[..., CachedFS]) -> None:
+    """25 rounds of 3 processes in a small cache, each killed at a moment of chance."""
+    folder = tmp_path / "cache"
+    make = functools.partial(kind, store, folder)
+    chance = random.Random(1)
+    for _ in range(25):
+        fs = make()
+        fs._now()  # opened by all
+        pids = []
+        for seed in range(3):
+            pid = os.fork()
+            if not pid:
+                with contextlib.suppress(BaseException):
+                    _read_for_ever(fs, chance.randrange(1 << 30) + seed)
+                os._exit(3)
+            pids.append(pid)
+        time.sleep(chance.random() * 0.02)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        if chance.random() < 0.2:
+            fs.clear()
+    begin = time.monotonic()
+    all_right(make())
+    assert time.monotonic() - begin < 30
+    assert make().verify() == []
+
+
+class Stuck(LayerFS):
+    """Opening a file tells so, and takes for ever."""
+
+    def __init__(self, inner: Local, told: int) -> None:
+        super().__init__(inner)
+        self._told = told
+
+    def _open_blob(self, key: str) -> Blob:
+        os.write(self._told, b"!")
+        time.sleep(100)
+        raise AssertionError("killed by now")
+
+    def _open_from_start(self, key: str) -> Blob:
+        return self._open_blob(key)
+
+    def _read_bytes(self, key: str) -> bytes:
+        return self._open_blob(key).read_all()
+
+    def _read_many(self, wanted: Any, concurrency: int | None) -> Iterator[bytes]:
+        return map(self._read_bytes, wanted)
+
+
+def test_a_claim_ends_with_its_process(store: Local, tmp_path: Path) -> None:
+    told, telling = os.pipe()
+    fs = cached(Stuck(store, telling), tmp_path / "cache", claim_timeout=50.0)
+    pid = os.fork()
+    if not pid:
+        fs.read_bytes("00.bin")
+        os._exit(0)
+    os.read(told, 1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    begin = time.monotonic()
+    assert cached(store, tmp_path / "cache", claim_timeout=50.0).read_bytes("00.bin") == content("00.bin")
+    assert time.monotonic() - begin < 25
+    os.close(told)
+    os.close(telling)
+
+
+def test_a_claim_of_a_process_that_hangs_is_waited_for_so_long(store: Local, tmp_path: Path) -> None:
+    told, telling = os.pipe()
+    fs = cached(Stuck(store, telling), tmp_path / "cache")
+    pid = os.fork()
+    if not pid:
+        fs.read_bytes("00.bin")
+        os._exit(0)
+    try:
+        os.read(told, 1)
+        begin = time.monotonic()
+        assert cached(store, tmp_path / "cache", claim_timeout=0.2).read_bytes("00.bin") == content("00.bin")
+        assert time.monotonic() - begin >= 0.2
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(told)
+    os.close(telling)
+
+
+# ---- many processes
+
+
+def _read_all(store: Local, folder: str, seed: int) -> tuple[int, int]:
+    fs = cached(store, folder, claim_timeout=30.0)
+    names = NAMES * 3
+    random.Random(seed).shuffle(names)
+    right = sum(fs.read_bytes(name) == content(name) for name in names)
+    return right, fs.status()["misses"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_eight_processes_share_what_is_here(store: Local, tmp_path: Path, method: Any) -> None:
+    folder = str(tmp_path / "cache")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: one forks with threads
+        with multiprocessing.get_context(method).Pool(8 if method == "fork" else 2) as pool:
+            found = pool.starmap(_read_all, [(store, folder, seed) for seed in range(8)], 1)
+    assert [right for right, _ in found] == [3 * FILES] * 8
+    fs = cached(store, folder)
+    assert fs.status()["disk"]["entries"] == FILES
+    all_right(fs)
+    assert fs.status()["misses"] == 0
+
+
+def test_processes_that_miss_one_file_fetch_it_once(store: Local, tmp_path: Path) -> None:
+    counted = tmp_path / "opened"
+
+    class Slow(LayerFS):
+        def _open_blob(self, key: str) -> Blob:
+            with open(counted, "ab") as file:
+                file.write(b".")
+            time.sleep(0.2)
+            return self.inner._open_blob(key)
+
+        def _open_from_start(self, key: str) -> Blob:
+            return self._open_blob(key)
+
+        def _read_bytes(self, key: str) -> bytes:
+            return self._open_blob(key).read_all()
+
+        def _read_many(self, wanted: Any, concurrency: int | None) -> Iterator[bytes]:
+            return map(self._read_bytes, wanted)
+
+    fs = cached(Slow(store), tmp_path / "cache", claim_timeout=30.0)
+    read = functools.partial(fs.read_bytes, "00.bin")
+    found = [child.result() for child in [children.Child(f"child {n}", read, 30) for n in range(6)]]
+    assert found == [content("00.bin")] * 6
+    assert counted.read_bytes() == b"."
+
+
+# ---- the disk
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 400 KB; where none may be mounted, files that may have no more."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if mounted.returncode:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
+    try:
+        yield folder
+    finally:
+        if mounted.returncode:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        else:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk(store: Local, small_disk: Path) -> None:
+    fs = cached(store, small_disk / "cache", max_bytes=10**7)
+    with at_most_one_warning():
+        for _ in range(3):
+            all_right(fs)
+    with at_most_one_warning():
+        all_right(blocks(store, small_disk / "cache"))
+    assert fs.verify() == []
+
+
+def test_a_disk_that_others_fill(store: Local, small_disk: Path) -> None:
+    fs = cached(store, small_disk / "cache", max_bytes=10**7)
+    all_right(fs)
+    with contextlib.suppress(OSError), open(small_disk / "filler", "wb") as filler:
+        filler.write(bytes(10**6))
+    with at_most_one_warning():
+        fs.clear()
+        all_right(fs)
+
+
+def _removed(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _garbage(folder: Path) -> None:
+    with open(cache_file(folder), "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(4096)
+        file.write(random.Random(3).randbytes(size - 4096))
+
+
+def _holes(folder: Path) -> None:
+    chance = random.Random(4)
+    with open(cache_file(folder), "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        for _ in range(2000):
+            file.seek(chance.randrange(4096, size))
+            file.write(chance.randbytes(16))
+
+
+def _halved(folder: Path) -> None:
+    os.truncate(cache_file(folder), os.path.getsize(cache_file(folder)) // 2)
+
+
+def _emptied(folder: Path) -> None:
+    os.truncate(cache_file(folder), 4096)
+
+
+def _unlinked(folder: Path) -> None:
+    cache_file(folder).unlink()
+
+
+@pytest.mark.parametrize("harm", [_removed, _garbage, _holes, _halved, _emptied, _unlinked])
+@pytest.mark.parametrize("kind", [cached, blocks])
+def test_harm_under_a_running_process(
+    store: Local, tmp_path: Path, harm: Callable[[Path], None], kind: Callable[..., CachedFS]
+) -> None:
+    folder = tmp_path / "cache"
+    fs = kind(store, folder)
+    all_right(fs)
+    harm(folder)
+    with at_most_one_warning():
+        for _ in range(2):
+            all_right(fs)
+    child = children.Child("a child", lambda: all_right(kind(store, folder)), 30)
+    child.result()
+    fs.close()
+    with at_most_one_warning():
+        for _ in range(2):
+            all_right(kind(store, folder))
+
+
+@pytest.mark.parametrize("what", [b"", b"rubbish", bytes(10_000), b"\xff" * 5000])
+def test_a_file_that_is_no_cache(store: Local, tmp_path: Path, what: bytes) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    cache_file(folder).write_bytes(what)
+    with at_most_one_warning() as caught:
+        fs = cached(store, folder)
+        all_right(fs)
+        assert fs.status()["disk"]["entries"] == FILES, "it was replaced by one that is"
+    assert len(caught) == 1
+
+
+def test_a_folder_that_cant_be_written(store: Local, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for folder in (tmp_path / "file/cache", "/proc/nonesuch/cache"):
+        with at_most_one_warning() as caught:
+            fs = cached(store, folder)
+            all_right(fs)
+            all_right(fs)
+            assert fs.status()["disk"]["usable"] is False
+        assert len(caught) == 1
+
+
+def test_a_disk_that_fails(store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsabs.cache.engine import Engine
+
+    fs = cached(store, tmp_path / "cache")
+    all_right(fs)
+
+    def failing(*arguments: object) -> Any:
+        raise OSError(errno.EIO, "the disk fails")
+
+    for method in ("read_key", "put_key", "has_key", "claim", "remove"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, method, failing)
+            with at_most_one_warning():
+                all_right(fs)
+                fs.write_bytes("new", b"x")
+                assert fs.read_bytes("new") == b"x"
+        disk._warned.clear()
+
+
+def test_nothing_is_left_open(store: Local, tmp_path: Path) -> None:
+    all_right(cached(store, tmp_path / "cache"))
+    import gc
+
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(100):
+        with cached(store, tmp_path / "cache") as fs:
+            assert fs.read_bytes("00.bin") == content("00.bin")
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_cache_on_nfs_is_refused_as_a_cache_that_fails(
+    store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsabs.cache.mounts.filesystem_of", lambda *arguments: "nfs4")
+    fs = cached(store, tmp_path / "cache")
+    with pytest.warns(RuntimeWarning, match="NFS"):
+        assert fs.read_bytes("00.bin") == content("00.bin")

@@ -1,0 +1,250 @@
+"""CachedFS: limits, eviction, the known order, filling it ahead, pins, and looking after it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fsabs.backends.local import Local
+from fsabs.cache import CachedFS
+from fsabs.cache.eviction import Order, Sieve
+from tests.cache.stores import CONTENTS, NAMES, Store, cached, noise
+
+# ---- room
+
+
+def test_the_limit_holds_and_what_is_used_stays(store: Store, folder: str) -> None:
+    limit = 60 * 4096
+    fs = cached(store, folder, max_bytes=limit)
+    for number in range(300):
+        store.inner.write_bytes(f"x{number}", noise(3000, number))
+    for number in range(300):
+        assert fs.read_bytes("00.bin") == CONTENTS[0]
+        assert fs.read_bytes(f"x{number}") == noise(3000, number)
+        assert fs.status()["disk"]["bytes"] <= limit
+    assert store.opened["00.bin"] == 1, "used all the time, it was never evicted"
+    status = fs.status()["disk"]
+    assert status["evicted"] > 200
+    assert os.stat(os.path.join(folder, "files.fsabs-cache")).st_blocks * 512 < limit + 200_000
+
+
+def test_a_file_larger_than_the_cache(store: Store, folder: str) -> None:
+    fs = cached(store, folder, max_bytes=20_000, whole_file_size=100_000)
+    for _ in range(2):
+        assert fs.read_bytes("large.bin") == noise(50_000)
+        assert fs.read_bytes("00.bin") == CONTENTS[0]
+    assert store.opened == {"large.bin": 2, "00.bin": 1}
+
+
+def test_the_floor_of_free_space(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = 10**9
+    monkeypatch.setattr("fsabs.cache.disk._free", lambda folder: free)
+    fs = cached(store, folder, min_free=10**6)
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    free = 10**6
+    other = cached(store, folder, min_free=10**6 + 1)
+    store.inner.write_bytes("new", noise(1000, 99))
+    assert [other.read_bytes("new") for _ in range(2)] == [noise(1000, 99)] * 2
+    assert other.status()["disk"]["evicted"] > 0, "the disk is full: what is here has to give way"
+
+
+def test_pinned_files_stay(store: Store, folder: str) -> None:
+    fs = cached(store, folder, max_bytes=40 * 4096)
+    assert fs.pin(["large.bin", "00.bin"]) == 51_000
+    opened = Counter(store.opened)
+    for number in range(200):
+        store.inner.write_bytes(f"x{number}", noise(3000, number))
+        fs.read_bytes(f"x{number}")
+    assert fs.read_bytes("large.bin") == noise(50_000)
+    assert fs.read_bytes("00.bin") == CONTENTS[0]
+    assert (store.opened["large.bin"], store.opened["00.bin"]) == (opened["large.bin"], opened["00.bin"])
+    assert fs.status()["disk"]["pinned"] == 14
+    fs.unpin(["large.bin", "00.bin"])
+    assert fs.status()["disk"]["pinned"] == 0
+
+
+def test_what_is_needed_last_goes_first(store: Store, folder: str) -> None:
+    """20 files, room for 10: of an order that is known, those that come next are here when they are needed."""
+    fs = cached(store, folder, max_bytes=10 * 4096)
+    fs.set_order(NAMES)
+    prefetched = NAMES[1:11]
+    for name in prefetched:
+        fs._fetched(name)  # as a prefetch does: without being the reader
+    fs.read_bytes(NAMES[0])
+    for name in NAMES[15:]:
+        fs._fetched(name)
+    store.opened.clear()
+    for name in prefetched:
+        fs.read_bytes(name)
+    assert store.reads == 0
+
+
+def test_sieve_spares_what_was_used() -> None:
+    sieve, order = Sieve(3000), Order()
+    for name in (b"a", b"b", b"c"):
+        assert sieve.put(name, "", bytes(1000), order)
+    sieve.get(b"a")
+    assert sieve.put(b"d", "", bytes(1000), order)
+    assert set(sieve) == {b"a", b"c", b"d"}
+    assert sieve.put(b"e", "", bytes(1000), order)
+    assert set(sieve) == {b"a", b"d", b"e"}
+    assert not sieve.put(b"f", "", bytes(3001), order)
+    assert sieve.size == 3000
+    sieve.remove(b"a")
+    sieve.remove(b"nonesuch")
+    assert sieve.size == 2000
+    sieve.clear()
+    assert (len(sieve), sieve.size) == (0, 0)
+    assert sieve.put(b"a", "", bytes(3000), order)
+
+
+def test_sieve_with_an_order() -> None:
+    sieve, order = Sieve(3000), Order(["now", "soon", "later", "last"])
+    order.reached("now")
+    for url in ("last", "soon"):
+        assert sieve.put(url.encode(), url, bytes(1000), order)
+    assert sieve.put(b"unknown", "unknown", bytes(1000), order)
+    assert sieve.put(b"later", "later", bytes(1000), order), "what nobody needs gives way"
+    assert set(sieve) == {b"last", b"soon", b"later"}
+    assert not sieve.put(b"unknown", "unknown", bytes(1000), order)
+    order = Order(["now", "next", "soon", "later", "last"])
+    order.reached("now")
+    assert sieve.put(b"next", "next", bytes(1000), order), "what is needed last gives way"
+    assert set(sieve) == {b"next", b"soon", b"later"}
+
+
+# ---- filling
+
+
+def test_warm_fetches_a_tree_and_tells_how_far_it_is(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    fs.read_bytes("00.bin")
+    told: list[tuple[int, int]] = []
+    filled = fs.warm(progress=lambda files, size: told.append((files, size)))
+    assert filled == (23, 70_007, 69_007)
+    assert told[-1] == (23, 70_007)
+    assert len(told) == 23
+    store.opened.clear()
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    assert fs.read_bytes("large.bin") == noise(50_000)
+    assert store.reads == 0
+    assert fs.warm("dir", progress=lambda files, size: None) == (1, 7, 0)
+    assert fs.warm("large.bin", progress=lambda files, size: None) == (1, 50_000, 0)
+    with pytest.raises(FileNotFoundError):
+        fs.warm("no such")
+
+
+def test_prefetch_reads_ahead_in_order_and_within_its_bound(store: Store, folder: str) -> None:
+    for number in range(200):
+        store.inner.write_bytes(f"p{number:03}", noise(1000, number))
+    wanted = [f"p{number:03}" for number in range(200)]
+    fs = cached(store, folder)
+    ahead = fs.prefetch(wanted, max_bytes=20_000)
+    deadline = time.monotonic() + 5
+    while ahead.wait(0.01).files < 64 and time.monotonic() < deadline:
+        pass
+    time.sleep(0.1)
+    assert ahead.wait(0).files == 64, "a window of 64, which is beyond the bound: it waits for the reader"
+    assert not ahead.done
+    for name, number in zip(wanted, range(200), strict=True):
+        assert fs.read_bytes(name) == noise(1000, number)
+    assert ahead.wait(5).files == 200
+    assert ahead.failed == 0
+    assert set(store.opened.values()) == {1}
+
+
+def test_prefetch_passes_over_what_it_cant_fetch_and_can_be_cancelled(store: Store, folder: str) -> None:
+    fs = cached(store, folder)
+    ahead = fs.prefetch(["00.bin", "no such", "01.bin", "large.bin", "dir"])
+    assert ahead.wait(5)[:2] == (4, 52_000)
+    assert ahead.failed == 1
+    stopped = fs.prefetch(NAMES * 100, max_bytes=1)
+    stopped.cancel()
+    assert stopped.done
+    with pytest.raises(TypeError, match="pickled"):
+        pickle.dumps(stopped)
+
+
+# ---- the cache itself
+
+
+def test_status_verify_and_clear(store: Store, folder: str) -> None:
+    import json
+
+    fs = cached(store, folder, memory_bytes=10_000)
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    status = fs.status()
+    assert json.loads(json.dumps(status)) == status
+    assert (status["disk"]["entries"], status["misses"]) == (20, 20)
+    assert 0 < status["memory"]["bytes"] <= 10_000
+    assert fs.verify() == []
+    path = os.path.join(folder, "files.fsabs-cache")
+    with open(path, "r+b") as file:
+        at = file.read().index(CONTENTS[7])
+        file.seek(at + 500)
+        file.write(b"XXXX")
+    [damaged] = fs.verify()
+    assert store.url("07.bin") in damaged
+    assert fs.verify() == []
+    fs.clear()
+    assert fs.status()["disk"]["entries"] == 0
+    assert list(fs.read_many(NAMES)) == CONTENTS
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_bytes": -1},
+        {"max_bytes": "much"},
+        {"min_free": "10%"},
+        {"block_size": 1},
+        {"memory_bytes": 1.5},
+        {"check_interval": -1},
+        {"max_age": -1.0},
+        {"namespace": "a\0b"},
+    ],
+)
+def test_options_that_cant_be(store: Store, folder: str, options: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        cached(store, folder, **options)
+    with pytest.raises(TypeError):
+        cached(store, folder, max_byte=1)
+
+
+def test_repr_and_pickle(store: Store, folder: str) -> None:
+    fs = cached(store.inner, folder)
+    assert repr(fs) == f"CachedFS({store.inner!r})"
+    fs.set_order(NAMES)
+    again = pickle.loads(pickle.dumps(fs))
+    assert list(again.read_many(NAMES)) == CONTENTS
+    with fs.open("large.bin", "rb") as file, fs.open("00.bin", "rb") as small:
+        file.read(10), small.read(10)
+        assert pickle.loads(pickle.dumps(file)).read() == noise(50_000)[10:]
+        assert pickle.loads(pickle.dumps(small)).read() == CONTENTS[0][10:]
+
+
+def test_an_open_file_is_pickled_without_its_content(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "a").write_bytes(CONTENTS[0])
+    with cached(Local(tmp_path), folder).open("a", "rb") as file:
+        data = pickle.dumps(file)
+        assert CONTENTS[0] not in data
+        assert pickle.loads(data).read() == CONTENTS[0]
+
+
+def test_without_a_cache_directory_there_is_the_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+    fs = CachedFS(store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            assert list(fs.read_many(NAMES)) == CONTENTS
+    assert store.reads == 20
+    assert fs.status()["disk"] is None
+    assert fs.verify() == []
+    fs.clear()

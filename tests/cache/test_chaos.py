@@ -1,0 +1,211 @@
+"""Chaos: processes of several threads put, get, evict and are killed at random, the disk full half of the time.
+
+Never a wrong byte, never a hang. The disk is a small tmpfs where one may mount; elsewhere a limit on the size of files
+takes its place. `FSABS_CHAOS_ROUNDS` sets the number of rounds (500 for the full run), of eight processes each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from fsabs.cache import FileCache
+from fsabs.cache.engine import Engine
+
+ROUNDS = int(os.environ.get("FSABS_CHAOS_ROUNDS", "120"))
+BATCH = 20
+"""Rounds that one cache lives for."""
+PROCESSES, THREADS = 8, 4
+ITEMS = 400
+DISK = 3 * 1024 * 1024
+PATIENCE = 5.0
+
+
+def value_of(key: int | str) -> bytes | None:
+    """What stands under a key, and under no other: None, empty, small, or large enough for the mapping."""
+    number = int(key)
+    if number % 50 < 2:
+        return (None, b"")[number % 50]
+    size = 40_000 if number % 97 == 7 else 20 + number * 37 % 6000
+    return (b"%s %d|" % (type(key).__name__.encode(), number)) * (size // 8)
+
+
+class Disk:
+    """A small disk that can be filled and emptied."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
+        try:
+            self.mounted = not subprocess.run(command, stderr=subprocess.DEVNULL).returncode
+        except FileNotFoundError:  # no such program
+            self.mounted = False
+        self.full = False
+
+    def fill(self, full: bool) -> None:
+        """Leave no space but a few pages, or all of it."""
+        self.full = full
+        ballast = self.folder / "ballast"
+        if self.mounted and full:
+            with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+        elif self.mounted:
+            ballast.unlink(missing_ok=True)
+
+    def enter(self) -> None:
+        """In a child: the limit in place of a full disk."""
+        if self.full and not self.mounted:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path)
+    yield made
+    made.close()
+
+
+def items_work(cache: FileCache, dice: random.Random) -> None:
+    """One use of an item cache."""
+    key: Any = dice.randrange(ITEMS)
+    key = str(key) if dice.random() < 0.3 else key
+    what, right = dice.random(), value_of(key)
+    if what < 0.4:
+        found = cache.get(key, right)
+    elif what < 0.8:
+        cache.put(key, right)
+        found = cache.get(key, right)
+    else:
+        found = cache.get_and_cache(key, lambda i: value_of(i))
+    assert found == right, f"{key!r}: {found!r}"
+
+
+def files_work(engine: Engine, dice: random.Random) -> None:
+    """One use of what `CachedFS` is on: puts, hits, removes and evictions."""
+    number = dice.randrange(ITEMS)
+    key, what = b"%d" % number, dice.random()
+    right = value_of(number) or b""
+    if what < 0.45:
+        found = engine.read_key(key)
+        assert found in (None, (1, right)), f"{key!r}: {found!r}"
+    elif what < 0.9:
+        engine.put_key(key, right)
+    elif what < 0.97:
+        engine.remove(key)
+    else:
+        oldest = engine.entries()[: dice.randrange(20)]
+        engine.discard([(int(row["at"]), int(row["offset"])) for row in oldest])
+
+
+def child(work: Callable[[random.Random], None], disk: Disk, seed: int, complaints: int) -> NoReturn:
+    """A process that works until it is killed; what is wrong it writes to a pipe."""
+    disk.enter()
+    warnings.simplefilter("ignore")
+
+    def thread(number: int) -> None:
+        dice = random.Random(seed * THREADS + number)
+        try:
+            while True:
+                began = time.monotonic()
+                with contextlib.suppress(TimeoutError):
+                    work(dice)
+                assert time.monotonic() - began < PATIENCE, "it hung"
+        except BaseException as exc:  # whatever it is: the parent tells of it
+            os.write(complaints, f"{type(exc).__name__}: {exc}"[:300].encode() + b"\n")
+
+    try:
+        for number in range(1, THREADS):
+            threading.Thread(target=thread, args=(number,), daemon=True).start()
+        thread(0)
+    finally:
+        os._exit(1)
+
+
+def rounds(count: int, work: Callable[[random.Random], None], disk: Disk, dice: random.Random) -> None:
+    """Rounds on one cache, the disk full in every other one."""
+    reading, complaints = os.pipe()
+    for _ in range(count):
+        disk.fill(dice.random() < 0.5)
+        children = []
+        for _ in range(PROCESSES):
+            seed = dice.getrandbits(40)
+            pid = os.fork()
+            if not pid:
+                child(work, disk, seed, complaints)
+            children.append(pid)
+        dice.shuffle(children)
+        for pid in children:
+            time.sleep(dice.random() * 0.002)
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    os.close(complaints)
+    with open(reading, "rb") as file:
+        assert file.read() == b""
+
+
+def apart(engine: Engine) -> None:
+    """No two values share a byte."""
+    ends = 0
+    for row in engine.entries():
+        assert int(row["offset"]) >= ends
+        ends = int(row["offset"]) + int(row["length"]) + int(row["tail"])
+
+
+@pytest.mark.timeout(300)
+def test_items_survive_kills_and_full_disks(disk: Disk) -> None:
+    dice = random.Random(1)
+    stored = 0
+    for _ in range(max(1, ROUNDS // 2 // BATCH)):
+        disk.fill(False)
+        with FileCache(ITEMS, dir=disk.folder) as cache, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rounds(BATCH, lambda dice, cache=cache: items_work(cache, dice), disk, dice)  # type: ignore[misc]
+            disk.fill(False)
+            engine: Any = cache._engine
+            apart(engine)
+            for key in (key for number in range(ITEMS) for key in (number, str(number))):
+                found = cache.get(key, "nothing")
+                stored += found != "nothing"
+                assert found in ("nothing", value_of(key))
+            assert engine.damaged == 0, "no entry without its bytes"
+            cache.put(0, None)
+            assert cache.get_and_cache(5, value_of) == value_of(5)
+        assert os.listdir(disk.folder) == []
+    assert stored > ITEMS // 4
+
+
+@pytest.mark.timeout(300)
+def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
+    dice = random.Random(2)
+    for batch in range(max(1, ROUNDS // 2 // BATCH)):
+        disk.fill(False)
+        engine = Engine.shared(str(disk.folder / f"files{batch}"), slots=512, limit=DISK // 2)
+        rounds(BATCH, lambda dice, engine=engine: files_work(engine, dice), disk, dice)  # type: ignore[misc]
+        disk.fill(False)
+        apart(engine)
+        engine.repair()
+        usage = engine.usage()
+        assert usage["entries"] == len(engine.entries())
+        for number in range(ITEMS):
+            assert engine.read_key(b"%d" % number) in (None, (1, value_of(number) or b""))
+        assert engine.damaged == 0
+        engine.close()
+        os.unlink(engine.path)

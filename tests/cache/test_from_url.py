@@ -1,0 +1,180 @@
+"""`cache=` and `http_cache=` of `from_url` and `open_url`, and of custom schemes in `pfio.ini`."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsabs import ConfigError, add_custom_scheme, config, from_url, open_url, registry
+from fsabs.backends.local import Local
+from fsabs.cache import CachedFS, HTTPCachedFS
+from fsabs.cache.layering import cache_options
+from fsabs.cache.options import size_of
+from fsabs.containers.zip import Zip
+from fsabs.fs import FS
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "data"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub/a.txt").write_text("text")
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("dir/x", b"member")
+    monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
+    monkeypatch.setattr(config, "_added", {})
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "default"))
+    return folder
+
+
+def test_an_fs_in_a_cache(data: Path, tmp_path: Path) -> None:
+    with from_url(data, cache=tmp_path / "c") as fs:
+        assert isinstance(fs, CachedFS)
+        assert fs.open("sub/a.txt").read() == "text"
+        assert fs.status()["disk"]["dir"] == str(tmp_path / "c")
+        sub = fs.subfs("sub")
+        assert isinstance(sub, CachedFS)
+        assert sub.read_bytes("a.txt") == b"text"
+    with from_url(data, cache=True) as whole, whole.subfs("sub") as part:
+        assert part.read_bytes("a.txt") == b"text"
+        assert os.path.exists(tmp_path / "default/files")
+
+
+def test_a_container_in_a_cache(data: Path, tmp_path: Path) -> None:
+    with from_url(data / "a.zip/dir", cache=True) as fs:
+        assert repr(fs) == f"CachedFS(Zip({Local('/')!r}, '{str(data)[1:]}/a.zip', 'dir'))"
+        assert fs.read_bytes("x") == b"member"
+        assert fs.list().__next__() == "x"
+    with from_url(data / "new.zip", mode="w", cache=True) as fs:
+        assert isinstance(fs, Zip), "what is written through a container has no cache"
+        fs.write_bytes("y", b"1")
+    assert zipfile.ZipFile(data / "new.zip").namelist() == ["y"]
+
+
+def test_no_cache(data: Path) -> None:
+    for off in (None, False, "false", "none", " off "):
+        assert isinstance(from_url(data, cache=off), Local)
+
+
+def test_open_url(data: Path, tmp_path: Path) -> None:
+    with open_url(data / "sub/a.txt", cache=True) as file:
+        assert file.read() == "text"
+    with open_url(data / "a.zip/dir/x", "rb", cache=str(tmp_path / "c")) as file:
+        assert file.read() == b"member"
+    assert (tmp_path / "c").exists()
+    with open_url(data / "sub/new.txt", "w", cache=True) as file:
+        file.write("written")
+    assert (data / "sub/new.txt").read_text() == "written"
+
+
+def test_the_order_of_layers(data: Path) -> None:
+    fs = from_url(data, cache=True, http_cache="http://localhost:1/x")
+    assert isinstance(fs, CachedFS)
+    assert isinstance(fs.inner, HTTPCachedFS)
+    assert isinstance(fs.inner.inner, Local)
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        (True, {}),
+        ("yes", {}),
+        ("/a/b", {"dir": "/a/b"}),
+        ("/a/run=5,x", {"dir": "/a/run=5,x"}),
+        ("cache", {"dir": "cache"}),
+        ("50GB", {"max_bytes": "50GB"}),
+        (10**9, {"max_bytes": 10**9}),
+        ({"max_bytes": "1TiB", "offline": True}, {"max_bytes": "1TiB", "offline": True}),
+        ({"check_interval": "60"}, {"check_interval": 60.0}),
+        (
+            "dir=/a, max-bytes=5 GB,check_interval=1.5, offline=on, max_age=none",
+            {"dir": "/a", "max_bytes": "5 GB", "check_interval": 1.5, "offline": True, "max_age": None},
+        ),
+    ],
+)
+def test_what_cache_may_be(option: Any, expected: dict[str, Any]) -> None:
+    assert cache_options(option) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "match"),
+    [
+        ({"max_byte": 1}, TypeError, "did you mean 'max_bytes'"),
+        ("max_bytes=1, off_line=1", TypeError, "did you mean 'offline'"),
+        ("max_bytes=1, 7", ValueError, "'7' is no option=value"),
+        ({"check_interval": "soon"}, ConfigError, "check_interval must be float"),
+        ({"max_bytes": "5 apples"}, ValueError, "number of bytes"),
+        (1.5, TypeError, "float"),
+    ],
+)
+def test_what_cache_cant_be(data: Path, option: Any, kind: type[Exception], match: str) -> None:
+    with pytest.raises(kind, match=match):
+        from_url(data, cache=option)
+
+
+def test_what_http_cache_cant_be(data: Path) -> None:
+    for option, kind in ((5, TypeError), ({}, TypeError), ({"url": "http://x", "size": 1}, TypeError)):
+        with pytest.raises(kind):
+            from_url(data, http_cache=option)
+    with pytest.raises(ValueError):
+        from_url(data, http_cache="ftp://x/")
+
+
+def test_a_misspelt_option_is_told_of(data: Path) -> None:
+    with pytest.raises(TypeError, match="did you mean 'cache'"):
+        from_url(data, cach=True)
+
+
+def test_a_custom_scheme_with_a_cache(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
+    (tmp_path / "pfio.ini").write_text(
+        f"[kept]\nscheme = file\nprefix = {data}\ncache = dir=$SCRATCH/c, max_bytes=1GB\nhttp cache = http://localhost:1/\n"
+    )
+    fs = from_url("kept:///sub")
+    assert isinstance(fs, CachedFS)
+    assert fs.status()["disk"]["dir"] == str(tmp_path / "scratch/c")
+    assert fs.status()["disk"]["max_bytes"] == 10**9
+    assert isinstance(fs.inner, HTTPCachedFS)
+    assert isinstance(from_url("kept:///sub", cache=False, http_cache=False), Local)
+    other = from_url("kept:///sub", cache=str(tmp_path / "mine"), http_cache=False)
+    assert isinstance(other, CachedFS)
+    assert other.status()["disk"]["dir"] == str(tmp_path / "mine")
+    assert other.read_bytes("a.txt") == b"text"
+    add_custom_scheme("typed", "file", {"prefix": str(data), "cache": True})
+    assert isinstance(from_url("typed:///sub"), CachedFS)
+    add_custom_scheme("wrong", "file", {"prefix": str(data), "cache": {"dirr": 1}})
+    with pytest.raises(TypeError, match="did you mean 'dir'"):
+        from_url("wrong:///sub")
+
+
+def test_a_layer_that_cant_be_closes_what_it_was_to_go_around(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    def broken(fs: FS, option: Any) -> FS:
+        monkeypatch.setattr(fs, "_abort", lambda: closed.append(fs), raising=False)
+        raise ValueError(option)
+
+    monkeypatch.setattr(registry, "layer", lambda name: broken)
+    with pytest.raises(ValueError, match="this"):
+        from_url(data, cache="this")
+    assert len(closed) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("4096", 4096), ("1k", 1000), ("1KiB", 1024), ("1.5 GB", 15 * 10**8), ("2TiB", 2 << 40), (7, 7)],
+)
+def test_sizes(text: Any, size: int) -> None:
+    assert size_of(text, "x") == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "1i", "1 potato", "-1", -1, 1.0, True, None, "1e9"])
+def test_what_is_no_size(text: Any) -> None:
+    with pytest.raises(ValueError, match="max_bytes"):
+        size_of(text, "max_bytes")

@@ -1,0 +1,329 @@
+"""The connector of HTTP caches, against a real nginx, a dead one, and servers that do things wrong."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from fsabs.cache import http
+from fsabs.cache.http import HTTPCache, HTTPConnector
+from tests.cache.web import Reply, Request, serving
+from tests.servers.dav import DavServer
+from tests.servers.process import free_port
+
+KEYS = [
+    "plain",
+    "with space",
+    "a b/c d",
+    "ünïcödé/日本",
+    "100%",
+    "%41",
+    "q?x#y",
+    "a+b;c=d&e",
+    "[x]|^`{}",
+    "quote'\"",
+    "~.-_",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_what_is_put_comes_back(dav: DavServer, key: str) -> None:
+    connector = HTTPConnector(dav.url + "/keys")
+    assert connector.get(key) is None
+    assert connector.put(key, key.encode())
+    assert connector.put(key, key.encode()), "nginx answers 204 to the second"
+    assert connector.get(key) == key.encode()
+    assert (dav.files / "cache/keys" / key).read_bytes() == key.encode()
+
+
+@pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "..", "a/../b", "./a"])
+def test_what_would_be_another_key_for_the_server_is_refused(key: str) -> None:
+    connector = HTTPConnector("http://localhost:1/")
+    with pytest.raises(ValueError, match="segments"):
+        connector.get(key)
+    with pytest.raises(ValueError, match="segments"):
+        connector.put(key, b"")
+
+
+def test_sizes_and_parts(dav: DavServer) -> None:
+    connector = HTTPConnector(dav.url)
+    large = os.urandom(3_000_000)
+    assert connector.put("empty", b"")
+    assert connector.get("empty") == b""
+    assert connector.put("large", [large[:10], b"", large[10:]])
+    assert connector.get("large") == large
+    assert connector.get("large", limit=3_000_000) == large
+    assert connector.get("large", limit=2_999_999) is None
+    assert connector.get("empty") == b"", "the connection after an answer that was left"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://host/x", "http:///x", "http://host/?q", "http://host/#f", "http://me:secret@host/", "file:///tmp", ""],
+)
+def test_urls_that_are_no_cache(url: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        HTTPConnector(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_without_a_scheme_is_http() -> None:
+    assert HTTPConnector("host:80/x/").url == HTTPConnector("http://host:80/x").url == "http://host:80/x/"
+
+
+# ---- tokens
+
+
+def test_tokens(dav: DavServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(http.TOKEN_PATH_VARIABLE, raising=False)
+    path = tmp_path / "token"
+    path.write_text(dav.token + "\n")
+    assert HTTPConnector(dav.token_url, bearer_token=dav.token).put("by text", b"1")
+    assert HTTPConnector(dav.token_url, path).get("by text") == b"1"
+    with pytest.warns(RuntimeWarning, match="401"):
+        assert HTTPConnector(dav.token_url).get("by text") is None
+    monkeypatch.setenv(http.TOKEN_PATH_VARIABLE, str(path))
+    assert HTTPConnector(dav.token_url).get("by text") == b"1"
+    with pytest.raises(ValueError, match="not both"):
+        HTTPConnector(dav.token_url, path, bearer_token="x")
+    with pytest.raises(FileNotFoundError):
+        HTTPConnector(dav.token_url, tmp_path / "nonesuch")
+
+
+def test_a_token_that_was_renewed_is_read_again(dav: DavServer, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    connector = HTTPConnector(dav.token_url, path)
+    path.write_text(dav.token)
+    assert connector.put("renewed", b"1"), "refused by 401, with the file not looked at for a second yet"
+    path.unlink()
+    time.sleep(1.1)
+    assert connector.get("renewed") == b"1", "the last token that was seen"
+
+
+def test_a_connector_is_pickled_with_its_token_and_shows_it_nowhere(dav: DavServer) -> None:
+    connector = HTTPConnector(dav.token_url, bearer_token=dav.token)
+    connector.put("x", b"1")
+    assert pickle.loads(pickle.dumps(connector)).get("x") == b"1"
+    assert dav.token not in repr(connector)
+
+
+# ---- what servers do wrong
+
+
+@pytest.mark.parametrize("status", [302, 400, 403, 500, 503])
+def test_other_answers_are_a_miss_and_one_warning(status: int) -> None:
+    with serving(lambda request: Reply(status, b"sorry")) as web:
+        connector = HTTPConnector(web.url)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(5):
+                assert connector.get("a") is None
+                assert connector.put("a", b"1") is False
+        assert [str(one.message).split("/ ")[1] for one in caught] == [
+            f"answers {method} with status {status}; it is a miss" for method in ("GET", "PUT")
+        ]
+        assert len(web.requests) == 2, "it is left alone for a while"
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_what_counts_as_stored(status: int) -> None:
+    with serving(lambda request: Reply(status)) as web:
+        assert HTTPConnector(web.url).put("a", b"1")
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_miss_is_no_failure(status: int) -> None:
+    with serving(lambda request: Reply(status)) as web, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        connector = HTTPConnector(web.url)
+        assert [connector.get("a") for _ in range(3)] == [None] * 3
+        assert len(web.requests) == 3
+
+
+def test_what_is_too_large_for_the_server_is_not_sent_again() -> None:
+    with serving(lambda request: Reply(413 if len(request.body) > 10 else 201)) as web:
+        connector = HTTPConnector(web.url)
+        with pytest.warns(RuntimeWarning, match="413"):
+            assert not connector.put("a", bytes(20))
+        assert not connector.put("b", bytes(30))
+        assert connector.put("c", bytes(10))
+        assert web.asked("PUT") == ["/a", "/c"]
+
+
+def test_a_body_that_breaks_off_is_asked_for_again_and_then_a_miss() -> None:
+    with serving(lambda request: Reply(200, b"half", announced=8)) as web:
+        with pytest.warns(RuntimeWarning, match="does not answer"):
+            assert HTTPConnector(web.url).get("a") is None
+        assert len(web.requests) == 2
+    answers = iter([Reply(200, b"half", announced=8), Reply(200, b"complete")])
+    with serving(lambda request: next(answers)) as web:
+        assert HTTPConnector(web.url).get("a") == b"complete"
+
+
+def test_a_connection_that_the_server_closed_meanwhile(dav: DavServer) -> None:
+    connector = HTTPConnector(dav.url)
+    connector.put("x", b"1")
+    dav.pause()
+    dav.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert connector.get("x") == b"1"
+
+
+# ---- dead servers
+
+
+def test_a_dead_server_is_asked_once_and_then_left_alone(dav: DavServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("fsabs.cache.http.time.monotonic", lambda: now[0])
+    connector = HTTPConnector(dav.url)
+    assert connector.put("x", b"1")
+    dav.pause()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert [connector.get("x") for _ in range(100)] == [None] * 100
+        assert connector.put("y", b"1") is False
+        assert not connector.alive
+        now[0] += 1.0
+        assert connector.alive
+        assert connector.get("x") is None
+    assert len(caught) == 1, [str(one.message) for one in caught]
+    now[0] += 1.9
+    assert not connector.alive, "the second pause is twice as long"
+    dav.start()
+    now[0] += 0.2
+    assert connector.get("x") == b"1"
+    assert connector.put("y", b"1")
+
+
+def test_a_server_that_says_nothing_costs_one_timeout() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:
+        connector = HTTPConnector(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
+        with pytest.warns(RuntimeWarning, match="does not answer"):
+            assert connector.get("a") is None
+        begin = time.monotonic()
+        assert [connector.get("a") for _ in range(1000)] == [None] * 1000
+        assert time.monotonic() - begin < connector._gets._length, "the pause has hidden the others"
+
+
+def test_nobody_listens() -> None:
+    connector = HTTPConnector(f"http://127.0.0.1:{free_port()}")
+    with pytest.warns(RuntimeWarning, match="does not answer"):
+        assert connector.put("a", b"1") is False
+
+
+def test_the_pause_grows_to_a_minute_and_ends_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("fsabs.cache.http.time.monotonic", lambda: now[0])
+    pause = http.Pause()
+    lengths = []
+    for _ in range(9):
+        assert pause.begin()
+        for _ in range(4):  # four threads fail at once
+            pause.failed(now[0])
+        lengths.append(pause._length)
+        assert not pause.begin()
+        now[0] += pause._length
+    assert lengths == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert pause.begin()
+    assert not pause.begin(), "one tries, and the others wait"
+    pause.worked()
+    assert pause.begin()
+    assert pause.begin()
+
+
+def _reply(request: Request) -> Reply:
+    return Reply(200, request.path.encode())
+
+
+def test_requests_go_over_one_connection() -> None:
+    with serving(_reply) as web:
+        connector = HTTPConnector(web.url)
+        for number in range(20):
+            assert connector.get(str(number)) == f"/{number}".encode()
+        pool = connector._pool.get()
+        assert pool.num_connections == 1
+        connector.close()
+        assert connector.get("after") == b"/after"
+
+
+# ---- HTTPCache
+
+
+def test_items_lie_at_their_number_as_they_are(dav: DavServer) -> None:
+    cache = HTTPCache(10, dav.url + "/items")
+    assert len(cache) == 10
+    assert cache.multiprocess_safe
+    assert cache.multithread_safe
+    assert cache.get(3) is None
+    assert cache.put(3, b"three")
+    assert cache.put(4, b"")
+    assert (cache.get(3), cache.get(4)) == (b"three", b"")
+    assert (dav.files / "cache/items/3").read_bytes() == b"three"
+    for wrong in (-1, 10):
+        with pytest.raises(IndexError):
+            cache.get(wrong)
+        with pytest.raises(IndexError):
+            cache.put(wrong, b"")
+
+
+def test_another_machine_gets_the_items(dav: DavServer) -> None:
+    url = dav.url + "/machines"
+    for do_pickle, value in ((False, b"x"), (True, {"a": [1, None]}), (True, None)):
+        HTTPCache(5, url + f"/{do_pickle}", do_pickle=do_pickle).put(1, value)
+        other = pickle.loads(pickle.dumps(HTTPCache(5, url + f"/{do_pickle}", do_pickle=do_pickle)))
+        assert other.get(1, "missing") == value
+        assert other.get(2, "missing") == "missing"
+
+
+@pytest.mark.parametrize("value", [None, b"", b"fsabsHC1", b"fsabsHC1N", b"fsabsHC1Bx", b"fsabsHC2"])
+def test_values_that_are_like_nothing(dav: DavServer, value: bytes | None) -> None:
+    cache = HTTPCache(5, dav.url + "/like-nothing")
+    assert cache.put(1, value)
+    assert cache.get(1, "missing") == value
+    calls = []
+    assert cache.get_and_cache(1, lambda i: calls.append(i)) == value
+    assert calls == []
+
+
+def test_string_keys_are_never_numbers(dav: DavServer) -> None:
+    cache = HTTPCache(10, dav.url + "/strings")
+    for key in ("7", "a/../b", "", "ü b", "//", "key-"):
+        assert cache.get(key) is None
+        assert cache.put(key, key.encode())
+    assert cache.get(7) is None
+    assert [cache.get(key) for key in ("7", "a/../b", "", "ü b", "//", "key-")] == [
+        b"7",
+        b"a/../b",
+        b"",
+        "ü b".encode(),
+        b"//",
+        b"key-",
+    ]
+
+
+def test_what_another_codec_wrote_is_a_miss(dav: DavServer) -> None:
+    url = dav.url + "/codecs"
+    HTTPCache(5, url).put(1, b"no pickle")
+    with pytest.warns(RuntimeWarning, match="no item of codec"):
+        assert HTTPCache(5, url, do_pickle=True).get(1, "missing") == "missing"
+
+
+def test_a_dead_cache_is_a_miss_and_one_warning() -> None:
+    cache = HTTPCache(5, f"http://127.0.0.1:{free_port()}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert [cache.get_and_cache(i % 5, lambda i: bytes([i])) for i in range(20)] == [
+            bytes([i % 5]) for i in range(20)
+        ]
+        assert not cache.put(1, b"x")
+    assert len(caught) == 1
+    assert cache.stats()["puts"] == 0

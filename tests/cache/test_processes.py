@@ -1,0 +1,201 @@
+"""Item caches in processes: forked, spawned, pickled, orphaned, killed; descriptors; and what is left on the disk."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsabs.cache import FileCache, MultiprocessFileCache, ReadOnlyFileCache
+from fsabs.testing.children import Child, forked, started
+
+
+def use(cache: FileCache, mine: int) -> tuple[Any, bool, Any]:
+    """What a worker does with a cache that it was given."""
+    return cache.get(0), cache.put(mine, b"%d" % mine), cache.get_and_cache("key", lambda i: b"made by %d" % mine)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_started_processes_share_the_items(tmp_path: Path, method: str) -> None:
+    with FileCache(10, dir=tmp_path) as cache:
+        cache.put(0, b"zero")
+        assert started(method, "a worker", use, (cache, 1), 50) == (b"zero", True, b"made by 1")
+        assert cache.get(1) == b"1"
+        assert cache.get("key") == b"made by 1"
+    assert os.listdir(tmp_path) == []
+
+
+def test_forked_processes_share_the_items_and_grandchildren_too(tmp_path: Path) -> None:
+    def child() -> Any:
+        cache.put(5, b"five")
+        return forked("a grandchild", [lambda: (cache.get(5), use(cache, 2))], 20)
+
+    with FileCache(10, dir=tmp_path) as cache:
+        cache.put(0, b"zero")
+        assert forked("a child", [child], 20) == [[(b"five", (b"zero", True, b"made by 2"))]]
+        assert cache.get(2) == b"2"
+        copy = pickle.loads(pickle.dumps(cache))
+        assert forked("a child of a copy", [lambda: use(copy, 3)], 20) == [(b"zero", True, b"made by 2")]
+        copy.close()
+        assert cache.get(3) == b"3"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("end", ["close", "killed"])
+def test_the_last_process_removes_the_file_whoever_made_it(tmp_path: Path, end: str) -> None:
+    """The parent goes first; the child goes on, passes the cache on, and cleans up."""
+    answers, sending = os.pipe()
+
+    def parent() -> None:
+        cache = FileCache(10, dir=tmp_path)
+        cache.put(0, b"zero")
+        me, ready = os.getpid(), os.pipe()
+        if os.fork() == 0:
+            signal.alarm(20)
+            os.write(ready[1], b"x")
+            while os.getppid() == me:
+                time.sleep(0.001)
+            copy = pickle.loads(pickle.dumps(cache))
+            cache.close()
+            fine = use(copy, 1) == (b"zero", True, b"made by 1") and len(os.listdir(tmp_path)) == 1
+            copy.close()
+            os.write(sending, b"1" if fine and os.listdir(tmp_path) == [] else b"0")
+            os._exit(0)
+        os.read(ready[0], 1)
+        if end == "close":
+            cache.close()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = Child("the parent", parent, 20)
+    with pytest.raises(AssertionError, match="died"):
+        child.result()
+    os.close(sending)
+    assert os.read(answers, 1) == b"1"
+    os.close(answers)
+
+
+def test_processes_that_close_at_once_leave_nothing(tmp_path: Path) -> None:
+    for _ in range(5):
+        cache = FileCache(10, dir=tmp_path)
+        forked("closing", [cache.close] * 4, 20)
+        cache.close()
+        assert os.listdir(tmp_path) == []
+
+
+def test_a_pickle_that_comes_too_late_says_so(tmp_path: Path) -> None:
+    with FileCache(10, dir=tmp_path) as cache:
+        pickled = pickle.dumps(cache)
+    with pytest.raises(FileNotFoundError) as caught:
+        pickle.loads(pickled)
+    assert str(tmp_path) in caught.value.filename
+
+
+def test_preserved_caches_pickle_and_fork(tmp_path: Path) -> None:
+    with FileCache(10, dir=tmp_path, codec="memoryview") as cache:
+        cache.put(0, b"zero")
+        cache.preserve("kept")
+    with ReadOnlyFileCache(10, dir=tmp_path, codec="memoryview") as kept:
+        kept.preload("kept")
+        copy = pickle.loads(pickle.dumps(kept))
+        assert forked("reading", [lambda: bytes(kept.get(0)), lambda: bytes(copy.get(0))], 20) == [b"zero"] * 2
+        with FileCache(10, dir=tmp_path, codec="memoryview") as other:
+            other.preserve("kept", overwrite=True)
+        with pytest.raises(OSError, match="replaced"):
+            pickle.loads(pickle.dumps(kept))
+        assert bytes(kept.get(0)) == b"zero"
+        copy.close()
+
+
+def test_what_a_killed_process_leaves_goes_with_the_next_cache(tmp_path: Path) -> None:
+    def killed() -> None:
+        cache = FileCache(10, dir=tmp_path)
+        cache.put(0, b"zero")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(AssertionError, match="died"):
+        forked("a killed process", [killed], 20)
+    assert len(os.listdir(tmp_path)) == 1
+    with FileCache(10, dir=tmp_path) as cache:
+        assert len(os.listdir(tmp_path)) == 1
+        assert cache.get(0) is None
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_was_not_closed_goes_when_the_interpreter_exits(tmp_path: Path) -> None:
+    code = f"import fsabs.cache; cache = fsabs.cache.FileCache(9, dir={str(tmp_path)!r}); cache.put(0, b'x')"
+    subprocess.run([sys.executable, "-c", code], timeout=30, check=True)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_not_referenced_goes(tmp_path: Path) -> None:
+    cache = FileCache(10, dir=tmp_path)
+    cache.put(0, b"x")
+    cache.get(0)
+    del cache
+    assert os.listdir(tmp_path) == []
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_ten_thousand_caches_leak_no_descriptor_and_no_mapping(tmp_path: Path) -> None:
+    with FileCache(3, dir=tmp_path) as kept:
+        kept.preserve("kept")
+    before, maps = descriptors(), Path("/proc/self/maps").read_text().count(str(tmp_path))
+    for turn in range(1500):
+        with FileCache(3, dir=tmp_path) as cache:
+            if turn % 50 == 0:
+                cache.put(0, b"x")
+                pickle.loads(pickle.dumps(cache)).close()
+                with pytest.raises(OSError):
+                    ReadOnlyFileCache(4, dir=tmp_path).preload("none")
+                with FileCache(4, dir=tmp_path) as other, pytest.raises(ValueError):
+                    other.preload("kept")
+        for _ in range(6):
+            with ReadOnlyFileCache(3, dir=tmp_path) as again:
+                again.preload("kept")
+    assert descriptors() == before
+    assert Path("/proc/self/maps").read_text().count(str(tmp_path)) == maps
+    assert os.listdir(tmp_path) == ["kept"]
+
+
+def test_one_call_for_all_processes(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def slow(i: int) -> bytes:
+        with open(calls, "a") as file:
+            file.write("x")
+        time.sleep(0.1)
+        return b"slow"
+
+    with MultiprocessFileCache(10, dir=tmp_path / "cache") as cache:
+        assert forked("asking", [lambda: cache.get_and_cache(1, slow)] * 4, 20) == [b"slow"] * 4
+        assert calls.read_text() == "x"
+
+
+def test_a_killed_filler_frees_its_claim(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+
+    def stuck(i: int) -> bytes:
+        os.write(writing, b"x")
+        time.sleep(60)
+        return b"never"
+
+    with MultiprocessFileCache(10, dir=tmp_path) as cache:
+        filler = Child("filling", lambda: cache.get_and_cache(1, stuck), 20)
+        os.read(reading, 1)
+        waiter = Child("waiting", lambda: cache.get_and_cache(1, lambda i: b"mine"), 4)
+        time.sleep(0.05)
+        filler.kill()
+        assert waiter.result() == b"mine"
+        assert cache.get(1) == b"mine"
+    os.close(reading)
+    os.close(writing)

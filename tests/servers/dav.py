@@ -1,0 +1,142 @@
+"""A real web server that keeps what is PUT: Debian's nginx with its DAV module, as shared HTTP caches are run.
+
+`DavServer` offers the URL of an open folder, and of one that asks for a bearer token. It can be stopped and started
+again at the same port, as a cache that dies under its clients. Nothing here imports pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+
+_APT = ("apt-get", "install", "-y", "--no-install-recommends", "nginx-light")
+_SBIN = "/usr/sbin:/usr/local/sbin"  # where Debian puts it, and a user's PATH doesn't lead
+
+# Bodies above `client_max_body_size` are refused with 413; its default of 1 MB is what users meet first.
+_CONF = """
+daemon off; master_process off; worker_processes 1; pid {root}/pid; error_log {root}/error.log warn; {user}
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; keepalive_requests 1000000; tcp_nodelay on; default_type application/octet-stream;
+  client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
+  uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi; client_max_body_size {max_body};
+  map $http_authorization $known {{ default 0; "Bearer {token}" 1; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=512;
+    root {root}/files;
+    dav_methods PUT DELETE;
+    create_full_put_path on;
+    location / {{ }}
+    location /token/ {{ if ($known = 0) {{ return 401; }} }}
+  }}
+}}
+"""
+
+
+def missing() -> str | None:
+    """Returns None when nginx can be started here, else a sentence that names the command to run."""
+    program = _program()
+    if program is None:
+        return f"The HTTP cache needs nginx: run `{' '.join(_APT)}` as root."
+    built = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stderr
+    if "http_dav_module" not in built:
+        return f"{program} is built without its DAV module: run `{' '.join(_APT)}` as root."
+    return None
+
+
+def install() -> None:
+    """Installs Debian's package when it is missing; needs root or a `sudo` that asks no password."""
+    if missing() is None:
+        return
+    sudo = () if os.geteuid() == 0 else ("sudo", "-n")
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run([*sudo, "apt-get", "update"], check=True, env=env)
+    subprocess.run([*sudo, *_APT], check=True, env=env)
+    if (still := missing()) is not None:
+        raise RuntimeError(still)
+
+
+class DavServer(Service):
+    """One nginx, empty at `start`; what it keeps lies in `files`, for tests to look at and to spoil."""
+
+    token = "a-bearer-token"
+    """What `token_url` asks for."""
+
+    def __init__(self, max_body: str = "64m") -> None:
+        self._max_body = max_body
+        self._port = 0
+        self._root: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """A folder that is open to all."""
+        return f"http://127.0.0.1:{self._port}/cache"
+
+    @property
+    def token_url(self) -> str:
+        """A folder that asks for `Authorization: Bearer` and `token`."""
+        return f"http://127.0.0.1:{self._port}/token"
+
+    @property
+    def files(self) -> Path:
+        """The folder behind the server's root."""
+        assert self._root is not None
+        return self._root / "files"
+
+    def start(self) -> None:
+        """Returns once it answers; raises RuntimeError with what it said. After `pause`, at the same port as before."""
+        if (reason := missing()) is not None:
+            raise RuntimeError(reason)
+        if self._root is None:
+            self._port = free_port()
+            self._root = Path(tempfile.mkdtemp(prefix="fsabs-dav-"))
+            self._root.chmod(0o755)
+            (self._root / "files").mkdir()
+        conf = self._root / "nginx.conf"
+        user = "user root;" if os.geteuid() == 0 else ""  # it would drop to one that can't enter the folder
+        conf.write_text(
+            _CONF.format(root=self._root, port=self._port, token=self.token, max_body=self._max_body, user=user)
+        )
+        program = _program()
+        assert program is not None
+        try:
+            log = self._root / "nginx.out"
+            self._process = spawn(
+                [program, "-c", str(conf), "-p", str(self._root), "-e", f"{self._root}/error.log"], log
+            )
+            wait_until(self._answers, 20, "nginx to listen")
+        except BaseException:
+            self.stop()
+            raise
+
+    def pause(self) -> None:
+        """Ends the server and keeps its folder and its port."""
+        if self._process is not None:
+            stop(self._process)
+            self._process = None
+
+    def stop(self) -> None:
+        """Ends the server and removes its folder; harmless when not started."""
+        self.pause()
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._root is not None
+        check_alive(self._process, self._root / "nginx.out")
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+def _program() -> str | None:
+    return shutil.which("nginx") or shutil.which("nginx", path=_SBIN)
