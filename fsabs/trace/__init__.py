@@ -1,0 +1,69 @@
+"""Where did the time go: a recorder that costs next to nothing, and an analysis of what all processes recorded.
+
+    with fsabs.trace.trace("trace-folder"):
+        fs = fsabs.from_url("s3://bucket/train.zip")
+        for batch in fsabs.trace.steps(loader):
+            ...
+    fsabs.trace.analyse("trace-folder").findings
+
+`FSABS_TRACE=folder` in the environment does the same for a program that isn't changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .analysis import analyse
+    from .layer import TracedFS, traced
+    from .merge import merge
+    from .reading import events
+    from .schema import Analysis, Event
+    from .session import span, start, step, steps, stop, trace
+
+_HOMES = {
+    "Analysis": "schema",
+    "Event": "schema",
+    "TracedFS": "layer",
+    "analyse": "analysis",
+    "events": "reading",
+    "merge": "merge",
+    "span": "session",
+    "start": "session",
+    "step": "session",
+    "steps": "session",
+    "stop": "session",
+    "trace": "session",
+    "traced": "layer",
+}
+
+__all__ = [
+    "Analysis",
+    "Event",
+    "TracedFS",
+    "analyse",
+    "events",
+    "merge",
+    "span",
+    "start",
+    "step",
+    "steps",
+    "stop",
+    "trace",
+    "traced",
+]
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _HOMES:
+        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+        value: object = getattr(module, name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,108 @@
+"""The traced read, written for speed: what `Blob.pread` and a recorder's `done` do, in one function without the calls.
+
+A positioned read is what a program does most. `watched` gives a function that reads a blob and counts (and keeps) an
+event, exactly as a call of `done` around `pread` would; a test holds that. The function belongs to one recorder. What
+isn't the usual case (another recorder, a range that doesn't lie inside, a closed blob) it hands to `otherwise`.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections.abc import Callable
+from time import monotonic_ns
+
+from .. import errors, hooks
+from ..blobs import Blob
+from .recorder import EventRecorder, Recorder
+from .ring import RECORD
+
+Read = Callable[[int, int], bytes]
+_pack = RECORD.pack_into
+
+
+def watched(recorder: Recorder, blob: Blob, otherwise: Read, name: str, where: str) -> Read:
+    """`blob.pread`, told to `recorder` as an event `fs` of that name at the URL `where`."""
+    if type(blob).pread is not Blob.pread or type(blob)._clip is not Blob._clip:
+        return otherwise  # it reads in a way of its own
+    if isinstance(recorder, EventRecorder):
+        return _keeping(recorder, blob, otherwise, name, where)
+    return _counting(recorder, blob, otherwise, name, where)
+
+
+def _counting(recorder: Recorder, blob: Blob, otherwise: Read, name: str, where: str) -> Read:
+    """For a recorder that keeps no events."""
+    counter = recorder.counter("fs", name)
+    latency, sizes, read, whole = counter.latency, counter.sizes, blob._pread, blob.size
+    failed = _failing(recorder, blob, name, where)
+
+    def pread(size: int, offset: int) -> bytes:
+        if hooks.active is not recorder or offset < 0 or not 0 < size <= whole - offset or blob._closed:
+            return otherwise(size, offset)
+        begin = monotonic_ns()
+        try:
+            data = read(size, offset)
+            if len(data) != size:
+                raise blob._short(len(data), size, offset)
+        except BaseException as exc:
+            failed(exc, begin, offset)
+            raise
+        took = monotonic_ns() - begin
+        bucket = took.bit_length()
+        latency[bucket] += 1
+        bucket = size.bit_length()
+        sizes[bucket] += 1
+        counter.bytes += size
+        counter.nanoseconds += took
+        if took > counter.most:
+            counter.most = took
+        if took < counter.least:
+            counter.least = took
+        return data
+
+    return pread
+
+
+def _keeping(recorder: EventRecorder, blob: Blob, otherwise: Read, name: str, where: str) -> Read:
+    """For a recorder that keeps events."""
+    counter = recorder.counter("fs", name)
+    read, whole = blob._pread, blob.size
+    claim, records, mask, threads, number = (
+        recorder.claim, recorder.records, recorder.mask, recorder.threads, counter.number
+    )  # fmt: skip
+    failed = _failing(recorder, blob, name, where)
+
+    def pread(size: int, offset: int) -> bytes:
+        if hooks.active is not recorder or offset < 0 or not 0 < size <= whole - offset or blob._closed:
+            return otherwise(size, offset)
+        begin = monotonic_ns()
+        try:
+            data = read(size, offset)
+            if len(data) != size:
+                raise blob._short(len(data), size, offset)
+        except BaseException as exc:
+            failed(exc, begin, offset)
+            raise
+        took = monotonic_ns() - begin
+        counter.calls += 1
+        counter.bytes += size
+        counter.nanoseconds += took
+        try:
+            text, thread = recorder.wheres[where], threads[get_ident()]
+        except KeyError:
+            text, thread = recorder.text_number(where), recorder.thread()
+        at = claim()
+        _pack(records, at & mask, begin, took, size, offset, text, thread, number, 0, at)
+        return data
+
+    return pread
+
+
+def _failing(recorder: Recorder, blob: Blob, name: str, where: str) -> Callable[[BaseException, int, int], None]:
+    """What a read that fails comes to: a named error, as of `Blob.pread`, and an event."""
+
+    def failed(exc: BaseException, begin: int, offset: int) -> None:
+        if isinstance(exc, OSError):
+            errors.named(exc, "read", blob.url)
+        recorder.done("fs", name, begin, 0, where, type(exc).__name__, offset)
+
+    return failed

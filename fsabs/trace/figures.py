@@ -1,0 +1,203 @@
+"""The arithmetic of an analysis, on arrays: histograms, time under way, and grids of time. Memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .schema import Histogram
+
+FINE = 32
+"""Buckets of a fine histogram for each power of two: their middle is at most 1.6 % off."""
+FINE_BUCKETS = 64 * FINE
+SLICES = 512
+"""A grid has at most so many slices, and half of them or more where the trace is long enough."""
+FIRST_WIDTH = 1 << 16
+"""Nanoseconds of a slice to begin with."""
+PENDING = 1 << 20
+"""Intervals that are kept before they are summed up."""
+
+Array = Any
+"""A numpy array: numpy is loaded when it is used."""
+
+
+def bit_lengths(values: Array) -> Array:
+    """`int.bit_length` of each."""
+    import numpy as np
+
+    return np.frexp(values.astype(np.float64))[1].clip(0, 64)
+
+
+def fine_buckets(values: Array) -> Array:
+    """The bucket of each value (not negative) in a fine histogram."""
+    import numpy as np
+
+    bits = bit_lengths(values)
+    shift = np.maximum(bits - 6, 0)
+    return np.where(bits <= 5, values, (shift + 1) * FINE + ((values >> shift) & (FINE - 1)))
+
+
+def fine_middle(bucket: int) -> float:
+    """The middle of a bucket of a fine histogram."""
+    if bucket < FINE:
+        return float(bucket)
+    shift, sub = bucket // FINE - 1, bucket % FINE
+    return ((FINE + sub) << shift) + ((1 << shift) - 1) / 2
+
+
+def percentile(counts: Array, fraction: float) -> float:
+    """The value below which `fraction` of a fine histogram lies; 0 if it is empty."""
+    import numpy as np
+
+    total = int(counts.sum())
+    if not total:
+        return 0.0
+    return fine_middle(int(np.searchsorted(np.cumsum(counts), fraction * total)))
+
+
+def coarse(counts: Array) -> list[int]:
+    """A fine histogram as a log2 histogram's counts."""
+    by_bits = [int(counts[0])]
+    by_bits += [int(counts[1 << (bits - 1) : 1 << bits].sum()) for bits in range(1, 6)]
+    by_bits += [int(counts[at : at + FINE].sum()) for at in range(FINE, FINE_BUCKETS, FINE)]
+    return trimmed(by_bits)
+
+
+def finer(counts: Sequence[int]) -> Array:
+    """A log2 histogram as a fine one: each bucket's count is spread evenly."""
+    import numpy as np
+
+    found = np.zeros(FINE_BUCKETS, np.int64)
+    for bits, count in enumerate(counts):
+        least, most = Histogram.bounds(bits)
+        first, last = (int(fine_buckets(np.array([value]))[0]) for value in (least, most))
+        share, rest = divmod(count, last - first + 1)
+        found[first : last + 1] += share
+        found[first : first + rest] += 1
+    return found
+
+
+def trimmed(counts: list[int]) -> list[int]:
+    """Without the empty buckets at the end."""
+    while counts and not counts[-1]:
+        counts = counts[:-1]
+    return counts
+
+
+def union(begins: Array, ends: Array) -> tuple[Array, Array]:
+    """The disjoint intervals, in order, that cover the same time."""
+    import numpy as np
+
+    if not len(begins):
+        return begins, ends
+    order = np.argsort(begins, kind="stable")
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])
+    first = np.concatenate(([True], begins[1:] > ends[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return begins[first], ends[last]
+
+
+class UnderWay:
+    """The time in which at least one of many intervals was under way, which come about in the order of their ends."""
+
+    def __init__(self, tell: Callable[[Array, Array], None] | None = None) -> None:
+        """`tell` is given the disjoint intervals, once each."""
+        self._tell = tell
+        self._pending: list[tuple[Array, Array]] = []
+        self._count = 0
+        self._told = 0  # up to here
+        self.nanoseconds = 0
+
+    def add(self, begins: Array, ends: Array) -> None:
+        """More intervals."""
+        self._pending.append((begins, ends))
+        self._count += len(begins)
+        if self._count >= PENDING:
+            self._settle(PENDING // 4)
+
+    def total(self) -> int:
+        """Nanoseconds."""
+        self._settle(0)
+        return self.nanoseconds
+
+    def _settle(self, keep: int) -> None:
+        """Sum up all but the `keep` newest ones, which intervals that are still to come may overlap."""
+        import numpy as np
+
+        if not self._pending:
+            return
+        begins, ends = union(
+            np.concatenate([one for one, _ in self._pending]), np.concatenate([one for _, one in self._pending])
+        )
+        begins = np.maximum(begins, self._told)
+        ends = np.maximum(ends, begins)
+        settled = len(begins) - min(keep, len(begins))
+        self._pending = [(begins[settled:], ends[settled:])]
+        self._count = len(begins) - settled
+        if settled:
+            begins, ends = begins[:settled], ends[:settled]
+            self.nanoseconds += int((ends - begins).sum())
+            self._told = int(ends[-1])
+            if self._tell is not None:
+                self._tell(begins, ends)
+
+
+class Grid:
+    """A quantity over time in equal slices, that become wider as time goes on."""
+
+    def __init__(self, zero: int) -> None:
+        import numpy as np
+
+        self.zero = zero
+        self.width = FIRST_WIDTH
+        self._sums = np.zeros(SLICES)
+        self._changes = np.zeros(SLICES + 1)  # of what is the same over whole slices
+
+    def spread(self, begins: Array, ends: Array, weights: Array | float) -> None:
+        """Add `weights` a nanosecond from each begin to each end (nanoseconds since 1970)."""
+        import numpy as np
+
+        if not len(begins):
+            return
+        begins, ends = np.maximum(begins - self.zero, 0), np.maximum(ends - self.zero, 0)
+        self.widen(int(ends.max()))
+        first, last = begins // self.width, ends // self.width
+        weights = np.broadcast_to(np.asarray(weights, np.float64), begins.shape)
+        same = first == last
+        np.add.at(self._sums, first[same], (ends - begins)[same] * weights[same])
+        first, last, rest = first[~same], last[~same], weights[~same]
+        np.add.at(self._sums, first, ((first + 1) * self.width - begins[~same]) * rest)
+        np.add.at(self._sums, last, (ends[~same] - last * self.width) * rest)
+        np.add.at(self._changes, first + 1, self.width * rest)
+        np.add.at(self._changes, last, -self.width * rest)
+
+    def count(self, times: Array, amounts: Array | float) -> None:
+        """Add each amount in the slice of its time."""
+        import numpy as np
+
+        if len(times):
+            at = np.maximum(times - self.zero, 0)
+            self.widen(int(at.max()))
+            np.add.at(self._sums, at // self.width, amounts)
+
+    def widen(self, end: int) -> None:
+        """Double the width until `end` (nanoseconds from the grid's zero) is on the grid."""
+        import numpy as np
+
+        while end >= SLICES * self.width:
+            sums = self._folded().reshape(-1, 2).sum(axis=1)
+            self._sums = np.concatenate((sums, np.zeros(SLICES // 2)))
+            self.width *= 2
+
+    def slices(self, width: int, end: int) -> Array:
+        """The sums of slices of `width`, which is no less than the grid's own, up to `end` nanoseconds."""
+        while self.width < width:
+            self.widen(SLICES * self.width)
+        return self._folded()[: max(1, -(-end // self.width))]
+
+    def _folded(self) -> Array:
+        import numpy as np
+
+        self._sums = self._sums + np.cumsum(self._changes)[:SLICES]
+        self._changes = np.zeros(SLICES + 1)
+        return self._sums

@@ -1,0 +1,137 @@
+"""The headline figures of an analysis: what the report, the terminal and the notebook begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from . import units
+from .schema import READS, Analysis, Row
+
+STALL_BOUNDS = (10.0, 30.0)
+"""Per cent of the steps' time: a data stall from which one should look, and from which it is grave."""
+AMPLIFICATION_BOUNDS = (2.0, 10.0)
+HIT_RATE_BOUND = 0.5
+
+
+class Headline(NamedTuple):
+    """One figure."""
+
+    code: str
+    """A name for programs: `stall`."""
+    name: str
+    value: str
+    note: str
+    """What it is made of; may be empty."""
+    state: str = ""
+    """`bad`, `warn`, or nothing."""
+
+
+def headlines(analysis: Analysis) -> list[Headline]:
+    """All of them, in order; what is not known has a dash."""
+    return [
+        _seconds(analysis),
+        _stall(analysis),
+        _asked(analysis),
+        _throughput(analysis),
+        _amplification(analysis),
+        _cache(analysis),
+        _retries(analysis),
+        _errors(analysis),
+    ]
+
+
+def bad_first(analysis: Analysis) -> str:
+    """One sentence: what a reader should look at."""
+    grave = sum(1 for finding in analysis.findings if finding.severity == "high")
+    if not analysis.findings:
+        return "Nothing stands out."
+    more = len(analysis.findings) - grave
+    if not grave:
+        return f"{_many(more, 'finding')}, none of them grave."
+    return f"{_many(grave, 'grave finding')}" + (f", {more} more." if more else ".")
+
+
+def calls(analysis: Analysis) -> list[Row]:
+    """The user's calls, by operation."""
+    return [row for row in analysis.operations if row.kind == "fs"]
+
+
+def _seconds(analysis: Analysis) -> Headline:
+    return Headline(
+        "seconds",
+        "Duration",
+        units.duration(analysis.seconds),
+        f"{_many(len(analysis.processes), 'process', 'processes')}, {_many(analysis.events, 'event')}",
+    )
+
+
+def _stall(analysis: Analysis) -> Headline:
+    if analysis.stall is None:
+        return Headline("stall", "Data stall", units.NOTHING, "no step was marked")
+    percentage = analysis.stall.percentage
+    return Headline(
+        "stall",
+        "Data stall",
+        units.percent(percentage / 100),
+        f"{units.duration(analysis.stall.wait)} of {_many(analysis.stall.steps, 'step')}",
+        _state(percentage, *STALL_BOUNDS),
+    )
+
+
+def _asked(analysis: Analysis) -> Headline:
+    reads = sum(row.calls for row in calls(analysis) if row.operation in READS)
+    return Headline("bytes", "Bytes read", units.size(analysis.amplification.asked), f"by {_many(reads, 'read')}")
+
+
+def _throughput(analysis: Analysis) -> Headline:
+    seconds = analysis.seconds
+    value = units.rate(analysis.amplification.asked / seconds) if seconds else units.NOTHING
+    peak = max(analysis.timeline.asked, default=0.0)
+    return Headline("throughput", "Throughput", value, f"at most {units.rate(peak)}" if peak else "")
+
+
+def _amplification(analysis: Analysis) -> Headline:
+    ratio, fetched = analysis.amplification.ratio, analysis.amplification.fetched
+    if fetched is None:
+        return Headline("amplification", "Read amplification", units.NOTHING, "no store told of requests")
+    note = f"{units.size(fetched)} fetched"
+    if ratio is None:
+        return Headline("amplification", "Read amplification", units.NOTHING, note)
+    return Headline("amplification", "Read amplification", f"{ratio:.2f} ×", note, _state(ratio, *AMPLIFICATION_BOUNDS))
+
+
+def _cache(analysis: Analysis) -> Headline:
+    use = analysis.cache
+    if use.hit_rate is None:
+        return Headline("hits", "Cache hit rate", units.NOTHING, "no cache was asked")
+    note = f"{units.count(use.hits)} of {units.count(use.hits + use.misses)}"
+    note += f", {units.count(use.evictions)} evicted" if use.evictions else ""
+    return Headline(
+        "hits", "Cache hit rate", units.percent(use.hit_rate), note, "warn" if use.hit_rate < HIT_RATE_BOUND else ""
+    )
+
+
+def _retries(analysis: Analysis) -> Headline:
+    note = f"{units.duration(analysis.retry_seconds)} in failed attempts" if analysis.retry_seconds else ""
+    return Headline("retries", "Retries", units.count(analysis.retries), note, "warn" if analysis.retries else "")
+
+
+def _errors(analysis: Analysis) -> Headline:
+    errors = sum(row.errors for row in calls(analysis))
+    failed = sum(row.errors for row in analysis.operations if row.kind == "request")
+    note = f"and {_many(failed, 'failed attempt')}" if failed else "of the program's calls"
+    return Headline("errors", "Errors", units.count(errors), note, "bad" if errors else "")
+
+
+def _state(value: float, warn: float, bad: float) -> str:
+    return "bad" if value >= bad else "warn" if value >= warn else ""
+
+
+def _many(number: int, one: str, more: str = "") -> str:
+    return f"{units.count(number)} {one if number == 1 else more or one + 's'}"
+
+
+def processes(analysis: Analysis) -> Sequence[str]:
+    """The label of each process, by its number."""
+    return [process.label for process in analysis.processes]

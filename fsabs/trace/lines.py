@@ -1,0 +1,84 @@
+"""The lines of a trace file: Chrome's events as text, written fast, and read back in bulk.
+
+`Lines` renders what a process recorded; `parsed` is its opposite. See `schema.py` for what stands in a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .ring import Record
+from .schema import INSTANTS
+
+CHUNK = "fsabs.chunk"
+"""The name of the `M` event that begins a gzip member: `from`, `to` are numbers of records, `lost` those missing."""
+HEADER = "fsabs.process"
+FOOTER = "fsabs.end"
+_quoted = json.JSONEncoder().encode
+
+
+def meta(name: str, pid: int, args: dict[str, Any]) -> str:
+    """A line about the process."""
+    return json.dumps({"ph": "M", "name": name, "pid": pid, "tid": 0, "ts": 0, "args": args}) + ",\n"
+
+
+class Lines:
+    """Renders the records of one process.
+
+    `names` are kinds and names by their number and may grow meanwhile; `text` gives a URL by its number.
+    """
+
+    def __init__(self, pid: int, names: Sequence[tuple[str, str]], text: Callable[[int], str]) -> None:
+        self._pid = pid
+        self._names = names
+        self._text = text
+        self._begins: dict[int, str] = {}
+        self._ends: dict[tuple[int, int], str] = {}
+
+    def render(self, records: Iterable[Record]) -> str:
+        """One line for each of `records`."""
+        begins, ends, found = self._begins, self._ends, []
+        for begin, took, size, offset, text, thread, name, error, _ in records:
+            start = begins.get(name) or self._begin(name)
+            end = ends.get((text, error)) or self._end(text, error)
+            extra = f',"offset":{offset}' if offset >= 0 else ""
+            if start[0] == "i":
+                found.append(f'{start[1:]}{thread},"ts":{begin / 1000:.3f},"args":{{"size":{size}{end}')
+            else:
+                found.append(
+                    f'{start}{thread},"ts":{begin / 1000:.3f},"dur":{took / 1000:.3f},'
+                    f'"args":{{"size":{size}{extra}{end}'
+                )
+        return "".join(found)
+
+    def _begin(self, number: int) -> str:
+        kind, name = self._names[number] if number < len(self._names) else ("span", "other")
+        how = '"i","s":"t"' if kind in INSTANTS else '"X"'
+        text = f'{{"ph":{how},"cat":{json.dumps(kind)},"name":{json.dumps(name)},"pid":{self._pid},"tid":'
+        self._begins[number] = text = "i" + text if kind in INSTANTS else text
+        return text
+
+    def _end(self, text: int, error: int) -> str:
+        where = self._text(text) if text else ""
+        end = f',"where":{_quoted(where)}' if where else ""
+        if error:
+            failure = self._names[error][1] if error < len(self._names) else "Exception"
+            end += f',"error":{_quoted(failure)}'
+        end += "}},\n"
+        if where or not text:  # a URL that is no longer known may be another's number after all
+            if len(self._ends) >= 4096:
+                self._ends.clear()
+            self._ends[text, error] = end
+        return end
+
+
+def parsed(text: bytes) -> list[dict[str, Any]]:
+    """The events of whole lines of a trace file, the first one (`[`) and the last one (`]`) left out.
+
+    Raises `ValueError` for what is no JSON.
+    """
+    text = text.strip().removeprefix(b"[").removesuffix(b"]").strip().removesuffix(b",")
+    found: list[dict[str, Any]] = json.loads(b"[" + text + b"]")
+    return found

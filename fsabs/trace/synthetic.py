@@ -1,0 +1,216 @@
+"""A made-up trace, for tests, documentation and whoever draws reports: the same for the same arguments, always."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Sequence
+
+from . import lines, writer
+from .schema import (
+    SCHEMA,
+    Amplification,
+    Analysis,
+    CacheUse,
+    Event,
+    FileRow,
+    Finding,
+    HeatMap,
+    Histogram,
+    ProcessInfo,
+    Row,
+    Stall,
+    Step,
+    Timeline,
+)
+
+BEGIN = 1_790_000_000_000_000_000
+
+
+def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Analysis:
+    """An analysis of a minute's training with `workers` DataLoader workers, that has something of everything."""
+    made = random.Random(seed)
+    processes = [
+        ProcessInfo(
+            index,
+            "node-1",
+            4000 + index,
+            0,
+            index - 1 if index else None,
+            "train.py",
+            BEGIN,
+            BEGIN + 60_000_000_000,
+            20_000,
+            7 if index == 2 else 0,
+            index != 3,
+        )
+        for index in range(workers + 1)
+    ]
+    operations = [
+        _row("fs", "zip", "read", 60_000, 60_000 * 20_480, 3, 0, 0.0006),
+        _row("fs", "zip", "open", 60_000, 0, 0, 0, 0.00004),
+        _row("fs", "zip", "stat", 58_000, 0, 0, 0, 0.00002),
+        _row("request", "s3", "get", 14_000, 1_600_000_000, 41, 41, 0.004),
+        _row("connect", "s3", "connect", 24, 0, 0, 0, 0.012),
+        _row("wait", "s3", "connection", 900, 0, 0, 0, 0.0021),
+        _row("wait", "steps", "next", 600, 0, 0, 0, 0.031),
+        _row("decompress", "zip", "inflate", 60_000, 60_000 * 20_480, 0, 0, 0.00008),
+        _row("cache", "cache", "fill", 14_000, 1_600_000_000, 0, 0, 0.005),
+        _row("span", "user", "decode", 60_000, 0, 0, 0, 0.0007),
+    ]
+    busy = [[_wave(made, row, at, slices) if row else 0.02 for at in range(slices)] for row in range(workers + 1)]
+    asked = [sum(row[at] for row in busy[1:]) * 9e6 for at in range(slices)]
+    steps = [_step(made, number) for number in range(600)]
+    wait = sum(step.wait for step in steps)
+    return Analysis(
+        folder="example-trace",
+        begin=BEGIN,
+        seconds=60.0,
+        processes=processes,
+        events=sum(one.events for one in processes),
+        dropped=7,
+        operations=operations,
+        layers=[row._replace(operation="") for row in operations],
+        amplification=Amplification(60_000 * 20_480, 1_600_000_000),
+        cache=CacheUse(46_000, 14_000, 1_200),
+        retries=41,
+        retry_seconds=3.2,
+        timeline=Timeline(
+            60 / slices,
+            asked,
+            [one * 1.3 for one in asked],
+            [sum(row[at] for row in busy[1:]) for at in range(slices)],
+            [2.4 * sum(row[at] for row in busy[1:]) for at in range(slices)],
+            [3 if at == slices // 2 else 0 for at in range(slices)],
+        ),
+        heat=HeatMap(60 / slices, [one.label for one in processes], busy, [[9e6 * one for one in row] for row in busy]),
+        read_sizes=Histogram("bytes", [0] * 10 + [200, 900, 2_400, 9_000, 30_000, 16_000, 1_500]),
+        request_sizes=Histogram("bytes", [0] * 13 + [100, 400, 2_500, 8_000, 3_000]),
+        latencies={f"{row.kind} {row.layer}.{row.operation}": _latency(row) for row in operations},
+        files=[_file(made, number) for number in range(300)],
+        files_seen=60_000,
+        slowest=[_slow(number) for number in range(20)],
+        steps=steps,
+        stall=Stall(len(steps), wait, sum(step.seconds for step in steps) - wait),
+        findings=_findings(),
+        notes=["7 events of node-1:4002 were dropped", "node-1:4003 did not end in an orderly way"],
+    )
+
+
+def _row(
+    kind: str, layer: str, operation: str, count: int, size: int, errors: int, retries: int, typical: float
+) -> Row:
+    seconds = count * typical * 1.4
+    return Row(
+        kind, layer, operation, count, size, errors, retries, seconds, min(seconds, 50.0),
+        typical / 3, typical, typical * 3, typical * 9, typical * 60,
+    )  # fmt: skip
+
+
+def _wave(made: random.Random, row: int, at: int, slices: int) -> float:
+    slow = 0.35 if row == 2 else 0.0
+    return min(1.0, max(0.0, 0.45 + slow + 0.25 * math.sin(at / slices * 12 + row) + made.uniform(-0.1, 0.1)))
+
+
+def _step(made: random.Random, number: int) -> Step:
+    wait = max(0.0, made.gauss(0.03, 0.015))
+    return Step(0, number, BEGIN + number * 100_000_000, wait + 0.068, wait)
+
+
+def _latency(row: Row) -> Histogram:
+    middle = int(row.p50 * 1e9).bit_length()
+    counts = [int(row.calls * math.exp(-0.9 * abs(bucket - middle)) / 2.5) for bucket in range(middle + 8)]
+    return Histogram("ns", counts)
+
+
+def _file(made: random.Random, number: int) -> FileRow:
+    reads = made.randint(1, 400)
+    where = f"s3://bucket/imagenet-{number % 12:04}.zip/train/n{number:08}/a quite long name {number}.JPEG"
+    return FileRow(where, reads, reads, reads * 20_480, reads * 0.0006, 0.02 + number % 7 / 50, int(number == 5))
+
+
+def _slow(number: int) -> Event:
+    error = "TimeoutError" if number == 3 else ""
+    where = f"s3://bucket/imagenet-{number % 12:04}.zip"
+    return Event(
+        BEGIN + number * 10**9, 900_000_000 - number * 10**7, "request", "s3.get", 65_536, -1, where, error, 1, 4001
+    )
+
+
+def _findings() -> list[Finding]:
+    return [
+        Finding(
+            "F001", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
+            {"reads": 60_000, "small reads": 50_400, "share of small reads": 0.84, "threshold": 0.5},
+            "Pack the files into a zip (`fsabs pack`), or read many at once with read_many.",
+        ),
+        Finding(
+            "F002", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",
+            {"opens": 60_000, "stats": 58_000, "threshold": 0.8},
+            "Open the file and handle FileNotFoundError; list() gives names, sizes and times at once.",
+        ),
+        Finding(
+            "F006", "low", "retries cost 3.2 s: 41 attempts were made again",
+            {"retries": 41, "seconds": 3.2, "threshold": 0.01},
+            "Look at the errors of the slowest requests; fewer connections may get more.",
+        ),
+    ]  # fmt: skip
+
+
+def write_process(
+    folder: str | os.PathLike[str],
+    events: Sequence[Event],
+    *,
+    pid: int = 4000,
+    host: str = "node-1",
+    rank: int | None = None,
+    worker: int | None = None,
+    footer: bool = True,
+) -> str:
+    """Write the trace file of one made-up process, as a process would; returns its path.
+
+    The `begin` of an event is nanoseconds since `BEGIN`; its `process` is ignored. Without `footer` the process looks
+    as if it had been killed.
+    """
+    os.makedirs(folder, exist_ok=True)
+    header = {
+        "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": 1, "rank": rank, "worker": worker,
+        "program": "train.py", "monotonic_ns": 0, "wall_ns": BEGIN, "events": True,
+    }  # fmt: skip
+    path = os.path.join(folder, f"trace-{host}-{pid}-{BEGIN:x}.json.gz")
+    file = writer.TraceFile(path, header)
+    names: dict[tuple[str, str], int] = {("error", ""): 0}
+    texts: dict[str, int] = {"": 0}
+    records = [
+        (
+            event.begin, event.duration, event.size, event.offset, texts.setdefault(event.where, len(texts)),
+            event.thread, names.setdefault((event.kind, event.name), len(names)),
+            names.setdefault(("error", event.error), len(names)), number,
+        )
+        for number, event in enumerate(events, 1)
+    ]  # fmt: skip
+    shown = list(texts)
+    render = lines.Lines(pid, list(names), lambda number: shown[number]).render
+    for at in range(0, len(records), 1000):
+        some = records[at : at + 1000]
+        chunk = {"from": some[0][-1], "to": some[-1][-1], "lost": 0}
+        file.member([lines.meta(lines.CHUNK, pid, chunk), render(some)])
+    file.close({"recorded": len(records), "dropped": 0, "histograms": []} if footer else None)
+    return path
+
+
+def event(
+    begin: int,
+    duration: int,
+    kind: str,
+    name: str,
+    size: int = 0,
+    *,
+    where: str = "",
+    error: str = "",
+    thread: int = 1,
+    offset: int = -1,
+) -> Event:
+    """An event for `write_process`."""
+    return Event(begin, duration, kind, name, size, offset, where, error, 0, thread)

@@ -1,0 +1,396 @@
+"""What an analysis sums up: the table of operations, the files, the steps; each takes one process after the other."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, NamedTuple
+
+from . import figures
+from .figures import Array, UnderWay
+from .schema import KINDS, READS, Event, FileRow, Histogram, Row, Step
+
+FILES_KEPT = 200_000
+"""Files that are told apart."""
+STEPS_KEPT = 10_000
+OPENS = frozenset({"open", "create", "append", "open_update"})
+OPENINGS = frozenset({"open", "read_bytes", "read_many"})
+"""What finds a file by its name, to read it."""
+
+Key = tuple[str, str]
+"""Kind and name."""
+
+
+class Columns(NamedTuple):
+    """Some thousand events of one process, as arrays of one length."""
+
+    begin: Array
+    """Nanoseconds since 1970."""
+    end: Array
+    duration: Array
+    size: Array
+    thread: Array
+    key: Array
+    """Indexes into `keys`."""
+    failed: Array
+    """Whether there was an error."""
+    keys: list[Key]
+    events: list[dict[str, Any]]
+    """The same, as in the file."""
+
+    def of(self, kind: str) -> Array:
+        """Which of them are of a kind."""
+        import numpy as np
+
+        return np.isin(self.key, [number for number, key in enumerate(self.keys) if key[0] == kind])
+
+    def reads(self) -> Array:
+        """Which of them are reads of the user's."""
+        import numpy as np
+
+        return np.isin(self.key, _of(self.keys, READS))
+
+
+def columns(chunk: list[dict[str, Any]], offset: int, numbers: dict[Key, int]) -> Columns:
+    """The columns of events; `numbers` has the number of each kind and name, and gets the new ones."""
+    import numpy as np
+
+    args = [event["args"] for event in chunk]
+    begin = np.rint(np.array([event["ts"] for event in chunk]) * 1000).astype(np.int64) + offset
+    duration = np.rint(np.array([event.get("dur", 0.0) for event in chunk]) * 1000).astype(np.int64).clip(0)
+    keys = [(event["cat"], event["name"]) for event in chunk]
+    return Columns(
+        begin,
+        begin + duration,
+        duration,
+        np.array([each["size"] for each in args], np.int64).clip(0),
+        np.array([event["tid"] for event in chunk], np.int64),
+        np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64),
+        np.array(["error" in each for each in args], bool),
+        list(numbers),
+        chunk,
+    )
+
+
+def layer(name: str) -> str:
+    """The first part of a name."""
+    return name.partition(".")[0]
+
+
+def operation(name: str) -> str:
+    """The rest of a name."""
+    return name.partition(".")[2] or name
+
+
+class Sums:
+    """What is summed up of one kind and name in one process, or in all of them."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.calls = self.errors = self.bytes = self.nanoseconds = self.most = 0
+        self.least = math.inf
+        self.fine = np.zeros(figures.FINE_BUCKETS, np.int64)
+        self.sizes = np.zeros(65, np.int64)
+        self.busy: float = 0
+
+    def add(self, duration: Array, size: Array, failed: Array) -> None:
+        """More events, at least one."""
+        import numpy as np
+
+        self.calls += len(duration)
+        self.errors += int(failed.sum())
+        self.bytes += int(size.sum())
+        self.nanoseconds += int(duration.sum())
+        self.least = min(self.least, int(duration.min()))
+        self.most = max(self.most, int(duration.max()))
+        self.fine += np.bincount(figures.fine_buckets(duration), minlength=figures.FINE_BUCKETS)
+        self.sizes += np.bincount(figures.bit_lengths(size), minlength=65)
+
+    def replace(self, tally: Mapping[str, Any]) -> None:
+        """Take the recorder's own count, which has what was dropped, too."""
+        import numpy as np
+
+        if not self.calls:
+            self.busy = math.nan
+            self.fine = figures.finer(tally["latency"])
+            self.sizes = np.array([*tally["sizes"], *[0] * (65 - len(tally["sizes"]))], np.int64)
+        self.calls, self.errors, self.bytes = tally["calls"], tally["errors"], tally["bytes"]
+        self.nanoseconds, self.least, self.most = tally["nanoseconds"], tally["least"], tally["most"]
+
+    def include(self, other: Sums) -> None:
+        """Another process's, or operation's."""
+        self.calls += other.calls
+        self.errors += other.errors
+        self.bytes += other.bytes
+        self.nanoseconds += other.nanoseconds
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self.fine += other.fine
+        self.sizes += other.sizes
+        self.busy += other.busy
+
+    def row(self, kind: str, layer: str, operation: str, retries: int) -> Row:
+        """A line of the table."""
+        least, most = (0 if self.least == math.inf else self.least) / 1e9, self.most / 1e9
+        found = [figures.percentile(self.fine, part) / 1e9 for part in (0.5, 0.95, 0.99)]
+        p50, p95, p99 = (min(most, max(least, value)) for value in found)
+        return Row(
+            kind, layer, operation, self.calls, self.bytes, self.errors, retries, self.nanoseconds / 1e9,
+            self.busy / 1e9, least, p50, p95, p99, most,
+        )  # fmt: skip
+
+
+class Table:
+    """The summary table."""
+
+    def __init__(self) -> None:
+        self.all: dict[Key, Sums] = {}
+        self._layers: dict[Key, Sums] = {}
+        self._mine: dict[Key, Sums] = {}
+        self._busy: dict[Key, UnderWay] = {}
+        self._layers_busy: dict[Key, UnderWay] = {}
+
+    def add(self, some: Columns) -> None:
+        """Events of the process."""
+        import numpy as np
+
+        for number in np.unique(some.key):
+            kind, name = key = some.keys[number]
+            which = some.key == number
+            self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
+            begin, end = some.begin[which], some.end[which]
+            self._busy.setdefault(key, UnderWay()).add(begin, end)
+            self._layers_busy.setdefault((kind, layer(name)), UnderWay()).add(begin, end)
+
+    def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
+        """The process is over; `tallies` is what its recorder counted."""
+        for key, busy in self._busy.items():
+            self._mine[key].busy = busy.total()
+        for tally in tallies:
+            mine = self._mine.setdefault((tally["kind"], tally["name"]), Sums())
+            if tally["calls"] > mine.calls:
+                mine.replace(tally)
+        for key, mine in self._mine.items():
+            self.all.setdefault(key, Sums()).include(mine)
+            layers = self._layers.setdefault((key[0], layer(key[1])), Sums())
+            layers.include(mine)
+            layers.busy -= mine.busy  # a layer's is not the sum of its operations'
+            if math.isnan(mine.busy):
+                layers.busy = math.nan
+        for key, busy in self._layers_busy.items():
+            self._layers[key].busy += busy.total()
+        self._mine, self._busy, self._layers_busy = {}, {}, {}
+
+    def operations(self) -> list[Row]:
+        """By kind, then by seconds."""
+        retries = {key[1]: sums.calls for key, sums in self.all.items() if key[0] == "retry"}
+        rows = [
+            sums.row(kind, layer(name), operation(name), retries.get(name, 0) if kind == "request" else 0)
+            for (kind, name), sums in self.all.items()
+        ]
+        return sorted(rows, key=_order)
+
+    def layers(self) -> list[Row]:
+        """By kind, then by seconds."""
+        rows = []
+        for (kind, name), sums in self._layers.items():
+            again = [each.calls for key, each in self.all.items() if key[0] == "retry" and layer(key[1]) == name]
+            rows.append(sums.row(kind, name, "", sum(again) if kind == "request" else 0))
+        return sorted(rows, key=_order)
+
+    def latencies(self) -> dict[str, Histogram]:
+        """By kind and name."""
+        return {f"{key[0]} {key[1]}": Histogram("ns", figures.coarse(sums.fine)) for key, sums in self.all.items()}
+
+    def sizes(self, wanted: Iterable[Key]) -> Histogram:
+        """Of several operations together."""
+        import numpy as np
+
+        counts = sum((self.all[key].sizes for key in wanted), np.zeros(65, np.int64))
+        return Histogram("bytes", figures.trimmed([int(count) for count in counts]))
+
+
+def _order(row: Row) -> tuple[int, float, str]:
+    kinds = list(KINDS)
+    return (kinds.index(row.kind) if row.kind in kinds else len(kinds), -row.seconds, row.layer + row.operation)
+
+
+class Files:
+    """What was done to each file."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._rows: list[Array] = []  # opens, reads, bytes, seconds, the slowest call, errors
+        self._asked: set[int] = set()  # whose stat was asked for since it was last opened
+        self.seen = 0
+        self.stats_first = 0
+        """Opens (or whole reads) of a file whose stat was asked for since it was last opened."""
+
+    def add(self, some: Columns) -> None:
+        """Events; those of the user's calls count."""
+        import numpy as np
+
+        chosen = some.of("fs").nonzero()[0]
+        numbers = np.array([self._number(some.events[at]["args"].get("where", "")) for at in chosen], np.int64)
+        chosen, numbers = chosen[numbers >= 0], numbers[numbers >= 0]
+        if not len(chosen):
+            return
+        self._make_room(int(numbers.max()) + 1)
+        opens, reads, data, seconds, slowest, errors = self._rows
+        called, duration, read = some.key[chosen], some.duration[chosen] / 1e9, some.reads()[chosen]
+        np.add.at(opens, numbers[np.isin(called, _of(some.keys, OPENS))], 1)
+        np.add.at(reads, numbers[read], 1)
+        np.add.at(data, numbers[read], some.size[chosen][read])
+        np.add.at(seconds, numbers, duration)
+        np.maximum.at(slowest, numbers, duration)
+        np.add.at(errors, numbers[some.failed[chosen]], 1)
+        self._look_for_stats(some, called, numbers)
+
+    def rows(self, count: int) -> list[FileRow]:
+        """Those with the most seconds."""
+        if not self._numbers:
+            return []
+        wheres = list(self._numbers)
+        opens, reads, data, seconds, slowest, errors = self._rows
+        return [
+            FileRow(
+                wheres[at], int(opens[at]), int(reads[at]), int(data[at]),
+                float(seconds[at]), float(slowest[at]), int(errors[at]),
+            )
+            for at in (-seconds[: len(wheres)]).argsort(kind="stable")[:count]
+        ]  # fmt: skip
+
+    def _number(self, where: str) -> int:
+        """The number of a file; -1 for none, and for what is one too many."""
+        number = self._numbers.get(where)
+        if number is None and where:
+            self.seen += 1
+            if len(self._numbers) < FILES_KEPT:
+                number = self._numbers[where] = len(self._numbers)
+        return -1 if number is None else number
+
+    def _make_room(self, count: int) -> None:
+        import numpy as np
+
+        if not self._rows:
+            self._rows = [np.zeros(1024) for _ in range(6)]
+        if count > len(self._rows[0]):
+            more = np.zeros(max(count, 2 * len(self._rows[0])) - len(self._rows[0]))
+            self._rows = [np.concatenate((row, more)) for row in self._rows]
+
+    def _look_for_stats(self, some: Columns, called: Array, numbers: Array) -> None:
+        import numpy as np
+
+        stats = np.isin(called, _of(some.keys, {"stat"}))
+        if not self._asked and not stats.any():
+            return
+        which = stats | np.isin(called, _of(some.keys, OPENINGS))
+        for asked, number in zip(stats[which].tolist(), numbers[which].tolist(), strict=True):
+            if asked:
+                self._asked.add(number)
+            elif number in self._asked:
+                self._asked.remove(number)
+                self.stats_first += 1
+
+
+def _of(keys: list[Key], operations: Set[str]) -> list[int]:
+    """The numbers of the user's calls that are one of `operations`."""
+    return [number for number, (kind, name) in enumerate(keys) if kind == "fs" and operation(name) in operations]
+
+
+class Slowest:
+    """The slowest calls and requests."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._heap: list[tuple[int, int, Event]] = []
+        self._made = 0
+
+    def add(self, some: Columns, process: int) -> None:
+        """Events of a process."""
+        least = self._heap[0][0] if len(self._heap) >= self._count else -1
+        which = (some.of("fs") | some.of("request")) & (some.duration > least)
+        for number in which.nonzero()[0]:
+            event = some.events[number]
+            args = event["args"]
+            made = Event(
+                int(some.begin[number]), int(some.duration[number]), event["cat"], event["name"], args["size"],
+                args.get("offset", -1), args.get("where", ""), args.get("error", ""), process, event["tid"],
+            )  # fmt: skip
+            self._made += 1
+            entry = (made.duration, self._made, made)
+            if len(self._heap) < self._count:
+                heapq.heappush(self._heap, entry)
+            else:
+                heapq.heappushpop(self._heap, entry)
+
+    def rows(self) -> list[Event]:
+        """The slowest first."""
+        return [event for _, _, event in sorted(self._heap, key=lambda entry: -entry[0])]
+
+
+class Steps:
+    """The training steps of a process, and how long the thread of each waited for data."""
+
+    def __init__(self) -> None:
+        self.rows: list[Step] = []
+        self.count = 0
+        self.wait = 0.0
+        self.seconds = 0.0
+        self._steps: dict[int, list[tuple[Array, Array, Array]]] = {}
+        self._waits: dict[int, list[tuple[Array, Array]]] = {}
+        self._pending = 0
+
+    def add(self, some: Columns) -> None:
+        """Events of a process."""
+        import numpy as np
+
+        steps, waits = some.of("step"), some.of("fs")
+        next_batch = [number for number, key in enumerate(some.keys) if key == ("wait", "steps.next")]
+        waits |= np.isin(some.key, next_batch)
+        for which, kept in ((steps, self._steps), (waits, self._waits)):
+            for thread in np.unique(some.thread[which]):
+                mine = which & (some.thread == thread)
+                extra = (some.size[mine],) if kept is self._steps else ()
+                kept.setdefault(int(thread), []).append((some.begin[mine], some.end[mine], *extra))
+        self._pending += int(waits.sum())
+        if self._pending > 4 * figures.PENDING:  # of a thread with no step so far, what it waited for is forgotten
+            self._waits = {thread: found for thread, found in self._waits.items() if thread in self._steps}
+            self._pending = 0
+
+    def end_process(self, process: int) -> None:
+        """The process is over."""
+        import numpy as np
+
+        for thread, found in self._steps.items():
+            begin, end, number = (np.concatenate(column) for column in zip(*found, strict=True))
+            waits = self._waits.get(thread, [])
+            waited = _covered(begin, end, waits)
+            self.count += len(begin)
+            self.wait += float(waited.sum()) / 1e9
+            self.seconds += float((end - begin).sum()) / 1e9
+            room = max(0, STEPS_KEPT - len(self.rows))
+            self.rows += [
+                Step(process, int(number[at]), int(begin[at]), int(end[at] - begin[at]) / 1e9, int(waited[at]) / 1e9)
+                for at in range(min(room, len(begin)))
+            ]
+        self._steps, self._waits, self._pending = {}, {}, 0
+
+
+def _covered(begin: Array, end: Array, waits: list[tuple[Array, Array]]) -> Array:
+    """How much of each interval from begin to end is covered by `waits`, in nanoseconds."""
+    import numpy as np
+
+    if not waits:
+        return np.zeros(len(begin), np.int64)
+    starts, stops = figures.union(np.concatenate([one for one, _ in waits]), np.concatenate([one for _, one in waits]))
+    before = np.concatenate(([0], np.cumsum(stops - starts)))
+
+    def until(time: Array) -> Array:
+        """How much is covered up to a time."""
+        at = np.searchsorted(starts, time, side="right") - 1
+        inside = np.minimum(time, stops[np.maximum(at, 0)]) - starts[np.maximum(at, 0)]
+        return np.where(at < 0, 0, before[np.maximum(at, 0)] + np.maximum(inside, 0))
+
+    return until(end) - until(begin)

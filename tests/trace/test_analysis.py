@@ -1,0 +1,245 @@
+"""What an analysis says of a trace, against figures that are computed in another way; and each finding."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fsabs import trace
+from fsabs.trace import figures, findings
+from fsabs.trace.schema import KINDS, Analysis, Event, Histogram
+from fsabs.trace.synthetic import BEGIN, event, example_analysis, write_process
+
+MS = 1_000_000
+SECOND = 1000 * MS
+
+
+def _analysed(folder: Path, *processes: Sequence[Event]) -> Analysis:
+    for number, events in enumerate(processes):
+        write_process(folder, sorted(events, key=lambda one: one.end), pid=100 + number)
+    return trace.analyse(folder)
+
+
+def _codes(analysis: Analysis) -> set[str]:
+    return {finding.code for finding in analysis.findings}
+
+
+# ---- arithmetic
+
+
+@pytest.mark.quick
+def test_fine_histograms_are_right_to_two_percent() -> None:
+    made = random.Random(1)
+    values = np.array([int(made.lognormvariate(10, 3)) for _ in range(20_000)] + list(range(200)))
+    counts = np.bincount(figures.fine_buckets(values), minlength=figures.FINE_BUCKETS)
+    for part in (0.01, 0.5, 0.95, 0.99):
+        exact = float(np.sort(values)[math.ceil(part * len(values)) - 1])
+        assert figures.percentile(counts, part) == pytest.approx(exact, rel=0.017, abs=0.5)
+    by_bits = np.bincount([int(value).bit_length() for value in values]).tolist()
+    assert figures.coarse(counts) == by_bits
+    assert figures.coarse(figures.finer(by_bits)) == by_bits
+    assert figures.bit_lengths(np.array([0, 1, 2, 3, 4, 2**40, 2**40 - 1])).tolist() == [0, 1, 2, 2, 3, 41, 40]
+    assert [Histogram.bounds(bucket) for bucket in (0, 1, 2, 10)] == [(0, 0), (1, 1), (2, 3), (512, 1023)]
+
+
+@pytest.mark.quick
+def test_time_under_way_counts_each_moment_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = random.Random(2)
+    intervals = sorted(
+        ((begin, begin + made.randint(0, 60)) for begin in (made.randint(0, 20_000) for _ in range(2000))),
+        key=lambda one: one[1],
+    )
+    exact = len({moment for begin, end in intervals for moment in range(begin, end)})
+    for pending in (1 << 20, 500):  # with room for all, and summed up in between
+        monkeypatch.setattr(figures, "PENDING", pending)
+        told: list[int] = []
+        under_way = figures.UnderWay(lambda begins, ends, told=told: told.append(int((ends - begins).sum())))  # type: ignore[misc]
+        for at in range(0, len(intervals), 100):
+            begins, ends = np.array(intervals[at : at + 100]).T
+            under_way.add(begins, ends)
+        assert under_way.total() == sum(told) == exact
+
+
+@pytest.mark.quick
+def test_a_grid_keeps_the_sum_however_wide_it_becomes() -> None:
+    grid = figures.Grid(0)
+    grid.spread(np.array([0, 10]), np.array([100, 10]), 2.0)
+    assert grid.slices(grid.width, 100).sum() == pytest.approx(200)
+    grid.spread(np.array([50, 10**9]), np.array([10**10, 10**10 + 7]), np.array([1.0, 0.5]))
+    grid.count(np.array([5 * 10**9]), 10)
+    slices = grid.slices(grid.width, 10**10 + 7)
+    assert slices.sum() == pytest.approx(200 + (10**10 - 50) + 0.5 * (9 * 10**9 + 7) + 10)
+    assert figures.SLICES / 2 - 1 <= len(slices) <= figures.SLICES
+    assert slices[len(slices) // 2] == pytest.approx(1.5 * grid.width, rel=0.01)
+
+
+# ---- the figures of a trace
+
+
+@pytest.mark.quick
+def test_the_table_has_what_the_events_have(tmp_path: Path) -> None:
+    made = random.Random(3)
+    events = [
+        event(at * MS, made.randint(1, 900_000), "fs", "zip.read", made.randint(0, 10**6), error=error)
+        for at, error in enumerate(["OSError", *[""] * 49] * 20)
+    ]
+    more = [event(at * MS, 10, "request", "s3.get", 7) for at in range(10)] + [event(5, 0, "retry", "s3.get", 1)]
+    analysis = _analysed(tmp_path, events, more)
+    row = next(row for row in analysis.operations if row.operation == "read")
+    durations = sorted(one.duration for one in events)
+    assert (row.kind, row.layer, row.calls, row.errors) == ("fs", "zip", 1000, 20)
+    assert row.bytes == sum(one.size for one in events)
+    assert row.seconds == pytest.approx(sum(durations) / 1e9)
+    assert row.busy == pytest.approx(row.seconds)
+    assert row.throughput == pytest.approx(row.bytes / row.seconds)
+    assert (row.least, row.most) == (durations[0] / 1e9, durations[-1] / 1e9)
+    assert row.p50 == pytest.approx(durations[499] / 1e9, rel=0.02)
+    assert row.p99 == pytest.approx(durations[989] / 1e9, rel=0.02)
+    request = next(row for row in analysis.operations if row.kind == "request")
+    assert (request.calls, request.retries, request.bytes) == (10, 1, 70)
+    assert [(row.kind, row.layer, row.operation) for row in analysis.layers] == [
+        ("fs", "zip", ""), ("request", "s3", ""), ("retry", "s3", ""),
+    ]  # fmt: skip
+    assert analysis.amplification.fetched == 70
+    assert analysis.events == 1011
+    assert [process.events for process in analysis.processes] == [1000, 11]
+    assert sum(analysis.latencies["fs zip.read"].counts) == analysis.read_sizes.total == 1000
+    assert [one.duration for one in analysis.slowest[:5]] == durations[:-6:-1]
+    assert len(analysis.slowest) == 100
+
+
+@pytest.mark.quick
+def test_the_timeline_adds_up_to_the_table(tmp_path: Path) -> None:
+    reads = [event(at * 10 * MS, 20 * MS, "fs", "zip.read", 1000, thread=at % 3) for at in range(300)]
+    other = [event(2 * SECOND, SECOND, "fs", "zip.read", 500_000)]
+    analysis = _analysed(tmp_path, reads, other)
+    timeline, heat = analysis.timeline, analysis.heat
+    assert analysis.seconds == pytest.approx(3.01)
+    assert len(timeline.asked) == len(timeline.fetched) == len(timeline.reads) == len(heat.busy[0])
+    assert sum(timeline.asked) * timeline.width == pytest.approx(800_000, rel=1e-6)
+    assert sum(timeline.reads) * timeline.width == pytest.approx(300 * 0.02 + 1, rel=1e-6)
+    assert [sum(row) * heat.width for row in heat.busy] == pytest.approx([3.01, 1.0], rel=1e-3)
+    assert [sum(row) * heat.width for row in heat.bytes] == pytest.approx([300_000, 500_000], rel=1e-6)
+    assert max(heat.busy[0]) <= 1
+
+
+def test_files_are_told_apart(tmp_path: Path) -> None:
+    events = []
+    for at in range(3000):
+        where = f"s3://b/{at % 1500}"
+        events += [
+            event(at * MS, 1000, "fs", "zip.stat", where=where),
+            event(at * MS + 2000, 1000, "fs", "zip.open", where=where),
+            event(at * MS + 4000, 3000 + at, "fs", "zip.read", 10, where=where),
+        ]
+    analysis = _analysed(tmp_path, events)
+    assert analysis.files_seen == 1500
+    assert len(analysis.files) == 1000
+    first = analysis.files[0]
+    assert (first.where, first.opens, first.reads, first.bytes) == ("s3://b/1499", 2, 2, 20)
+    assert first.seconds == pytest.approx((4 * 1000 + 2 * 3000 + 1499 + 2999) / 1e9)
+    assert first.slowest == pytest.approx(5999 / 1e9)
+    assert "F002" in _codes(analysis)
+
+
+@pytest.mark.quick
+def test_wait_and_compute_of_steps(tmp_path: Path) -> None:
+    """Of 100 ms, 10 wait for the next batch and 20 are reads of the thread's own, 5 of them both at once."""
+    events = []
+    for number in range(20):
+        begin = number * 100 * MS
+        events += [
+            event(begin, 10 * MS, "wait", "steps.next"),
+            event(begin + 5 * MS, 20 * MS, "fs", "zip.read", 10),
+            event(begin + 50 * MS, 40 * MS, "fs", "zip.read", 10, thread=2),
+            event(begin, 100 * MS, "step", "train.step", number),
+        ]
+    analysis = _analysed(tmp_path, events)
+    assert analysis.stall is not None
+    assert analysis.stall.steps == 20
+    assert analysis.stall.percentage == pytest.approx(25)
+    assert [(step.number, step.begin) for step in analysis.steps[:2]] == [(0, BEGIN), (1, BEGIN + 100 * MS)]
+    assert analysis.steps[7].wait == pytest.approx(0.025)
+    assert analysis.steps[7].seconds == pytest.approx(0.1)
+    assert "F008" in _codes(analysis)
+
+
+@pytest.mark.quick
+def test_a_trace_of_nothing(tmp_path: Path) -> None:
+    analysis = _analysed(tmp_path, [])
+    assert (analysis.events, analysis.seconds, analysis.stall) == (0, 0, None)
+    assert (analysis.amplification.ratio, analysis.cache.hit_rate) == (None, None)
+    assert list(analysis.findings) == []
+
+
+# ---- findings
+
+READ = [event(at * MS, 100_000, "fs", "local.read", 1 << 20, where=f"file:///{at}") for at in range(300)]
+GET = [event(at * MS, MS // 2, "request", "s3.get", 1 << 20) for at in range(300)]
+FINDINGS: dict[str, list[Event]] = {
+    "F001": [event(at * MS, 1000, "fs", "local.read", 20_000) for at in range(300)],
+    "F002": [
+        event(at * MS + part * 1000, 10, "fs", f"local.{name}", where=f"file:///{at}")
+        for at in range(300)
+        for part, name in enumerate(("stat", "open"))
+    ],
+    "F003": [*GET, *(event(at * MS, MS, "wait", "s3.connection", thread=2) for at in range(300))],
+    "F004": [event(at * MS, 0, "miss" if at % 3 else "hit", "cache.block", 1) for at in range(300)],
+    "F005": [*READ, *(one._replace(size=10 << 20) for one in GET)],
+    "F006": [one._replace(error="TimeoutError") for one in GET] + [event(at, 0, "retry", "s3.get") for at in range(9)],
+    "F008": [event(at * MS, MS, "step", "train.step", at) for at in range(300)]
+    + [event(at * MS, MS // 2, "wait", "steps.next") for at in range(300)],
+    "F009": [event(at * MS, 10, "fs", "local.open", where="file:///a") for at in range(300)],
+    "F010": [one._replace(error="OSError" * (at % 10 == 0)) for at, one in enumerate(READ)],
+    "F011": [*READ, *(event(at * MS, 50_000, "decompress", "zip.inflate", 10) for at in range(300))],
+    "F012": [one._replace(duration=50 * MS) if at % 50 == 0 else one for at, one in enumerate(GET)],
+    "F013": [*GET, *(event(at * MS, 1000, "connect", "s3.connect") for at in range(0, 300, 3))],
+    "F014": [*READ, *(event(at * MS, 900_000, "fs", "local.stat") for at in range(300))],
+    "F015": [event(at * 4 * MS, 3 * MS, "request", "s3.get", 1 << 20) for at in range(300)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", FINDINGS)
+def test_a_finding_is_found_with_its_evidence(tmp_path: Path, code: str) -> None:
+    analysis = _analysed(tmp_path, FINDINGS[code])
+    (found,) = [finding for finding in analysis.findings if finding.code == code]
+    assert found.title
+    assert found.advice
+    assert found.severity in findings.GRAVITY
+    assert "threshold" in found.evidence
+    assert len(found.evidence) >= 3
+
+
+def test_what_goes_well_has_no_findings(tmp_path: Path) -> None:
+    fine = [event(at * MS, MS // 2, "request", "s3.get", 1 << 20, where=f"s3://b/{at}") for at in range(300)]
+    fine += [event(at * MS, MS // 2, "fs", "s3.read", 1 << 20, where=f"s3://b/{at}", thread=2) for at in range(300)]
+    fine += [event(at * MS, 0, "hit", "cache.block", 1) for at in range(300)]
+    fine += [event(at * MS, MS, "step", "train.step", at, thread=3) for at in range(300)]
+    assert _codes(_analysed(tmp_path, fine)) == set()
+
+
+def test_one_slow_worker_is_named(tmp_path: Path) -> None:
+    slow = [one._replace(duration=900_000) for one in READ]
+    analysis = _analysed(tmp_path, READ, READ, slow, READ)
+    (found,) = [finding for finding in analysis.findings if finding.code == "F007"]
+    assert "node-1:102" in found.title
+    assert found.evidence["milliseconds a call"] == pytest.approx(0.9)
+
+
+@pytest.mark.quick
+def test_every_code_is_documented_and_belongs_to_one_rule() -> None:
+    codes = [rule.__doc__ for rule in findings.RULES]
+    assert codes == [f"F{number:03}." for number in range(1, len(codes) + 1)]
+
+
+@pytest.mark.quick
+def test_the_example_is_whole_and_the_same_each_time() -> None:
+    one = example_analysis()
+    assert one == example_analysis()
+    assert {row.kind for row in one.operations} <= set(KINDS)
+    assert len(one.heat.rows) == len(one.heat.busy) == len(one.processes)

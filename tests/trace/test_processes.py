@@ -1,0 +1,184 @@
+"""Processes that are forked, spawned and killed: what each made is in the trace, against a count of one's own."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import signal
+import struct
+import sys
+import time
+from collections import Counter
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import hooks, trace
+from fsabs.trace import reading, ring
+
+WORKERS = 4
+FILES = 20
+
+
+def _worker(data: str, counts: str, slot: int, stop: str) -> None:
+    """Read until told to stop; what was done is counted in a mapped file, which a SIGKILL doesn't undo."""
+    with open(counts, "r+b") as file:
+        count = mmap.mmap(file.fileno(), 0)
+    done = 0
+    with fsabs.from_url(data) as fs:
+        while not os.path.exists(stop):
+            fs.read_bytes(f"{done % FILES}.bin")
+            done += 1
+            struct.pack_into("<Q", count, 8 * slot, done)
+
+
+def _counted(counts: Path, slot: int) -> int:
+    found: int = struct.unpack_from("<Q", counts.read_bytes(), 8 * slot)[0]
+    return found
+
+
+def _start(context: BaseContext, *args: Any) -> Any:
+    process = context.Process(target=_worker, args=args)  # type: ignore[attr-defined]
+    process.start()
+    return process
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"{number}.bin").write_bytes(bytes(1000 + number))
+    return folder
+
+
+def test_forked_and_spawned_workers_two_of_which_are_killed(tmp_path: Path, data: Path) -> None:
+    folder, stop, counts = tmp_path / "trace", tmp_path / "stop", tmp_path / "counts"
+    counts.write_bytes(bytes(8 * 2 * WORKERS))
+    trace.start(folder)
+    try:
+        fsabs.from_url(str(data)).stat("0.bin")  # the parent traces, too, before it forks
+        methods = ["fork"] * WORKERS + ["spawn"] * WORKERS
+        workers = [
+            _start(multiprocessing.get_context(method), str(data), str(counts), slot, str(stop))
+            for slot, method in enumerate(methods)
+        ]
+        deadline = time.monotonic() + 40
+        while min(_counted(counts, slot) for slot in range(len(workers))) < 500:
+            assert time.monotonic() < deadline, [_counted(counts, slot) for slot in range(len(workers))]
+            time.sleep(0.02)
+        killed = {1, WORKERS + 1}
+        for slot in killed:
+            os.kill(workers[slot].pid, signal.SIGKILL)
+            workers[slot].join()
+        stop.touch()
+        for worker in workers:
+            worker.join()
+    finally:
+        trace.stop()
+    made = {worker.pid: _counted(counts, slot) for slot, worker in enumerate(workers)}
+    analysis = trace.analyse(folder)
+    pids = {process.number: process.pid for process in analysis.processes}
+    found = Counter(pids[event.process] for event in trace.events(folder) if event.name == "local.read_bytes")
+    for slot, worker in enumerate(workers):
+        if slot in killed:  # the last call may have been counted by one of the two only
+            assert abs(found[worker.pid] - made[worker.pid]) <= 1
+        else:
+            assert found[worker.pid] == made[worker.pid]
+    ended = {process.pid: process.ended for process in analysis.processes}
+    assert [ended[worker.pid] for worker in workers] == [slot not in killed for slot in range(len(workers))]
+    assert analysis.dropped == 0
+    merged = reading.read_json(trace.merge(folder))
+    in_merged = Counter(event["pid"] for event in merged if event["name"] == "local.read_bytes")
+    assert in_merged == found
+    (row,) = [row for row in analysis.operations if row.operation == "read_bytes"]
+    assert row.calls == found.total()
+
+
+def test_a_killed_process_leaves_what_it_did_to_the_last(tmp_path: Path, data: Path) -> None:
+    """Its thread has had no time to write anything."""
+    with trace.trace(tmp_path / "trace"):
+        pid = os.fork()
+        if not pid:
+            fs = fsabs.from_url(str(data))
+            for number in range(FILES):
+                fs.read_bytes(f"{number}.bin")
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(pid, 0)
+    found = [event for event in trace.events(tmp_path / "trace") if event.name == "local.read_bytes"]
+    assert [event.size for event in found] == [1000 + number for number in range(FILES)]
+    assert [event.where for event in found] == [f"file://{data}/{number}.bin" for number in range(FILES)]
+
+
+def test_a_child_that_does_nothing_makes_no_files(tmp_path: Path) -> None:
+    with trace.trace(tmp_path / "trace"):
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert len({name.split("-")[2] for name in os.listdir(tmp_path / "trace")}) == 1
+
+
+def test_a_child_does_not_write_into_its_parents_ring(tmp_path: Path, data: Path) -> None:
+    fs = fsabs.from_url(str(data), trace=tmp_path / "trace")
+    try:
+        with fs.open("0.bin", "rb") as file:
+            blob = file.blob  # type: ignore[attr-defined]
+            blob.pread(10, 0)
+            pid = os.fork()
+            if not pid:
+                for _ in range(50):
+                    blob.pread(10, 0)
+                hooks.active.save_tally()  # type: ignore[union-attr]
+                os._exit(0)
+            os.waitpid(pid, 0)
+            blob.pread(10, 0)
+    finally:
+        trace.stop()
+    reads = Counter(event.process for event in trace.events(tmp_path / "trace") if event.name == "local.read")
+    assert reads == {0: 2, 1: 50}
+
+
+@pytest.mark.quick
+def test_the_environment_starts_a_trace(tmp_path: Path, data: Path) -> None:
+    """And importing the package loads nothing of it."""
+    import subprocess
+
+    code = (
+        "import sys, fsabs; assert 'fsabs.trace' not in sys.modules;"
+        f"fs = fsabs.from_url({str(data)!r}); fs.read_bytes('1.bin'); print(fs)"
+    )
+    environment = {**os.environ, "FSABS_TRACE": str(tmp_path / "trace")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30)
+    assert done.stdout.startswith("TracedFS(Local("), done.stderr
+    names = [event.name for event in trace.events(tmp_path / "trace")]
+    assert names == ["local.stat", "local.read_bytes"] or names == ["local.read_bytes"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path: Path, data: Path) -> None:
+    import subprocess
+
+    (tmp_path / "file").touch()
+    code = f"import fsabs; print(len(fsabs.from_url({str(data)!r}).read_bytes('1.bin')))"
+    environment = {**os.environ, "FSABS_TRACE": str(tmp_path / "file" / "trace")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "1001\n"
+    assert "not traced" in done.stderr
+    with pytest.raises(OSError):
+        trace.start(tmp_path / "file" / "trace")
+    assert hooks.active is None
+
+
+def test_a_ring_of_a_live_process_can_be_read(tmp_path: Path, data: Path) -> None:
+    with trace.trace(tmp_path / "trace"):
+        fs = fsabs.from_url(str(data))
+        for _ in range(10):
+            fs.read_bytes("0.bin")
+        left = ring.read(str(next((tmp_path / "trace").glob("*.ring"))))
+        assert [record[2] for record in left.records][-10:] == [1000] * 10
+        assert trace.analyse(tmp_path / "trace").events >= 10
+        assert not trace.analyse(tmp_path / "trace").processes[0].ended

@@ -1,0 +1,49 @@
+"""What is secret is in no file of a trace: credentials, queries, messages of errors, arguments of the program."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+
+from fsabs import hooks, trace
+from fsabs.trace import clean, ring
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("where", "shown"),
+    [
+        ("s3://bucket/a%3Fb", "s3://bucket/a%3Fb"),
+        ("https://user:SECRET@host/a?X-Amz-Signature=SECRET", "https://host/a"),
+        ("https://host/a#SECRET", "https://host/a"),
+        ("zip://x.txt::https://user:SECRET@host/a.zip?token=SECRET", "zip://x.txt::https://host/a.zip"),
+        ("SECRET@host/path", "host/path"),
+        ("file:///home/a%40b/c@d.txt", "file:///home/a%40b/c@d.txt"),
+        ("https://user:p@SECRET@host/a", "https://host/a"),
+        ("hdfs://host:9000/a b", "hdfs://host:9000/a b"),
+    ],
+)
+def test_a_url_is_shown_without_secrets(where: str, shown: str) -> None:
+    assert clean.url(where) == shown
+
+
+def test_no_file_of_a_trace_has_a_secret(tmp_path: Path) -> None:
+    with trace.trace(tmp_path):
+        recorder = hooks.active
+        assert recorder is not None
+        for where in ("https://u:SECRET@h/a?sig=SECRET", "SECRET@h/a", "a://b::c://SECRET@d/e#SECRET"):
+            recorder.done("request", "http.get", monotonic_ns(), 1, where, "TimeoutError")
+            recorder.happened("retry", "http.get", 1, where)
+        (path,) = tmp_path.glob("*.ring")
+        assert ring.read(str(path)).records
+        assert b"SECRET" not in path.read_bytes()
+        trace.merge(tmp_path)
+    trace.merge(tmp_path)
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    for path in files:
+        assert b"SECRET" not in gzip.decompress(path.read_bytes())
+    assert "SECRET" not in repr(trace.analyse(tmp_path))
