@@ -146,13 +146,13 @@ class ItemCache(Cache):
 
     def _hit(self, size: int) -> None:
         self._hits += 1
-        if hooks.active is not None:
-            hooks.active.happened("hit", NAME, size)
+        if (watch := hooks.active) is not None:
+            watch.happened("hit", NAME, size)
 
     def _miss(self) -> None:
         self._misses += 1
-        if hooks.active is not None:
-            hooks.active.happened("miss", NAME)
+        if (watch := hooks.active) is not None:
+            watch.happened("miss", NAME)
 
     def stats(self) -> dict[str, int]:
         """`hits`, `misses` and `puts` of this object in this process, and `entries` and `bytes` of the whole cache.

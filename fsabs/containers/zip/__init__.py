@@ -224,8 +224,8 @@ class Zip(Container):
         bottom, shift = self._bottom()
         slack = members.SLACK
         answers = bottom.pread_many([(one.header + slack + one.compressed, shift + one.offset) for one in entries])
-        if hooks.active is not None:
-            hooks.active.done(
+        if (watch := hooks.active) is not None:
+            watch.done(
                 "batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(entries)
             )
         at = 0

@@ -126,8 +126,8 @@ def _decompressed(data: bytes, entry: Entry, origin: Origin, key: str) -> bytes:
         data = decoders.decode(data, entry.method, entry.flags, entry.size)
     except DamagedError as exc:
         raise damaged(entry, origin._url(key), exc) from exc
-    if hooks.active is not None:
-        hooks.active.done("decompress", decoders.NAMES[entry.method], begin, len(data), origin._url(key))
+    if (watch := hooks.active) is not None:
+        watch.done("decompress", decoders.NAMES[entry.method], begin, len(data), origin._url(key))
     return data
 
 
@@ -409,8 +409,8 @@ class Streamed(_Member):
         assert now.decoder is not None
         begin = time.monotonic_ns() if hooks.active is not None else 0
         block = now.decoder.read(min(BLOCK, self.size - now.position))
-        if hooks.active is not None:
-            hooks.active.done("decompress", decoders.NAMES[self._entry.method], begin, len(block), self.url)
+        if (watch := hooks.active) is not None:
+            watch.done("decompress", decoders.NAMES[self._entry.method], begin, len(block), self.url)
         if not block:
             raise DamagedError(f"it holds {now.position} bytes where {self.size} were expected")
         position, crc = now.position + len(block), crc32(block, now.crc)

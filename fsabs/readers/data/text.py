@@ -165,7 +165,7 @@ class TextDataReader(AbstractDataReader):
 
 
 class _Lines(Iterator[str]):
-    """The lines of a blob from `start` to `end`, as text that ends in `\\n`; knows what was taken since last asked."""
+    """The lines of a blob from `start` to `end`, with their ends; knows what was taken since last asked."""
 
     def __init__(self, blob: Blob, start: int, end: int) -> None:
         self._blob = blob
@@ -182,27 +182,29 @@ class _Lines(Iterator[str]):
             text = line.decode()
         except UnicodeDecodeError as exc:
             raise errors.corrupt(self._blob.url, f"not UTF-8: {exc}", "read_records") from None
-        text = text.rstrip("\r\n") + "\n"
         self._taken.append(text)
         return text
 
     def taken(self) -> str:
-        """The text of the lines since the last call."""
+        """The text of the lines since the last call, ended by `\\n`; line ends further in, in quotes, are kept."""
         text = "".join(self._taken)
         self._taken.clear()
-        return text
+        return text.removesuffix("\n").removesuffix("\r") + "\n"
 
 
 def _lines(blob: Blob, start: int, end: int) -> Iterator[bytes]:
     """The lines from one offset to another, with their ends (`\\n`, `\\r\\n`, `\\r`)."""
-    rest = b""
+    rest: list[bytes] = []  # of a line that goes on: joined when its end is there, so that a long one is not slow
     for offset in range(start, end, CHUNK):
-        data = rest + blob.pread(min(CHUNK, end - offset), offset)
-        lines = data.splitlines(keepends=True)
+        lines = blob.pread(min(CHUNK, end - offset), offset).splitlines(keepends=True)
         # A line may go on in the next chunk, and so may a line end that has come as far as its \r.
-        rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-        yield from lines
-    yield from rest.splitlines(keepends=True)
+        going_on = lines.pop() if not lines[-1].endswith(b"\n") else b""
+        if lines:
+            yield from b"".join([*rest, lines[0]]).splitlines(keepends=True)
+            yield from lines[1:]
+            rest = []
+        rest.append(going_on)
+    yield from b"".join(rest).splitlines(keepends=True)
 
 
 def _scan(blob: Blob, sep: str, counts: Callable[[list[str]], bool]) -> _Index:
