@@ -63,8 +63,8 @@ def _runs(wanted: Sequence[Range], gap: int, most: int) -> list[tuple[int, int, 
         size, offset = wanted[number]
         if runs:
             start, end, members = runs[-1]
-            near = offset - end <= gap and offset + size - start <= most
-            if near or offset + size <= end:
+            # What overlaps is asked for once, however large it becomes: it is cut up afterwards.
+            if offset < end or (offset - end <= gap and offset + size - start <= most):
                 members.append(number)
                 runs[-1] = (start, max(end, offset + size), members)
                 continue

@@ -499,6 +499,7 @@ def test_an_object_that_changes_under_a_reader_is_an_error(fs: S3) -> None:
     file = fs.open("x", "rb", buffering=0)
     assert file.read(10) == bytes(10)
     fs.write_bytes("x", b"\1" * MIB)
+    file.seek(500_000)  # beyond what came when it was opened
     with pytest.raises(fsabs.StaleFileError):
         file.read(10)
     fs.remove("x")
@@ -516,7 +517,7 @@ def test_how_many_requests_a_read_takes(store: Any, bucket: str, proxy: FaultPro
     with fs.open("x", "rb") as file:
         for _ in range(1000):
             file.read(100)
-    assert [request.method for request in proxy.requests()] == ["HEAD", "GET"]
+    assert [request.method for request in proxy.requests()] == ["GET"]
     assert proxy.traffic().body_down <= 101_000
 
 

@@ -6,19 +6,22 @@ import contextlib
 import datetime
 import ipaddress
 import os
+import pickle
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import fsabs
+from fsabs import hooks
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.wire import PlainAnswerMissing, parse
+from fsabs.backends.s3.answers import Ask, PlainAnswerMissing, Transient, parse, understood
+from fsabs.backends.s3.reading import FIRST, STREAM_PIECE
 from tests.servers.faulty_bucket import content
 from tests.servers.network import FaultProxy
 
@@ -166,6 +169,150 @@ def test_a_missing_key_in_a_batch_is_raised_in_its_turn(ceph: Any) -> None:
     assert caught.value.filename == "s3://wire-missing/b"
 
 
+def test_what_a_read_costs_in_requests(ceph: Any) -> None:
+    ceph.create_bucket("wire-costs")
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    owner = fsabs.from_url("s3://wire-costs", endpoint=ceph.endpoint, **keys)
+    small, large = os.urandom(100_000), os.urandom(20_000_000)
+    for name, data in (("small", small), ("large", large), ("empty", b"")):
+        owner.write_bytes(name, data)
+    with FaultProxy.before(ceph.endpoint) as proxy:
+        fs = fsabs.from_url("s3://wire-costs", endpoint=proxy.endpoint, **keys)
+
+        def requests() -> list[str]:
+            made = [request.method for request in proxy.requests()]
+            proxy.clear()
+            return made
+
+        with fs.open("small", "rb") as file:
+            assert file.read() == small
+        assert requests() == ["GET"]
+        with fs.open("empty", "rb") as file:
+            assert file.read() == b""
+        assert len(requests()) <= 3
+        for ask in (fs.read_bytes, fs.open, fs.stat):
+            with pytest.raises(FileNotFoundError):
+                ask("nothing")
+            assert len(requests()) == 2
+        with pytest.raises(FileNotFoundError):
+            list(fs.read_many(["small", "nothing"]))
+        assert len(requests()) == 3
+        blob = fs._open_blob("large")
+        requests()
+        near = [(20_000, start) for start in range(0, 2_000_000, 21_000)]  # as members of an archive
+        assert blob.pread_many(near) == [large[start : start + 20_000] for _, start in near]
+        assert len(requests()) == 1
+        far = [(20_000, start) for start in range(0, 20_000_000, 200_000)]
+        assert blob.pread_many(far) == [large[start : start + 20_000] for _, start in far]
+        assert len(requests()) == 100
+        assert blob.read_all() == large
+        assert len(requests()) == 3
+
+
+def test_the_first_bytes_are_kept_until_they_are_read_and_do_not_pickle(ceph: Any) -> None:
+    ceph.create_bucket("wire-first")
+    fs = fsabs.from_url(
+        "s3://wire-first",
+        endpoint=ceph.endpoint,
+        aws_access_key_id=ceph.access_key,
+        aws_secret_access_key=ceph.secret_key,
+    )
+    data = os.urandom(300_000)
+    fs.write_bytes("x", data)
+    blob: Any = fs._open_from_start("x")
+    assert len(pickle.dumps(blob)) < FIRST // 10
+    assert blob.pread(10, 5) == data[5:15]
+    assert len(blob._start) == FIRST
+    assert blob.pread(FIRST, 1000) == data[1000 : 1000 + FIRST]  # some of it is there, the rest is asked for
+    assert blob._start == b""
+    assert blob.read_all() == data
+    blob = fs._open_from_start("x")
+    fs.write_bytes("x", data[::-1])
+    with pytest.raises(fsabs.StaleFileError):
+        blob.pread(FIRST, 1000)
+
+
+def test_a_stream_forks_and_survives_a_pause(ceph: Any) -> None:
+    ceph.create_bucket("wire-stream")
+    data = os.urandom(9 * STREAM_PIECE // 2)
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    fsabs.from_url("s3://wire-stream", endpoint=ceph.endpoint, **keys).write_bytes("x", data)
+    with FaultProxy.before(ceph.endpoint) as proxy:
+        fs = fsabs.from_url("s3://wire-stream", endpoint=proxy.endpoint, max_attempts=1, **keys)
+        with fs.open("x", "rb") as opened_file:
+            file: Any = opened_file
+            start = file.read(3_000_000) + file.read(1_000_000)
+            assert file._source.streaming
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if file.read() == data[4_000_000:] else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+            proxy.break_connections()  # the store loses its patience
+            time.sleep(1.2)
+            assert start + file.read() == data
+
+
+# ---- what an instrument sees
+
+
+class Noted(hooks.Instrument):
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def done(
+        self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
+    ) -> None:
+        assert 0 < begin <= time.monotonic_ns()
+        self.seen.append((kind, name, size, where, error))
+
+    def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+        self.seen.append((kind, name, size, where))
+
+
+def test_each_attempt_is_told(ceph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ceph.create_bucket("wire-told")
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    fsabs.from_url("s3://wire-told", endpoint=ceph.endpoint, **keys).write_bytes("d/x y", bytes(1000))
+    with FaultProxy.before(ceph.endpoint) as proxy:
+        fs = fsabs.from_url("s3://wire-told", endpoint=proxy.endpoint, **keys)
+        noted = Noted()
+        monkeypatch.setattr(hooks, "active", noted)
+        proxy.answer(503, times=1)
+        fs.read_bytes("d/x y")
+        where = "s3://wire-told/d/x%20y"
+        assert [seen for seen in noted.seen if seen[0] != "connect"] == [
+            ("request", "s3.get", 0, where, "OSError"),
+            ("retry", "s3.get", 1, where),
+            ("request", "s3.get", 1000, where, ""),
+        ]
+        assert ("connect", "s3.connect", 0, "s3://wire-told/", "") in noted.seen
+        noted.seen.clear()
+        assert len(list(fs.read_many(["d/x y"] * 5, concurrency=2))) == 5
+        assert noted.seen.count(("request", "s3.get", 1000, where, "")) == 5
+        assert noted.seen[-1] == ("batch", "s3.read_many", 5000, "s3://wire-told/", "")
+        noted.seen.clear()
+        assert list(fs.list("d")) == ["x y"]
+        assert [seen[:2] for seen in noted.seen] == [("request", "s3.list")]
+        assert noted.seen[0][3].startswith("s3://wire-told")
+
+
+# ---- checksums
+
+
+@pytest.mark.parametrize("kind", ["crc32", "crc32c", "sha1", "sha256"])
+def test_a_checksum_that_the_store_sends_is_checked(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(0) as port:
+        fs = opened(f"http://127.0.0.1:{port}", max_attempts=2)
+        without_boto3(fs, monkeypatch)
+        names = [f"{size}-{kind}-{how}" for size in (0, 1000, 6_000_000) for how in ("good", "composite")]
+        assert [fs.read_bytes(name) for name in names] == [content(name) for name in names]
+        assert list(fs.read_many(names)) == [content(name) for name in names]
+        for read in (fs.read_bytes, lambda name: list(fs.read_many([name, name]))):
+            with pytest.raises(fsabs.CorruptFileError, match=kind.upper()) as caught:
+                read(f"1000-{kind}-bad")
+            assert caught.value.filename == f"s3://bucket/1000-{kind}-bad"
+
+
 # ---- what it leaves to boto3
 
 
@@ -194,6 +341,25 @@ def test_only_plain_answers_are_taken(head: bytes) -> None:
 def test_a_plain_answer() -> None:
     assert parse(b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length:  12\r\nConnection: keep-alive", b"200") == (12, True)
     assert parse(b"HTTP/1.1 206 OK\r\nConnection: Close\r\nContent-Length: 0", b"206") == (0, False)
+
+
+RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: bytes 5-14/100'
+
+
+@pytest.mark.quick
+def test_an_answer_is_of_what_was_asked_for() -> None:
+    assert understood(RANGE, Ask("k", (10, 5), "v", 100)).length == 10
+    assert understood(RANGE, Ask("k", (10, 5))).length == 10
+    assert understood(RANGE.replace(b"/100", b"/15"), Ask("k", (99, 5))).length == 10
+    for wrong in (Ask("k", (9, 5)), Ask("k", (10, 6)), Ask("k", (10, 5), "v", 99), Ask("k", (11, 5), "v", 100)):
+        with pytest.raises(Transient):
+            understood(RANGE, wrong)
+    with pytest.raises(fsabs.StaleFileError):
+        understood(RANGE, Ask("k", (10, 5), "w", 100))
+    with pytest.raises(Transient):
+        understood(b"HTTP/1.1 200 OK\r\nContent-Length: 10", Ask("k", None, None, 11))
+    with pytest.raises(PlainAnswerMissing):
+        understood(RANGE.replace(b"206", b"200"), Ask("k", (10, 5)))
 
 
 @pytest.mark.quick
@@ -255,23 +421,34 @@ def test_tls_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 # ---- a server that fails
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(120)
 def test_ten_thousand_requests_of_which_one_in_five_fails() -> None:
     with served(0.2) as port:
         fs = opened(f"http://127.0.0.1:{port}", max_attempts=10, read_timeout=5, connect_timeout=5)
         fs.read_bytes("10-0")
         before = descriptors()
-        names = [f"{number * 37 % 30_000}-{number}" for number in range(9_000)]
+        kinds = ("x", "crc32", "crc32c", "sha1")
+        names = [f"{number * 37 % 30_000}-{kinds[number % 4]}-{number}" for number in range(8_000)]
         for name, body in zip(names, fs.read_many(names), strict=True):
             assert body == content(name), name
         for number in range(1_000):
-            name = f"{20_000 + number}-r"
+            name = f"{10_000 + number}-r"
             if number % 2:
                 assert fs.read_bytes(name) == content(name)
             else:
                 with fs.open(name, "rb", buffering=0) as file:
                     file.seek(number)
                     assert file.read(500) == content(name)[number : number + 500]
+        whole = content("17600000-x")
+        ranges = [(100 + number % 900, number * 17_500) for number in range(1_000)]  # too far apart to be neighbours
+        with fs.open("17600000-x", "rb") as file:
+            assert cast(Any, file).blob.pread_many(ranges) == [whole[start : start + size] for size, start in ranges]
+            assert file.read() == whole
+        with fs.open("70000000-x", "rb") as file:
+            whole = content("70000000-x")
+            assert all(
+                file.read(1_000_000) == whole[start : start + 1_000_000] for start in range(0, 70_000_000, 10**6)
+            )
         assert descriptors() <= before + 64 + 64  # what is kept alive, by us and by boto3
 
 

@@ -18,8 +18,8 @@ from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
 from .client import Options, shared_client, translated
-from .flight import read
-from .objects import MIN_PART_SIZE, S3Blob, S3Writer, get, head
+from .objects import MIN_PART_SIZE, S3Writer
+from .reading import S3Blob, get_many, get_whole, head, open_from_start
 from .wire import Wire, shared_wire
 
 DELETE_BATCH = 1000
@@ -227,17 +227,32 @@ class S3(FS):
             raise self._no_file(key)
         return S3Blob(self, key, found.size, found.version)
 
+    def _open_from_start(self, key: str) -> Blob:
+        try:
+            found = open_from_start(self, key) if key else None
+        except FileNotFoundError as exc:
+            raise self._no_file(key) from exc
+        return found if found is not None else self._open_blob(key)
+
     def _read_bytes(self, key: str) -> bytes:
         try:
-            return get(self, key) if key else self._open_blob(key).read_all()
+            return get_whole(self, key) if key else self._open_blob(key).read_all()
         except FileNotFoundError as exc:
             raise self._no_file(key) from exc
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        wire, width = self.wire, min(concurrency or self.default_concurrency, len(wanted))
-        if wire is None or width <= 1:
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        if width <= 1 or self.wire is None or not all(wanted):
             return super()._read_many(wanted, concurrency)
-        return read(wire, wanted, width, self.options.read_timeout, self._read_bytes)
+        return self._many(wanted, width)
+
+    def _many(self, wanted: Sequence[str], width: int) -> Iterator[bytes]:
+        with contextlib.closing(get_many(self, wanted, width)) as contents:
+            for key in wanted:
+                try:
+                    yield next(contents)
+                except FileNotFoundError as exc:
+                    raise self._no_file(key) from exc
 
     def _no_file(self, key: str) -> OSError:
         """The error for a key with no object: it may be a directory, or the bucket may be missing."""

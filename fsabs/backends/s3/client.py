@@ -9,11 +9,13 @@ import contextlib
 import errno
 import functools
 import os
+import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ... import errors, process
+from ... import errors, hooks, keys, process
 
 _descriptions: Any = None
 POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at once
@@ -81,7 +83,10 @@ def make_client(options: Options) -> Any:
         endpoint = options.endpoint or os.environ.get("S3_ENDPOINT") or None
         # A store of one's own has no regions, but a signature needs the name of one.
         region = session.region_name or "us-east-1"
-        return session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+        client = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+        client.meta.events.register("before-send.s3", _begun)
+        client.meta.events.register("response-received.s3", _answered)
+        return client
     except (ProfileNotFound, ValueError) as exc:  # a ValueError is about the endpoint
         raise errors.ConfigError(f"S3: {exc}") from exc
 
@@ -109,6 +114,44 @@ def _timestamp(text: Any) -> datetime:
 
         parsed: datetime = parse_timestamp(text)
         return parsed
+
+
+_OPERATIONS = {
+    "GetObject": "s3.get",
+    "HeadObject": "s3.head",
+    "ListObjectsV2": "s3.list",
+    "PutObject": "s3.put",
+    "UploadPart": "s3.put",
+    "DeleteObject": "s3.delete",
+    "DeleteObjects": "s3.delete",
+    "CopyObject": "s3.copy",
+}
+_attempt = threading.local()
+
+
+def _begun(**_: Any) -> None:
+    """An attempt of boto3 begins; in the thread that will see its end."""
+    _attempt.begin = time.monotonic_ns() if hooks.active is not None else 0
+
+
+def _answered(
+    event_name: str, context: dict[str, Any], exception: Exception | None, parsed_response: Any, **_: Any
+) -> None:
+    """An attempt of boto3 has ended; the body of a GET is still to come."""
+    watch, begin = hooks.active, getattr(_attempt, "begin", 0)
+    if watch is None or not begin:
+        return
+    operation = event_name.rpartition(".")[2]
+    name = _OPERATIONS.get(operation, f"s3.{operation}")
+    asked = context.get("input_params", {})
+    where = f"s3://{asked.get('Bucket', '')}/{keys.to_url_path(str(asked.get('Key', asked.get('Prefix', ''))))}"
+    if context.get("retries", {}).get("attempt", 1) > 1:
+        watch.happened("retry", name, 1, where)
+    error = type(exception).__name__ if exception is not None else ""
+    if not error and "Error" in (parsed_response or {}):
+        error = str(parsed_response["Error"].get("Code", ""))
+    body = asked.get("Body")
+    watch.done("request", name, begin, len(body) if isinstance(body, bytes) else 0, where, error)
 
 
 @contextlib.contextmanager
@@ -155,11 +198,14 @@ _ERRNO_OF_STATUS = {
 def _of_answer(exc: Any) -> OSError:
     """The error for an answer that says no."""
     said = exc.response.get("Error", {})
-    code = str(said.get("Code", ""))
     status = int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    message = said.get("Message")
+    return refusal(status, str(said.get("Code", "")), said.get("Message"))
+
+
+def refusal(status: int, code: str, message: str | None) -> OSError:
+    """The error for an answer that says no: its status, and the code and message of its body."""
     name = message if code.isdigit() else code  # a HEAD has no body to say more than its status
-    text = f"{name} ({status})" + (f": {message}" if message not in (None, name) else "")
+    text = f"{name} ({status})" + (f": {message}" if message not in ("", None, name) else "")
     if status == 412 or code in ("PreconditionFailed", "ConditionalRequestConflict"):
         return errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
     if status == 416:
@@ -189,6 +235,8 @@ def _of_transport(exc: Any) -> OSError:
         return PermissionError(errno.EACCES, text)
     if isinstance(exc, known.ConnectTimeoutError | known.ReadTimeoutError):
         return TimeoutError(errno.ETIMEDOUT, text)
+    if isinstance(exc, known.FlexibleChecksumError):
+        return errors.CorruptFileError(errno.EBADMSG, text)
     if isinstance(exc, known.IncompleteReadError):
         return errors.CorruptFileError(errno.EBADMSG, f"the body was cut short: {text}")
     if isinstance(exc, known.EndpointConnectionError):

@@ -1,4 +1,4 @@
-"""Single objects: a blob that reads ranges of one version, and a writer by one PUT or a multipart upload.
+"""Writing objects: one PUT, or a multipart upload.
 
 Limits are those of the S3 API: parts of 5 MiB to 5 GiB, at most 10,000 of them
 (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
@@ -11,17 +11,11 @@ import contextlib
 import errno
 import hashlib
 import os
-import random
-import time
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
-from ...blobs import Blob
 from ...files import Writer
 from .client import translated
-from .wire import PlainAnswerMissing
 
 if TYPE_CHECKING:
     from .bucket import S3
@@ -38,77 +32,6 @@ def part_size(number: int, first: int) -> int:
     10,000 parts that start at 5 MiB reach 4.8 TiB, those that start at 32 MiB 31 TiB.
     """
     return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
-
-
-def get(fs: S3, key: str, part: tuple[int, int] | None = None, version: str | None = None) -> bytes:
-    """The body of one GET, of the length that was announced: all of the object, or `part` of it (size, offset)."""
-    conditions: dict[str, str] = {}
-    if part is not None:
-        conditions["Range"] = f"bytes={part[1]}-{part[1] + part[0] - 1}"
-    if version:
-        conditions["If-Match"] = f'"{version}"'
-    wire = fs.wire
-    if wire is not None:
-        lines = "".join(f"{name}: {value}\r\n" for name, value in conditions.items())
-        with contextlib.suppress(PlainAnswerMissing):
-            return wire.get(key, lines, b"206" if part is not None else b"200")
-    return _get_by_boto3(fs, key, {name.replace("-", ""): value for name, value in conditions.items()})
-
-
-def head(fs: S3, key: str) -> tuple[int, datetime, str]:
-    """Size, time of writing and ETag of an object; `FileNotFoundError`."""
-    wire = fs.wire
-    if wire is not None:
-        with contextlib.suppress(PlainAnswerMissing, ValueError, KeyError):
-            lines = wire.head(key).decode("latin-1").split("\r\n")[1:]
-            told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            return int(told["content-length"]), parsedate_to_datetime(told["last-modified"]), told["etag"].strip('"')
-    with translated():
-        answer = fs.client.head_object(Bucket=fs.bucket, Key=key)
-    return answer["ContentLength"], answer["LastModified"], answer["ETag"].strip('"')
-
-
-def _get_by_boto3(fs: S3, key: str, conditions: dict[str, str]) -> bytes:
-    """As `get`, with every answer understood.
-
-    boto3 tries again what fails before the body; a body that breaks off is tried again here.
-    """
-    for attempt in range(fs.options.max_attempts):
-        with translated():
-            answer = fs.client.get_object(Bucket=fs.bucket, Key=key, **conditions)
-        try:
-            with translated(), contextlib.closing(answer["Body"]) as stream:
-                body: bytes = stream.read()
-            _check_length(fs._url(key), body, answer)
-            return body
-        except (ConnectionError, TimeoutError, errors.CorruptFileError):
-            if attempt + 1 >= fs.options.max_attempts:
-                raise
-            time.sleep(min(20.0, 0.1 * 2**attempt) * random.random())
-    raise AssertionError("max_attempts is at least 1")
-
-
-def _check_length(url: str, body: bytes, answer: dict[str, Any]) -> None:
-    announced = answer.get("ContentLength")
-    if announced is None and "transfer-encoding" not in answer["ResponseMetadata"]["HTTPHeaders"]:
-        # boto3 takes a head that breaks off for a whole one, and an empty body for the object.
-        raise errors.corrupt(url, "an answer that doesn't say how long it is", "read")
-    if announced is not None and len(body) != announced:
-        raise errors.corrupt(url, f"a body of {len(body)} bytes where {announced} were announced", "read")
-
-
-class S3Blob(Blob):
-    """One version of an object, told by its ETag: each read is a GET of a range with If-Match."""
-
-    __slots__ = ()
-    _origin: S3
-
-    def _pread(self, size: int, offset: int) -> bytes:
-        part = (size, offset) if size != self.size else None
-        try:
-            return get(self._origin, self._key, part, self.version)
-        except FileNotFoundError as exc:
-            raise errors.stale(self.url, "the object was removed while it was open") from exc
 
 
 class S3Writer(Writer):

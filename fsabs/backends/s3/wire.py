@@ -1,17 +1,17 @@
-"""Plain GETs over sockets of our own: the fast case of reading, in a fraction of the time that boto3 takes.
+"""GETs and HEADs over sockets of our own: the fast case of reading, in a fraction of the time that boto3 takes.
 
-A request is signed (Signature Version 4, docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html), sent in one
-piece over a connection that is kept alive, and its body received into its final place. Whatever is not a plain `200` or
-`206` with a Content-Length (a redirect, an error, a chunked body, a reset, a time-out) is nobody's business here: the
-caller asks boto3 for that request, so that retries and errors have one home. Sockets belong to the process.
+A request is signed, sent in one piece over a connection that is kept alive, and its body received without a copy: the
+head is peeked at, so that the body's bytes are alone in the last receive. What breaks, comes late, is cut short or says
+503 is tried again, within `max_attempts`; a missing object or another version is an error. Whatever is neither (a
+redirect, a refusal, an encoded body) is nobody's business here: `PlainAnswerMissing` tells the caller to ask boto3.
+Sockets belong to the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
-import hashlib
-import hmac
 import socket
 import ssl
 import struct
@@ -19,29 +19,42 @@ import time
 import urllib.parse
 import urllib.request
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import process
+from ... import errors, hooks, keys, process
+from .answers import (
+    CHECKSUM_MODE,
+    Ask,
+    Large,
+    PlainAnswerMissing,
+    Transient,
+    Unanswered,
+    backoff,
+    broken,
+    cut,
+    field,
+    hung_up,
+    refused,
+    understood,
+)
+from .checksums import mismatch
 from .client import Options
+from .signing import Signer
 
+PEEK = 2048
+"""What is looked at for the head of an answer."""
 HEAD_SIZE = 64 * 1024
-"""What a first receive takes: the head of an answer, and as much of the body as is there."""
-RECEIVE_BUFFER = 1024 * 1024
+"""What a head, or the body of a refusal, has at most."""
+RECEIVE_BUFFER = 4 * 1024 * 1024
+"""What the kernel may keep of a connection that nobody reads for the moment."""
+LARGE = 32 * 1024 * 1024
+"""An object of more bytes is read by parallel ranges."""
+TLS_RECORD = 16 * 1024
+"""What TLS has in one piece."""
 MAX_IDLE = 64
-_EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _SAFE = "/~"
-
-
-ATTEMPTS = 3
-"""How often a request whose connection breaks is sent over a new one, before it is boto3's."""
-
-
-class PlainAnswerMissing(Exception):
-    """The answer was not a plain one, or there was none: a request for boto3."""
-
-
-class BrokenConnection(PlainAnswerMissing):
-    """The connection ended before the answer did."""
 
 
 class Target(NamedTuple):
@@ -57,39 +70,82 @@ class Target(NamedTuple):
     region: str
 
 
+class Fetched(NamedTuple):
+    """A plain answer."""
+
+    head: bytes
+    body: bytes
+
+
 class Wire:
     """The connections of one process to the endpoint of one bucket, and how requests to it are signed."""
 
     def __init__(self, client: Any, bucket: str, options: Options) -> None:
         self._idle: deque[socket.socket] = deque()
-        self._options = options
+        self.bucket = bucket
+        self.options = options
         self.target = _target(client, bucket)
-        self._credentials = client._request_signer._credentials if not options.anonymous else None
+        credentials = None if options.anonymous else client._request_signer._credentials
+        self._signer = credentials and Signer(credentials, self.target.region, self.target.header)
         self._context = _tls_context(client) if self.target.tls else None
-        self._day_key: tuple[tuple[str, str], bytes] | None = None
+        self._session: ssl.SSLSession | None = None
+
+    def url(self, key: str) -> str:
+        """The object's URL, for those who look on."""
+        return f"s3://{self.bucket}/{keys.to_url_path(key)}"
 
     # ---- connections
 
     def connect(self) -> socket.socket:
-        """A new connection; `OSError`."""
-        options, target = self._options, self.target
-        made = socket.create_connection((target.host, target.port), timeout=options.connect_timeout)
+        """A new connection; `Transient`, `PlainAnswerMissing`."""
+        watch = hooks.active
+        begin = time.monotonic_ns() if watch is not None else 0
         try:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+            made = self._connect()
+        except OSError as exc:
+            if watch is not None:
+                watch.done("connect", "s3.connect", begin, 0, self.url(""), type(exc).__name__)
+            raise broken(exc) from exc
+        if watch is not None:
+            watch.done("connect", "s3.connect", begin, 0, self.url(""))
+        return made
+
+    def _connect(self) -> socket.socket:
+        target = self.target
+        made = socket.create_connection((target.host, target.port), timeout=self.options.connect_timeout)
+        try:
+            self.configure(made)
             if self._context is not None:
-                made = self._context.wrap_socket(made, server_hostname=target.host)
-                made.settimeout(options.read_timeout)
-            else:
-                # Blocking, with the kernel's own time limit: MSG_WAITALL then fills a buffer in one call.
-                made.settimeout(None)
-                seconds = struct.pack("ll", int(options.read_timeout), int(options.read_timeout % 1 * 1e6))
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+                made = self.secured(made)
+                made.do_handshake()
+            self.settle(made)
             return made
         except BaseException:
             made.close()
             raise
+
+    def configure(self, connection: socket.socket) -> None:
+        """Set the options that every connection has."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if size := _receive_buffer():
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+        if self._context is None:
+            # Blocking, with the kernel's own time limit: MSG_WAITALL then fills a buffer in one call.
+            timeout = self.options.read_timeout
+            seconds = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+
+    def secured(self, connection: socket.socket) -> ssl.SSLSocket:
+        """The connection with TLS, before its handshake; an earlier connection's session makes that shorter."""
+        assert self._context is not None
+        return self._context.wrap_socket(
+            connection, server_hostname=self.target.host, do_handshake_on_connect=False, session=self._session
+        )
+
+    def settle(self, connection: socket.socket) -> None:
+        """Make a connection block, as those do that lie idle."""
+        connection.settimeout(self.options.read_timeout if self.target.tls else None)
 
     def take(self) -> socket.socket | None:
         """An idle connection, if there is one; it may have been closed by the store."""
@@ -100,6 +156,8 @@ class Wire:
 
     def give_back(self, connection: socket.socket) -> None:
         """Keep a connection whose answer was read to its end."""
+        if self._session is None and isinstance(connection, ssl.SSLSocket):
+            self._session = connection.session
         if len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
         else:
@@ -112,124 +170,193 @@ class Wire:
 
     def __del__(self) -> None:
         # In the process that it belongs to: an inherited one is never freed.
-        self.close()
+        if hasattr(self, "_idle"):
+            self.close()
 
     # ---- requests
 
-    def request(self, key: str, extra: str, method: str = "GET") -> bytes:
-        """The bytes of a signed request for `key`; `extra` are header lines, each with its line end."""
+    def request(self, ask: Ask) -> bytes:
+        """The bytes of a signed GET."""
+        # A whole object's checksum, if the store has one, comes when it is asked for.
+        return self._signed("GET", ask.key, ask.lines(), CHECKSUM_MODE if ask.part is None else "")
+
+    def _signed(self, method: str, key: str, lines: str, extra: str) -> bytes:
         target = self.target
         path = target.prefix + urllib.parse.quote(key, safe=_SAFE)
-        head = f"{method} {path} HTTP/1.1\r\nHost: {target.header}\r\nAccept-Encoding: identity\r\n{extra}"
-        if self._credentials is None:
-            return f"{head}\r\n".encode()
-        return f"{head}{self._signature(method, path)}\r\n".encode()
-
-    def _signature(self, method: str, path: str) -> str:
-        """The header lines that sign a request for `path` with the credentials of this moment."""
-        assert self._credentials is not None
-        frozen = self._credentials.get_frozen_credentials()
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        token_line = f"x-amz-security-token:{frozen.token}\n" if frozen.token else ""
-        signed = "host;x-amz-content-sha256;x-amz-date" + (";x-amz-security-token" if frozen.token else "")
-        canonical = (
-            f"{method}\n{path}\n\nhost:{self.target.header}\nx-amz-content-sha256:{_EMPTY_SHA256}\nx-amz-date:{stamp}\n"
-            f"{token_line}\n{signed}\n{_EMPTY_SHA256}"
-        )
-        scope = f"{stamp[:8]}/{self.target.region}/s3/aws4_request"
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"
-        signature = hmac.digest(self._key(frozen.secret_key, stamp[:8]), text.encode(), "sha256").hex()
-        lines = f"x-amz-content-sha256: {_EMPTY_SHA256}\r\nx-amz-date: {stamp}\r\n"
-        if frozen.token:
-            lines += f"x-amz-security-token: {frozen.token}\r\n"
-        credential = f"{frozen.access_key}/{scope}"
+        signature = self._signer.lines(method, path, extra) if self._signer else f"{extra}\r\n" if extra else ""
         return (
-            f"{lines}Authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={signed}, "
-            f"Signature={signature}\r\n"
-        )
+            f"{method} {path} HTTP/1.1\r\nHost: {target.header}\r\nAccept-Encoding: identity\r\n{lines}{signature}\r\n"
+        ).encode()
 
-    def _key(self, secret: str, day: str) -> bytes:
-        """The day's signing key."""
-        cached = self._day_key
-        if cached is not None and cached[0] == (secret, day):
-            return cached[1]
-        key = ("AWS4" + secret).encode()
-        for part in (day, self.target.region, "s3", "aws4_request"):
-            key = hmac.digest(key, part.encode(), "sha256")
-        self._day_key = ((secret, day), key)
-        return key
+    def fetch(self, ask: Ask) -> Fetched:
+        """The plain answer to a GET.
 
-    def get(self, key: str, extra: str, status: bytes) -> bytes:
-        """The body of a GET whose answer has the status `status`; `PlainAnswerMissing` for any other outcome."""
-        return self._send(self.request(key, extra), status, True)[1]
+        Raises `PlainAnswerMissing`; `Large` for an object of unknown size that was asked for as a whole; and the
+        `OSError` of what is no matter of chance, or remained after `max_attempts`.
+        """
+        return self._persistent("s3.get", ask, self._get)
 
     def head(self, key: str) -> bytes:
-        """The head of the answer to a HEAD, if that is a plain 200; `PlainAnswerMissing`."""
-        return self._send(self.request(key, "", "HEAD"), b"200", False)[0]
+        """The head of the answer to a HEAD; errors as of `fetch`."""
+        return self._persistent("s3.head", Ask(key), self._head).head
 
-    def _send(self, request: bytes, status: bytes, has_body: bool) -> tuple[bytes, bytes]:
-        """Head and body of the answer."""
+    def _persistent(self, name: str, ask: Ask, exchange: _Exchange) -> Fetched:
+        """Attempts of a request."""
+        attempt = 1
+        while True:
+            try:
+                return self._watched(name, ask, exchange)
+            except Transient as exc:
+                if attempt >= self.options.max_attempts:
+                    raise exc.error from exc
+            if (watch := hooks.active) is not None:
+                watch.happened("retry", name, 1, self.url(ask.key))
+            time.sleep(backoff(attempt))
+            attempt += 1
+
+    def _watched(self, name: str, ask: Ask, exchange: _Exchange) -> Fetched:
+        watch = hooks.active
+        if watch is None:
+            return self._attempt(ask, exchange)
+        begin = time.monotonic_ns()
+        try:
+            found = self._attempt(ask, exchange)
+        except Exception as exc:
+            watch.done("request", name, begin, 0, self.url(ask.key), error_name(exc))
+            raise
+        watch.done("request", name, begin, len(found.body), self.url(ask.key))
+        return found
+
+    def _attempt(self, ask: Ask, exchange: _Exchange) -> Fetched:
         if (connection := self.take()) is not None:
             # What the store has closed while it was idle is no failure: a new connection decides.
-            with contextlib.suppress(BrokenConnection):
-                return self._exchange(connection, request, status, has_body)
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._exchange(self.connect(), request, status, has_body)
-            except BrokenConnection:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-            except OSError as exc:
-                raise PlainAnswerMissing(f"no connection: {exc}") from exc
-        raise AssertionError("the last attempt returns or raises")
+            with contextlib.suppress(Unanswered):
+                return self._over(connection, ask, exchange)
+        return self._over(self.connect(), ask, exchange)
 
-    def _exchange(
-        self, connection: socket.socket, request: bytes, status: bytes, has_body: bool
-    ) -> tuple[bytes, bytes]:
+    def _over(self, connection: socket.socket, ask: Ask, exchange: _Exchange) -> Fetched:
+        keep = False
         try:
-            connection.sendall(request)
-            head, body = self._receive_head(connection)
-            answer = parse(head, status)
-            body = self._receive_rest(connection, body, answer.length if has_body else 0)
-        except OSError as exc:
-            connection.close()
-            kind = BrokenConnection if isinstance(exc, ConnectionError) else PlainAnswerMissing
-            raise kind(str(exc)) from exc
-        except BaseException:
-            connection.close()
+            outcome, keep = exchange(connection, ask)
+        except (errors.StaleFileError, errors.CorruptFileError):  # of ours
             raise
-        if answer.keep:
-            self.give_back(connection)
-        else:
-            connection.close()
-        return head, body
+        except OSError as exc:
+            raise broken(exc) from exc
+        finally:
+            if keep:
+                self.give_back(connection)
+            else:
+                connection.close()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _get(self, connection: socket.socket, ask: Ask) -> tuple[Fetched | Exception, bool]:
+        _send(connection, self.request(ask))
+        head, rest = self._receive_head(connection)
+        if head[9:12] not in GOOD:
+            body, keep = refusal_body(connection, head, rest)
+            return refused(head, body), keep
+        answer = understood(head, ask)
+        if answer.length > LARGE and ask.part is None and ask.total is None:
+            raise Large(head, answer.length)
+        body = self._receive_rest(connection, rest, answer.length)
+        if ask.part is None and (wrong := mismatch(head, [body])):
+            return Transient(errors.CorruptFileError(errno.EBADMSG, wrong)), answer.keep
+        return Fetched(head, body), answer.keep
+
+    def _head(self, connection: socket.socket, ask: Ask) -> tuple[Fetched | Exception, bool]:
+        _send(connection, self._signed("HEAD", ask.key, "", ""))
+        head, rest = self._receive_head(connection)
+        keep = not rest and b"\r\nconnection: close" not in head.lower()
+        if head[9:12] not in GOOD:
+            return refused(head, b""), keep
+        return Fetched(head, b""), understood(head, ask).keep and keep
 
     def _receive_head(self, connection: socket.socket) -> tuple[bytes, bytes]:
+        """The head, and what came with it of the body."""
         received = b""
+        if self._context is None:
+            # Looked at first, the head is taken alone, so that the body needs no putting together.
+            end = connection.recv(PEEK, socket.MSG_PEEK).find(b"\r\n\r\n")
+            if end >= 0:
+                return connection.recv(end + 4)[:end], b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             more = connection.recv(HEAD_SIZE)
             if not more:
-                raise BrokenConnection("a head that breaks off")
+                raise hung_up(len(received))
             if len(received) > HEAD_SIZE:
                 raise PlainAnswerMissing("a head without an end")
             received = received + more if received else more
         return received[:end], received[end + 4 :]
 
-    def _receive_rest(self, connection: socket.socket, body: bytes, length: int) -> bytes:
-        if len(body) == length:
-            return body
-        if len(body) > length:
+    def _receive_rest(self, connection: socket.socket, rest: bytes, length: int) -> bytes:
+        if len(rest) > length:
             raise PlainAnswerMissing("a body that is longer than announced")
-        parts, missing = [body], length - len(body)
-        flags = 0 if self.target.tls else socket.MSG_WAITALL
+        parts, missing = [rest] if rest else [], length - len(rest)
+        plain = self._context is None
         while missing:
-            part = connection.recv(missing, flags)
+            part = connection.recv(missing, socket.MSG_WAITALL) if plain else connection.recv(min(missing, TLS_RECORD))
             if not part:
-                raise BrokenConnection("a body that breaks off")
+                raise cut(length - missing, length)
             parts.append(part)
             missing -= len(part)
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_Exchange = Callable[[socket.socket, Ask], tuple[Fetched | Exception, bool]]
+GOOD = frozenset({b"200", b"206"})
+
+
+def error_name(exc: BaseException) -> str:
+    """The name of what the user would see."""
+    return type(exc.error if isinstance(exc, Transient) else exc).__name__
+
+
+def _send(connection: socket.socket, request: bytes) -> None:
+    try:
+        connection.sendall(request)
+    except ConnectionError as exc:
+        raise hung_up(0) from exc
+
+
+def refusal_body(connection: socket.socket, head: bytes, rest: bytes) -> tuple[bytes, bool]:
+    """The body of an answer that is an error, and whether the connection may be used again; it has to block."""
+    lower, body = head.lower(), rest
+    chunked = b"\r\ntransfer-encoding: chunked" in lower
+    announced = field(head, b"content-length") or b""
+    length = int(announced) if announced.isdigit() else HEAD_SIZE
+    while len(body) < min(length, HEAD_SIZE) and not (chunked and body.endswith(b"0\r\n\r\n")):
+        more = connection.recv(HEAD_SIZE)
+        if not more:
+            return body, False
+        body += more
+    whole = chunked or len(body) == length
+    return _dechunked(body) if chunked else body, whole and b"\r\nconnection: close" not in lower
+
+
+def _dechunked(body: bytes) -> bytes:
+    """The content of a chunked body, as far as it is one (RFC 9112, section 7.1)."""
+    found, rest = b"", body
+    while rest:
+        line, _, rest = rest.partition(b"\r\n")
+        digits = line.partition(b";")[0].strip()
+        try:
+            size = int(digits, 16)
+        except ValueError:
+            break
+        found, rest = found + rest[:size], rest[size + 2 :]
+    return found
+
+
+@functools.cache
+def _receive_buffer() -> int:
+    """The size of the kernel's buffer to ask for; 0 where the system allows less than it finds out by itself."""
+    try:
+        most = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    except (OSError, ValueError):
+        return 0
+    return min(RECEIVE_BUFFER, most) if most >= 1024 * 1024 else 0
 
 
 @functools.lru_cache(maxsize=16)
@@ -245,31 +372,6 @@ def _open_wire(client: process.PerProcess[Any], bucket: str, options: Options) -
         return Wire(client.get(), bucket, options)
     except (PlainAnswerMissing, BotoCoreError):  # boto3 will say what is wrong, in its own time
         return None
-
-
-class Answer(NamedTuple):
-    """What a plain answer's head says."""
-
-    length: int
-    keep: bool
-    """Whether the connection may be used again."""
-
-
-def parse(head: bytes, status: bytes) -> Answer:
-    """Read an answer's head; `PlainAnswerMissing` if it isn't a plain one with the status that was expected."""
-    if head[:9] != b"HTTP/1.1 " or head[9:12] != status:
-        raise PlainAnswerMissing(f"the answer {head[:40]!r}")
-    lower = head.lower()
-    if b"\r\ntransfer-encoding:" in lower or b"\r\ncontent-encoding:" in lower:
-        raise PlainAnswerMissing("an encoded body")
-    at = lower.find(b"\r\ncontent-length:")
-    if at < 0:
-        raise PlainAnswerMissing("a body of unknown length")
-    end = lower.find(b"\r\n", at + 2)
-    digits = lower[at + 17 : end if end >= 0 else len(lower)].strip()
-    if not digits.isdigit():
-        raise PlainAnswerMissing("a Content-Length that is no number")
-    return Answer(int(digits), b"\r\nconnection: close" not in lower)
 
 
 def _target(client: Any, bucket: str) -> Target:
