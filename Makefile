@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+NAME ?=
 
 RUN := $(VENV)/bin/python
 
@@ -37,16 +38,12 @@ servers: $(VENV)/.test ## what the tests' servers need: Hadoop's jars, Debian's 
 docs: $(VENV)/.docs ## the documentation, into docs/_build/html
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(VENV)/.demo ## small benchmarks; results go to benchmarks/results
-	$(RUN) benchmarks/import_time.py
-	$(RUN) benchmarks/read_local.py
-	@if command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; then set -x; $(RUN) benchmarks/s3_objects.py; \
-	  else echo "left out: benchmarks/s3_objects.py, which needs nginx (apt-get install nginx-light)"; fi
+bench: $(VENV)/.test ## measure against the peers; NAME="s3_zip local" chooses (python -m benchmarks --list)
+	$(RUN) -m benchmarks $(NAME)
 
 clean: ## remove all that these commands made, the virtual environment included
 	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find benchmarks/results -type f ! -name README.md -delete
 
 # One stamp for each extra of setup.cfg: `pip` runs again when what it would install may have changed.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.docs: $(VENV)/.%: setup.cfg pyproject.toml | $(VENV)/bin/python

@@ -1,36 +1,23 @@
-"""What `import fsabs` adds to the start of an interpreter, and what the first local directory adds to that."""
+"""What an import adds to an interpreter that has started, each time in a new one."""
 
 from __future__ import annotations
 
-import functools
-import subprocess
-import sys
-
-from measure import compare, save, show
-
-ROUNDS = 20
-PROGRAMS = {
-    "python, empty program": "pass",
-    "import fsabs": "import fsabs",
-    "fsabs.from_url of a directory": "import fsabs; fsabs.from_url('.')",
-    "import zipfile": "import zipfile",
-    "import fsspec": "import fsspec",
-    "import boto3": "import boto3",
-}
+from .frame.measure import at_most
+from .frame.race import Bench
 
 
-def start(program: str) -> None:
-    """Run an interpreter with one line of code."""
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def main() -> None:
-    """Measure, print and save."""
-    title = "Start of an interpreter"
-    results = compare({name: functools.partial(start, code) for name, code in PROGRAMS.items()}, ROUNDS)
-    show(title, results, 1, "us")
-    save("import_time", {title: results})
-
-
-if __name__ == "__main__":
-    main()
+def run(bench: Bench) -> None:
+    """Ours, and what else a training script may import."""
+    with bench.race("imports", "import", rounds=15) as race:
+        ours = race.ours("import fsabs", "starts.importing", 1, code="import fsabs")
+        race.ours("fsabs.from_url of a directory", "starts.importing", 1, code="import fsabs; fsabs.from_url('.')")
+        race.beside("import zipfile", "starts.importing", 1, code="import zipfile")
+        pfio = race.peer("import pfio.v2", "pfio", "starts.importing", 1, code="import pfio.v2")
+        race.peer("import fsspec", "fsspec", "starts.importing", 1, code="import fsspec")
+        race.peer("import s3fs", "s3fs", "starts.importing", 1, code="import s3fs")
+        race.peer("import boto3", "boto3", "starts.importing", 1, code="import boto3")
+        race.peer("import obstore", "obstore", "starts.importing", 1, code="import obstore")
+        race.run()
+        race.table("seconds", "ms", 1e3)
+        bench.claim(ours.name, [seconds * 1e3 for seconds in race.values(ours, "seconds")], "ms", at_most(40, "ms"))
+        race.cheaper(ours, pfio, at_most(0.1), "seconds", "time")

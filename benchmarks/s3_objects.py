@@ -1,94 +1,87 @@
-"""Small objects from S3: 100 KB each, plain HTTP, nginx as the store, against boto3 and pyarrow in one run.
-
-The second table is the CPU time of this process, which is what a training job has less of.
-"""
+"""Small objects from S3, 100 KB each, plain and over TLS: many at a time and one by one, wall time and CPU time."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import boto3
-import pyarrow.fs
-from measure import compare, reading, save, show
-from nginx import serving
+from .frame import servers
+from .frame.measure import at_least, at_most
+from .frame.race import Bench, Race
 
-import fsabs
-
-OBJECTS = 300
+OBJECTS = 2000
+FEW = 200
+"""For clients that would take too long for all."""
 SIZE = 100_000  # bytes
-ROUNDS = 15
-ACCESS: dict[str, Any] = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
 
 
-def cpu(run: Callable[[], None]) -> Callable[[], float]:
-    """The contestant, its time that of the CPU."""
+def run(bench: Bench) -> None:
+    """Plain, then TLS."""
+    bucket = bench.folder / "bucket"
+    bucket.mkdir()
+    names = [f"{number:05}.bin" for number in range(OBJECTS)]
+    for name in names:
+        (bucket / name).write_bytes(os.urandom(SIZE))
+    with servers.store(bench.folder) as store, bench.race("100 KB objects over HTTP", "object", rounds=10) as race:
+        plain(bench, race, store.endpoint, names)
+    certificate = servers.certificate(bench.folder)
+    with servers.store(bench.folder, certificate=certificate) as store:
+        environment = certificate.environment()
+        with bench.race("100 KB objects over TLS", "object", rounds=10, environment=environment) as race:
+            secure(bench, race, store.endpoint, names)
 
-    def timed() -> float:
-        start = time.process_time()
-        run()
-        return time.process_time() - start
 
-    return timed
-
-
-def contestants(endpoint: str, names: list[str]) -> dict[str, Callable[[], None]]:
-    """What reads the objects; the base first."""
-    fs = fsabs.from_url("s3://bucket", endpoint=endpoint, region="us-east-1", **ACCESS)
-    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **ACCESS)
-    arrow = pyarrow.fs.S3FileSystem(
-        access_key="benchmark",
-        secret_key="benchmark",
-        endpoint_override=endpoint.removeprefix("http://"),
-        scheme="http",
+def plain(bench: Bench, race: Race, endpoint: str, names: list[str]) -> None:
+    """Against all clients, and the limit that wrk shows."""
+    all_of_them: dict[str, Any] = {"endpoint": endpoint, "names": names, "size": SIZE}
+    few: dict[str, Any] = {**all_of_them, "names": names[:FEW]}
+    many = race.ours("fs.read_many", "objects.fsabs_read_many", OBJECTS, **all_of_them)
+    single = race.ours("fs.read_bytes", "objects.fsabs_read_bytes", OBJECTS, **all_of_them)
+    race.ours("fs.open, read", "objects.fsabs_open", OBJECTS, **all_of_them)
+    obstore8 = race.peer("obstore, 8 threads", "obstore", "objects.obstore", OBJECTS, threads=8, **all_of_them)
+    obstore1 = race.peer("obstore, 1 thread", "obstore", "objects.obstore", OBJECTS, **all_of_them)
+    race.peer(
+        "s3torchconnector, 8 threads",
+        "s3torchconnector",
+        "objects.s3torchconnector",
+        FEW,
+        of="training",
+        threads=8,
+        **few,
     )
-
-    def by_arrow(name: str) -> bytes:
-        with arrow.open_input_file(f"bucket/{name}") as file:
-            data: bytes = file.read()
-            return data
-
-    def by_open(name: str) -> bytes:
-        with fs.open(name, "rb") as file:
-            data: bytes = file.read()
-            return data
-
-    def by_read_many() -> None:
-        contents = fs.read_many(names)
-        reading(lambda _: next(contents), names, SIZE)()
-
-    return {
-        "fs.read_many": by_read_many,
-        "fs.read_bytes": reading(fs.read_bytes, names, SIZE),
-        "fs.open, read": reading(by_open, names, SIZE),
-        "pyarrow, one by one": reading(by_arrow, names, SIZE),
-        "boto3, one by one": reading(
-            lambda name: client.get_object(Bucket="bucket", Key=name)["Body"].read(), names, SIZE
-        ),
-    }
+    race.peer("pyarrow, 8 threads", "pyarrow", "objects.pyarrow", FEW, threads=8, **few)
+    race.peer("s3fs, cat of 64", "s3fs", "objects.s3fs", FEW, **few)
+    boto3 = race.peer("boto3, 1 thread", "boto3", "objects.boto3", FEW, **few)
+    pfio = race.peer("pfio, 1 thread", "pfio", "objects.pfio", FEW, **few)
+    limit = servers.wrk(bench.folder, endpoint, [f"/bucket/{name}" for name in names], 16)
+    wrk = race.program("wrk -t1 -c16", limit, OBJECTS, f"wrk is not installed: {servers.INSTALL}")
+    race.run()
+    race.table("seconds", "us/object", 1e6)
+    race.table("cpu", "us/object", 1e6, f"{race.title}: CPU time of the client")
+    race.faster(many, obstore8, at_least(1.4))
+    race.faster(many, pfio, at_least(20))
+    race.cheaper(many, obstore8, at_most(0.4))
+    race.faster(many, wrk, at_least(0.45))
+    race.faster(single, obstore1, at_least(1.2))
+    race.faster(single, boto3, at_least(10))
+    race.rate(many)
 
 
-def main() -> None:
-    """Run, print, and save."""
-    with tempfile.TemporaryDirectory() as folder:
-        bucket = Path(folder) / "bucket"
-        bucket.mkdir()
-        os.chmod(folder, 0o755)
-        names = [f"{number:05}.bin" for number in range(OBJECTS)]
-        for name in names:
-            (bucket / name).write_bytes(os.urandom(SIZE))
-        with serving(Path(folder)) as endpoint:
-            runs = contestants(endpoint, names)
-            wall = compare(runs, ROUNDS)
-            processor = compare({name: cpu(run) for name, run in runs.items()}, ROUNDS)
-    show(f"{OBJECTS} objects of {SIZE} bytes over HTTP: wall time", wall, OBJECTS, "us/object")
-    show("the same: CPU time of the client", processor, OBJECTS, "us/object")
-    save("s3_objects", {"wall": wall, "cpu": processor})
-
-
-if __name__ == "__main__":
-    main()
+def secure(bench: Bench, race: Race, endpoint: str, names: list[str]) -> None:
+    """Against the fastest client, and boto3."""
+    options: dict[str, Any] = {"endpoint": endpoint, "names": names[:1000], "size": SIZE}
+    many = race.ours("fs.read_many", "objects.fsabs_read_many", 1000, **options)
+    single = race.ours("fs.read_bytes", "objects.fsabs_read_bytes", 1000, **options)
+    obstore8 = race.peer("obstore, 8 threads", "obstore", "objects.obstore", 1000, threads=8, **options)
+    obstore1 = race.peer("obstore, 1 thread", "obstore", "objects.obstore", 1000, **options)
+    race.peer("boto3, 1 thread", "boto3", "objects.boto3", FEW, **{**options, "names": names[:FEW]})
+    race.run()
+    race.table("seconds", "us/object", 1e6)
+    race.table("cpu", "us/object", 1e6, f"{race.title}: CPU time of the client")
+    race.faster(many, obstore8, at_least(1.0))
+    race.cheaper(many, obstore8, at_most(0.6))
+    race.faster(single, obstore1, at_least(1.0))
+    race.cheaper(single, obstore1, at_most(0.6))
+    bench.note(
+        "Over TLS obstore is told not to check the certificate, which it can't be given; ours and boto3 check it."
+    )

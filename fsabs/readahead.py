@@ -84,4 +84,10 @@ class ReadAhead:
                 errors.named(exc, "read", self._blob.url)
             raise
         self._rest = rest
-        return bytes(found[0]) if len(found) == 1 else b"".join(found)
+        return _joined(found)
+
+
+def _joined(pieces: list[memoryview]) -> bytes:
+    """The bytes of the pieces; of one that is a whole object of bytes, that object."""
+    whole = pieces[0].obj if len(pieces) == 1 else None
+    return whole if isinstance(whole, bytes) and len(whole) == len(pieces[0]) else b"".join(pieces)

@@ -19,7 +19,7 @@ import pytest
 
 import fsabs
 from fsabs import hooks
-from fsabs.backends.s3 import S3
+from fsabs.backends.s3 import S3, reading
 from fsabs.backends.s3.answers import Ask, PlainAnswerMissing, Transient, parse, understood
 from fsabs.backends.s3.reading import FIRST, STREAM_PIECE
 from tests.servers.faulty_bucket import content
@@ -267,6 +267,24 @@ class Noted(hooks.Instrument):
 
     def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
         self.seen.append((kind, name, size, where))
+
+
+@pytest.mark.parametrize("fast", [0.0, float("inf")], ids=["one", "several"])
+def test_a_stream_goes_by_one_connection_as_long_as_that_is_fast(
+    ceph: Any, monkeypatch: pytest.MonkeyPatch, fast: float
+) -> None:
+    monkeypatch.setattr(reading, "FAST", fast)
+    data = os.urandom(1 << 20) * 40
+    ceph.create_bucket("wire-lanes")
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    fs = fsabs.from_url("s3://wire-lanes", endpoint=ceph.endpoint, **keys)
+    fs.write_bytes("x", data)
+    told: list[int] = []
+    monkeypatch.setattr(hooks.Instrument, "done", lambda self, kind, name, begin, size=0, *more: told.append(size))
+    monkeypatch.setattr(hooks, "active", hooks.Instrument())
+    with fs.open("x", "rb") as file:
+        assert b"".join(iter(lambda: file.read(1 << 20), b"")) == data
+    assert max(told) > 30 << 20 if fast == 0 else max(told) <= reading.JUDGED + reading.CHUNK
 
 
 def test_each_attempt_is_told(ceph: Any, monkeypatch: pytest.MonkeyPatch) -> None:

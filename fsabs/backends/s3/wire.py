@@ -196,6 +196,23 @@ class Wire:
         """
         return self._persistent("s3.get", ask, self._get)
 
+    def begin(self, ask: Ask) -> tuple[socket.socket, bytes]:
+        """One attempt at a GET as far as its head: a connection that the body comes over, and what came of it already.
+
+        Raises `PlainAnswerMissing`, `Transient`, `OSError`: for whom it matters, `fetch` finds out what is wrong.
+        """
+        connection = self.take() or self.connect()
+        try:
+            _send(connection, self.request(ask))
+            head, rest = self._receive_head(connection)
+            if head[9:12] not in GOOD:
+                raise PlainAnswerMissing(f"the answer {head[:40]!r}")
+            understood(head, ask)
+            return connection, rest
+        except BaseException:
+            connection.close()
+            raise
+
     def head(self, key: str) -> bytes:
         """The head of the answer to a HEAD; errors as of `fetch`."""
         return self._persistent("s3.head", Ask(key), self._head).head

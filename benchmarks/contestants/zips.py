@@ -1,0 +1,116 @@
+"""Members of zips, on S3 and on local disk."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import Run, library, whole
+from .objects import one_by_one
+
+# ---- on S3: `bucket/train.zip` at `endpoint`, the members `wanted`, each of `size` bytes
+
+
+def _opened(endpoint: str) -> Any:
+    return library("fsabs").from_url("s3://bucket/train.zip", endpoint=endpoint, region="us-east-1")
+
+
+def _many(fs: Any, wanted: list[str], size: int) -> None:
+    count = 0
+    for data in fs.read_many(wanted):
+        whole(data, size)
+        count += 1
+    whole(range(count), len(wanted))
+
+
+def fsabs_s3(endpoint: str, wanted: list[str], size: int, how: str) -> Run:
+    """From the URL to the bytes by `read_many`, with no index kept (`first`) or one (`mapped`); or once `open`."""
+    kept = Path(os.environ["FSABS_CACHE_DIR"], how)  # of this contestant alone
+    os.environ["FSABS_CACHE_DIR"] = str(kept)
+    if how == "open":
+        return functools.partial(_many, _opened(endpoint), wanted, size)
+
+    def run() -> None:
+        if how == "first":
+            shutil.rmtree(kept, ignore_errors=True)
+        with _opened(endpoint) as fs:
+            _many(fs, wanted, size)
+
+    return run
+
+
+def fsabs_s3_one_by_one(endpoint: str, wanted: list[str], size: int) -> Run:
+    """By `read_bytes`, from an FS that is open."""
+    return one_by_one(_opened(endpoint).read_bytes, wanted, size)
+
+
+def s3fs(endpoint: str, wanted: list[str], size: int, block_cache: bool = False) -> Run:
+    """zipfile over an s3fs file, from the URL to the bytes; with its default read-ahead, or its block cache."""
+    zipfile = library("zipfile")
+
+    def run() -> None:
+        fs = library("s3fs").S3FileSystem(endpoint_url=endpoint, skip_instance_cache=True)
+        kind = {"cache_type": "blockcache"} if block_cache else {}
+        with fs.open("bucket/train.zip", "rb", **kind) as file, zipfile.ZipFile(file) as archive:
+            for name in wanted:
+                whole(archive.read(name), size)
+
+    return run
+
+
+def pfio_s3(endpoint: str, wanted: list[str], size: int) -> Run:
+    """PFIO's `from_url` of a zip, from the URL to the bytes."""
+
+    def run() -> None:
+        with library("pfio.v2").from_url("s3://bucket/train.zip", endpoint=endpoint) as fs:
+            for name in wanted:
+                with fs.open(name, "rb") as file:
+                    whole(file.read(), size)
+
+    return run
+
+
+# ---- on local disk, the archive open
+
+
+def fsabs_local(path: str, names: list[str], size: int) -> Run:
+    """`fs.read_bytes`."""
+    return one_by_one(library("fsabs").from_url(path).read_bytes, names, size)
+
+
+def fsabs_local_many(path: str, names: list[str], size: int) -> Run:
+    """`fs.read_many` of batches of 64, as a training loop asks for them."""
+    fs = library("fsabs").from_url(path)
+
+    def run() -> None:
+        for start in range(0, len(names), 64):
+            _many(fs, names[start : start + 64], size)
+
+    return run
+
+
+def _by_open(open_one: Callable[..., Any]) -> Callable[[str], Any]:
+    def read(name: str) -> Any:
+        with open_one(name, "rb") as file:
+            return file.read()
+
+    return read
+
+
+def fsabs_local_open(path: str, names: list[str], size: int) -> Run:
+    """`fs.open` and `read`."""
+    return one_by_one(_by_open(library("fsabs").from_url(path).open), names, size)
+
+
+def zipfile_local(path: str, names: list[str], size: int) -> Run:
+    """`ZipFile.read`."""
+    return one_by_one(library("zipfile").ZipFile(path).read, names, size)
+
+
+def pfio_local(path: str, names: list[str], size: int) -> Run:
+    """`fs.open` and `read` of PFIO's zip."""
+    return one_by_one(_by_open(library("pfio.v2").from_url(path).open), names, size)

@@ -1,0 +1,103 @@
+"""What is read: archives with contents that are the same in every run."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+
+def names(count: int) -> list[str]:
+    """A hundred members in each directory."""
+    return [f"train/{number // 100:05}/{number:07}.bin" for number in range(count)]
+
+
+def stored_zip(path: Path, count: int, size: int) -> list[str]:
+    """A zip of `count` stored members of `size` random bytes; their names."""
+    source = random.Random(0)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name in names(count):
+            archive.writestr(zipfile.ZipInfo(name), source.randbytes(size))
+    return names(count)
+
+
+def deflated_zip(path: Path, count: int, size: int) -> list[str]:
+    """A zip of `count` deflated members: `size` bytes of words each; their names."""
+    source = random.Random(0)
+    words = [source.randbytes(source.randint(2, 5)).hex().encode() for _ in range(2000)]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names(count):
+            archive.writestr(name, b" ".join(source.choices(words, k=size // 4))[:size])
+    return names(count)
+
+
+def zip_of(path: Path, *files: Path) -> None:
+    """A zip of files, stored."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for file in files:
+            archive.write(file, file.name)
+
+
+def index_size(path: Path) -> int:
+    """Bytes from the start of a zip's central directory to the file's end."""
+    with zipfile.ZipFile(path) as archive:
+        return path.stat().st_size - archive.start_dir
+
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+
+
+def zip_of_many(path: Path, count: int) -> str:
+    """A zip of `count` stored members of 8 bytes (zipfile would take a minute for them); a name in its middle.
+
+    As APPNOTE 6.3 has it, with a zip64 end record, and with dates of 1980.
+    """
+    content = b"content\n"
+    crc, size = zlib.crc32(content), len(content)
+    central = bytearray()
+    at = 0
+    with path.open("wb") as file:
+        for name in names(count):
+            raw = name.encode()
+            head = _LOCAL.pack(b"PK\3\4", 20, 0, 0, 0, 33, crc, size, size, len(raw), 0)
+            file.write(head + raw + content)
+            central += _CENTRAL.pack(
+                b"PK\1\2", 0x031E, 20, 0, 0, 0, 33, crc, size, size, len(raw), 0, 0, 0, 0, 0o100644 << 16, at
+            )
+            central += raw
+            at += len(head) + len(raw) + size
+        file.write(central)
+        end = at + len(central)
+        file.write(struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(central), at))
+        file.write(struct.pack("<4sIQI", b"PK\6\7", 0, end, 1))
+        few = min(count, 0xFFFF)
+        file.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, few, few, len(central), at, 0))
+    return names(count)[count // 2]
+
+
+def tar_of_many(path: Path, count: int) -> str:
+    """A tar (ustar) of `count` empty files; a name in its middle."""
+    with path.open("wb") as file:
+        for name in names(count):
+            head = bytearray(512)
+            head[: len(name)] = name.encode()
+            head[100:136] = b"0000644\0000000000\0000000000\00000000000000\0"[:36]
+            head[136:148] = b"00000000000\0"
+            head[156:265] = b"0" + bytes(100) + b"ustar\00000"
+            head[148:156] = b"        "
+            head[148:156] = b"%06o\0 " % sum(head)
+            file.write(head)
+        file.write(bytes(1024))
+    return names(count)[count // 2]
+
+
+def inflater() -> str:
+    """Whether ours has a faster inflater than zipfile's here."""
+    try:
+        import isal  # noqa: F401
+    except ImportError:
+        return "isal, which inflates faster than zlib, is not installed here"
+    return "isal, which inflates faster than zlib, is installed here"

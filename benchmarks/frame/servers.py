@@ -1,0 +1,249 @@
+"""The servers of the benchmarks, all on loopback: nginx as a store of objects, plain or with TLS, near or far; wrk.
+
+`python -m benchmarks --install` installs the programs where this user may; else it names the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ipaddress
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from . import delay
+
+PACKAGES = {"nginx": "nginx-light", "wrk": "wrk", "ip": "iproute2", "tc": "iproute2"}
+INSTALL = "apt-get install nginx-light wrk iproute2"
+
+_CONF = """
+daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log crit;
+events {{ worker_connections 4096; }}
+http {{
+  log_format counted '$request_method $status $body_bytes_sent $request_uri';
+  access_log {log}; sendfile on; tcp_nodelay on; keepalive_requests 100000000; keepalive_timeout 600; etag on;
+  client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
+  uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
+  open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
+  server {{ listen {host}:{port}{tls} backlog=4096; root {files}; {certificate}
+    location ~ ^/[^/]+/?$ {{ return 200; }} }}
+}}
+"""
+
+
+class Store(NamedTuple):
+    """A server of a folder, whose folders are buckets."""
+
+    endpoint: str
+    """`http://127.0.0.1:PORT`"""
+    how: str = ""
+    """What is between it and its clients, for a note."""
+    log: Path | None = None
+    """Where each request is a line `METHOD STATUS BYTES PATH`, if asked for."""
+
+
+def program(name: str) -> str | None:
+    """Where a program is, looking where administrators' programs are, too."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
+
+
+def missing() -> list[str]:
+    """The programs that are not here."""
+    return [name for name in PACKAGES if program(name) is None]
+
+
+def install() -> int:
+    """Install what is missing where this user may, else say how; the number of programs still missing."""
+    absent = missing()
+    if absent and os.geteuid() == 0 and shutil.which("apt-get"):
+        names = sorted({PACKAGES[name] for name in absent})
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update"], env=environment, stdout=subprocess.DEVNULL)
+        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", *names], env=environment)
+        absent = missing()
+    sys.stdout.write(f"missing: {', '.join(absent)}: {INSTALL}\n" if absent else "all programs are here\n")
+    return len(absent)
+
+
+@contextlib.contextmanager
+def store(files: Path, *, certificate: Certificate | None = None, logged: bool = False) -> Iterator[Store]:
+    """nginx, serving `files`, over TLS where there is a certificate."""
+    host = "127.0.0.1"
+    with _nginx(files, host, (), certificate, logged) as (port, log):
+        yield Store(f"{'https' if certificate else 'http'}://{host}:{port}", "", log)
+
+
+@contextlib.contextmanager
+def far_store(files: Path, milliseconds: float, *, logged: bool = False) -> Iterator[Store]:
+    """nginx with half of `milliseconds` on each way between it and its clients."""
+    why_not = delay.netem_missing(program("ip"), program("tc"))
+    if why_not is None:
+        with (
+            delay.namespace(milliseconds) as (host, prefix),
+            _nginx(files, host, prefix, None, logged) as (port, log),
+        ):
+            yield Store(f"http://{host}:{port}", f"{milliseconds:g} ms by tc netem on a network namespace's veth", log)
+        return
+    with _nginx(files, "127.0.0.1", (), None, logged) as (port, log), delay.proxy(port, milliseconds) as near:
+        how = (
+            f"{milliseconds:g} ms by a proxy in a process of its own, which holds the bytes of each way back for "
+            f"{milliseconds / 2:g} ms ({why_not}): it shares the CPUs with client and server"
+        )
+        yield Store(f"http://127.0.0.1:{near}", how, log)
+
+
+@contextlib.contextmanager
+def _nginx(
+    files: Path, host: str, prefix: Sequence[str], certificate: Certificate | None, logged: bool
+) -> Iterator[tuple[int, Path | None]]:
+    nginx = program("nginx")
+    if nginx is None:
+        raise SystemExit(f"this benchmark needs nginx: {INSTALL}")
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="fsabs-nginx-") as root:
+        os.chmod(root, 0o755)
+        log = Path(root, "requests") if logged else None
+        settings = f"ssl_certificate {certificate.chain}; ssl_certificate_key {certificate.key};" if certificate else ""
+        text = _CONF.format(
+            root=root,
+            host=host,
+            port=port,
+            files=files,
+            tls=" ssl" if certificate else "",
+            certificate=settings,
+            log=f"{log} counted" if log else "off",
+        )
+        conf = Path(root, "nginx.conf")
+        conf.write_text(text)
+        command = [*prefix, nginx, "-c", str(conf), "-p", root, "-e", f"{root}/error.log"]
+        server = subprocess.Popen(command)
+        try:
+            _wait(host, port, server)
+            yield port, log
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait(host: str, port: int, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
+            return
+        if server.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise SystemExit(f"nginx doesn't answer at {host}:{port}")
+
+
+# ---- what was asked of it
+
+
+class Requests(NamedTuple):
+    """What a server was asked between two moments."""
+
+    number: int
+    size: int
+    """Bytes of the bodies that it sent."""
+
+
+def requests(log: Path, start: int) -> tuple[Requests, int]:
+    """What the log tells from `start` on, and where it ends now."""
+    time.sleep(0.05)  # a line is written after its answer is sent
+    with log.open("rb") as file:
+        file.seek(start)
+        text = file.read()
+    lines = [line.split(b" ", 3) for line in text.splitlines()]
+    return Requests(len(lines), sum(int(line[2]) for line in lines)), start + len(text)
+
+
+# ---- TLS
+
+
+class Certificate(NamedTuple):
+    """A certificate that signs itself, for 127.0.0.1: clients get it as their only authority."""
+
+    chain: Path
+    key: Path
+
+    def environment(self) -> dict[str, str]:
+        """By which the clients know it."""
+        path = str(self.chain)
+        return {"AWS_CA_BUNDLE": path, "SSL_CERT_FILE": path, "REQUESTS_CA_BUNDLE": path}
+
+
+def certificate(folder: Path) -> Certificate:
+    """A new one, in `folder`."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fsabs-benchmark")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=30))
+        .add_extension(address, critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = Certificate(folder / "certificate.pem", folder / "key.pem")
+    paths.chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    paths.key.write_bytes(secret)
+    return paths
+
+
+# ---- the limit
+
+_PATHS = """
+local paths, at = {{{paths}}}, 0
+request = function() at = at % #paths + 1; return wrk.format("GET", paths[at]) end
+"""
+
+
+def wrk(folder: Path, endpoint: str, paths: Sequence[str], connections: int) -> Callable[[], dict[str, float]] | None:
+    """A round of `wrk -t1 -cN` for a second: the seconds and CPU seconds for `len(paths)` answers; None without it."""
+    binary = program("wrk")
+    if binary is None:
+        return None
+    script = folder / f"wrk-{connections}.lua"
+    script.write_text(_PATHS.format(paths=", ".join(f'"{path}"' for path in paths)))
+    command = [binary, "-t1", f"-c{connections}", "-d1s", "-s", str(script), endpoint]
+
+    def run() -> dict[str, float]:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rate = re.search(r"Requests/sec:\s*([\d.]+)", text)
+        done = re.search(r"(\d+) requests in", text)
+        if rate is None or done is None or "Non-2xx" in text:
+            raise RuntimeError(f"wrk says: {text}")
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return {"seconds": len(paths) / float(rate[1]), "cpu": cpu * len(paths) / int(done[1])}
+
+    return run

@@ -1,0 +1,123 @@
+"""A contestant in a process of its own: started in the environment where its client is installed, asked by lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .measure import Dropped, Round
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 180.0
+"""Seconds that a contestant may take for its preparations, and for one round."""
+
+
+class Worker:
+    """`benchmarks.contestants.NAME(**options)` in the interpreter `python`."""
+
+    def __init__(self, python: str, name: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        """Starts it, and waits until it is ready. Raises `Dropped` where it can't be.
+
+        Args:
+            python: the interpreter.
+            name: `MODULE.FUNCTION` of `benchmarks.contestants`.
+            options: its arguments, as JSON can say them.
+            environment: variables in addition to ours.
+        """
+        self._log = open(Path(environment["HOME"]) / "contestants.log", "ab")  # noqa: SIM115 - closed in close()
+        command = [python, "-m", "benchmarks.contestants.worker", name, json.dumps(options)]
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        self._answers = bytearray()
+        try:
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def round(self) -> Round:
+        """Have one round run. Raises `Dropped`, and has ended then, where it fails or takes too long."""
+        assert self._process.stdin is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended: the answer says how
+                self._process.stdin.write(b'{"run": 1}\n')
+                self._process.stdin.flush()
+            return self._answer()
+        except Dropped:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End it, by force if it doesn't by itself."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+
+    def _answer(self) -> dict[str, float]:
+        answer = json.loads(self._line())
+        if why := answer.get("absent") or answer.get("failed"):
+            raise Dropped(why)
+        figures: dict[str, float] = answer
+        return figures
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._answers:
+            if not select.select([descriptor], [], [], PATIENCE)[0]:
+                self._process.kill()
+                raise Dropped(f"it hung: no answer in {PATIENCE:.0f} s")
+            data = os.read(descriptor, 65536)
+            if not data:
+                raise Dropped(f"its process ended with status {self._process.wait()}")
+            self._answers += data
+        line, _, rest = bytes(self._answers).partition(b"\n")
+        self._answers = bytearray(rest)
+        return line
+
+
+class Here:
+    """A contestant that is another program, which this process starts: `run` gives the figures of one round."""
+
+    def __init__(self, run: Callable[[], Round]) -> None:
+        self._run = run
+
+    def round(self) -> Round:
+        """One round."""
+        return self._run()
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def run_script(python: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+    """Run `python -m ARGUMENTS` of an environment to its end. Raises `OSError` with its last words where it fails."""
+    with tempfile.TemporaryFile() as log:
+        command = [python, "-m", *arguments]
+        variables = {**os.environ, **environment}
+        done = subprocess.run(command, cwd=ROOT, env=variables, stdout=log, stderr=log, timeout=PATIENCE)
+        log.seek(0)
+        words = log.read().decode(errors="replace").strip().splitlines()
+    if done.returncode:
+        raise OSError(words[-1] if words else f"status {done.returncode}")

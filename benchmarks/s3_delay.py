@@ -1,0 +1,74 @@
+"""S3 at a distance of 10 ms: 100 KB objects with 64 in flight, and random members of a zip."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+from .frame import data, servers
+from .frame.measure import at_least, at_most
+from .frame.race import Bench
+
+DELAY = 10.0  # ms, there and back
+OBJECTS = 2000
+SIZE = 100_000  # bytes
+MEMBERS = 2000
+MEMBER = 20_000  # bytes
+WANTED = 100
+
+
+def run(bench: Bench) -> None:
+    """Objects, then members, behind one delay."""
+    bucket = bench.folder / "bucket"
+    bucket.mkdir()
+    names = [f"{number:05}.bin" for number in range(OBJECTS)]
+    for name in names:
+        (bucket / name).write_bytes(os.urandom(SIZE))
+    members = data.stored_zip(bucket / "train.zip", MEMBERS, MEMBER)
+    wanted = random.Random(1).sample(members, WANTED)
+    with servers.far_store(bench.folder, DELAY) as store:
+        bench.note(f"The delay is {store.how}.")
+        objects(bench, store.endpoint, names)
+        zipped(bench, store.endpoint, wanted)
+
+
+def objects(bench: Bench, endpoint: str, names: list[str]) -> None:
+    """64 in flight."""
+    options: dict[str, Any] = {"endpoint": endpoint, "names": names, "size": SIZE}
+    with bench.race("100 KB objects, 10 ms away, 64 in flight", "object", rounds=8) as race:
+        many = race.ours("fs.read_many(concurrency=64)", "objects.fsabs_read_many", OBJECTS, concurrency=64, **options)
+        obstore = race.peer("obstore, 64 threads", "obstore", "objects.obstore", OBJECTS, threads=64, **options)
+        few: dict[str, Any] = {**options, "names": names[:400]}
+        race.peer("boto3, 64 threads", "boto3", "objects.boto3", 400, threads=64, **few)
+        limit = servers.wrk(bench.folder, endpoint, [f"/bucket/{name}" for name in names], 64)
+        wrk = race.program("wrk -t1 -c64", limit, OBJECTS, f"wrk is not installed: {servers.INSTALL}")
+        race.run()
+        race.table("seconds", "us/object", 1e6)
+        race.table("cpu", "us/object", 1e6, f"{race.title}: CPU time of the client")
+        race.rate(many, at_least(5000, "objects/s"))
+        race.rate(wrk)
+        race.faster(many, wrk)
+        race.faster(many, obstore)
+
+
+def zipped(bench: Bench, endpoint: str, wanted: list[str]) -> None:
+    """From the URL to the members' bytes, and with the archive open."""
+    options: dict[str, Any] = {"endpoint": endpoint, "wanted": wanted, "size": MEMBER}
+    with bench.race("100 random 20 KB members of a 40 MB zip, 10 ms away", "member", rounds=8) as race:
+        kept = race.ours("fsabs, index mapped", "zips.fsabs_s3", WANTED, how="mapped", **options)
+        first = race.ours("fsabs, first time", "zips.fsabs_s3", WANTED, how="first", **options)
+        opened = race.ours("fsabs, archive open", "zips.fsabs_s3", WANTED, how="open", **options)
+        few: dict[str, Any] = {**options, "wanted": wanted[:20]}
+        race.ours("fsabs, archive open, read_bytes", "zips.fsabs_s3_one_by_one", 20, **few)
+        race.peer("s3fs, zipfile", "s3fs", "zips.s3fs", 20, **few)
+        race.peer("pfio", "pfio", "zips.pfio_s3", 20, **few)
+        race.run()
+        race.table("seconds", "ms/member", 1e3)
+        for entrant, target in (
+            (opened, at_most(10, "round trips")),
+            (kept, at_most(10, "round trips")),
+            (first, None),
+        ):
+            trips = [seconds * 1000 / DELAY for seconds in race.counts(entrant, "seconds")]
+            bench.claim(f"{race.title}, {entrant.name}: wall time", trips, "round trips", target)

@@ -1,0 +1,49 @@
+"""Random members of a zip on S3: how many requests and bytes the server is asked for, counted in its log."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from .frame import data, servers
+from .frame.measure import at_most
+from .frame.race import Bench
+
+MEMBERS = 2000
+SIZE = 20_000  # bytes
+WANTED = 100
+
+
+def run(bench: Bench) -> None:
+    """Ours, first and with the index kept; the peers."""
+    bucket = bench.folder / "bucket"
+    bucket.mkdir()
+    archive = bucket / "train.zip"
+    wanted = random.Random(1).sample(data.stored_zip(archive, MEMBERS, SIZE), WANTED)
+    index = data.index_size(archive)
+    with (
+        servers.store(bench.folder, logged=True) as store,
+        bench.race("100 random 20 KB members of a 40 MB stored zip on S3", "member", rounds=5) as race,
+    ):
+        race.log = store.log
+        options: dict[str, Any] = {"endpoint": store.endpoint, "wanted": wanted, "size": SIZE}
+        kept = race.ours("fsabs, index mapped", "zips.fsabs_s3", WANTED, how="mapped", **options)
+        first = race.ours("fsabs, first time", "zips.fsabs_s3", WANTED, how="first", **options)
+        race.ours("fsabs, archive open", "zips.fsabs_s3", WANTED, how="open", **options)
+        race.ours("fsabs, archive open, read_bytes", "zips.fsabs_s3_one_by_one", WANTED, **options)
+        s3fs = race.peer("s3fs, zipfile", "s3fs", "zips.s3fs", WANTED, **options)
+        race.peer("s3fs block cache, zipfile", "s3fs", "zips.s3fs", WANTED, block_cache=True, **options)
+        pfio = race.peer("pfio", "pfio", "zips.pfio_s3", WANTED, **options)
+        race.run()
+        race.table("bytes", "MB", 1e-6, f"{race.title}: bytes fetched", whole_round=True)
+        race.table("requests", "requests", 1, f"{race.title}: requests", whole_round=True)
+        race.table("seconds", "us/member", 1e6, f"{race.title}: time")
+        extra = [(size - index) / (SIZE * WANTED) for size in race.counts(first, "bytes")]
+        bench.claim("first time: bytes fetched but for the index, to the members' own", extra, "x", at_most(1.05))
+        bench.claim("first time: requests", race.counts(first, "requests"), "", at_most(103, "requests"))
+        extra = [size / (SIZE * WANTED) for size in race.counts(kept, "bytes")]
+        bench.claim("index mapped: bytes fetched, to the members' own", extra, "x", at_most(1.05))
+        bench.claim("index mapped: requests", race.counts(kept, "requests"), "", at_most(101, "requests"))
+        race.faster(kept, pfio)
+        race.faster(kept, s3fs)
+        bench.note(f"The archive's index is {index:,} bytes.")

@@ -1,0 +1,33 @@
+"""Opening a local zip of 1,000,000 entries, each time in a new process: its time and its memory."""
+
+from __future__ import annotations
+
+from .frame import data
+from .frame.measure import at_least, at_most
+from .frame.race import Bench
+
+ENTRIES = 1_000_000
+
+
+def run(bench: Bench) -> None:
+    """The first time, with the index kept, and by zipfile."""
+    archive = bench.folder / "many.zip"
+    name = data.zip_of_many(archive, ENTRIES)
+    options = {"path": str(archive), "name": name}
+    with bench.race("opening a zip of 1,000,000 entries, and finding one", "opening", rounds=4) as race:
+        mapped = race.ours("fsabs.from_url, index mapped", "opening.fsabs_mapped", 1, **options)
+        first = race.ours("fsabs.from_url, first time", "opening.fsabs_first", 1, **options)
+        theirs = race.beside("zipfile.ZipFile", "opening.zipfile", 1, **options)
+        race.run()
+        race.table("seconds", "ms", 1e3)
+        race.table("peak", "MB", 1e-6, "the same: growth of the resident memory's peak", whole_round=True)
+        race.table("private", "MB", 1e-6, "the same: private memory of the whole process", whole_round=True)
+        race.faster(first, theirs, at_least(10))
+        race.cheaper(first, theirs, at_most(0.2), "peak", "memory")
+        milliseconds = [seconds * 1e3 for seconds in race.values(mapped, "seconds")]
+        bench.claim("index mapped: opening", milliseconds, "ms", at_most(20, "ms"))
+        private = [size / 1e6 for size in race.counts(mapped, "private")]
+        bench.claim("index mapped: private memory of the process", private, "MB", at_most(30, "MB"))
+        grown = [size / 1e6 for size in race.counts(mapped, "grown")]
+        bench.claim("index mapped: of it by opening", grown, "MB")
+        bench.note("What is imported is loaded before: each process has opened a small zip already.")
