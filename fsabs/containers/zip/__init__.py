@@ -225,9 +225,7 @@ class Zip(Container):
         slack = members.SLACK
         answers = bottom.pread_many([(one.header + slack + one.compressed, shift + one.offset) for one in entries])
         if (watch := hooks.active) is not None:
-            watch.done(
-                "batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(entries)
-            )
+            watch.done("batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(entries))
         at = 0
         try:
             for at, answer in enumerate(answers):

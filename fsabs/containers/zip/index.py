@@ -30,6 +30,8 @@ take some milliseconds to be parsed, and NumPy a tenth of a second to be loaded.
 index is kept: it saves the request for the end of the file, and one or more for a long directory."""
 ORDER = "zip-order-1"
 """The kind of the derived file with the order of the names, which is found when something is listed."""
+SEEN = 8192
+"""Entries of files that were asked for, which are kept at half a kilobyte each: an epoch comes after another."""
 _LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are read
 
 
@@ -43,6 +45,7 @@ class Index:
         self._blob = blob
         self._url = url
         self._names: _Names | None = None
+        self._seen: dict[str, Entry] = {}
         self.layout = table.layout
 
     # ---- one entry
@@ -65,9 +68,18 @@ class Index:
     def file(self, key: str) -> Entry:
         """The entry of the file `key`; `IsADirectoryError`, `FileNotFoundError`, `NotADirectoryError`, and
         `PermissionError` for a name that is refused."""
+        seen = self._seen  # before the table: what is put there must not be of an older one
+        entry = seen.get(key)
+        if entry is not None:
+            return entry
         table = self.table
         entry = table.lookup(key.encode()) if table.sound and key.isascii() else self.entry(key)
-        return entry or self._no_file(key)
+        if entry is None:
+            return self._no_file(key)
+        if len(seen) >= SEEN:
+            seen.clear()
+        seen[key] = entry
+        return entry
 
     def isdir(self, key: str) -> bool:
         """Whether `key` is a directory."""
@@ -169,7 +181,7 @@ class Index:
 
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
-        self.table, self._names = _fresh(self._blob, self._url), None
+        self.table, self._names, self._seen = _fresh(self._blob, self._url), None, {}
         self.layout = self.table.layout
         derived.save(KIND, self._url, self._blob.version, self._blob.size, [self.table.view])
 
@@ -179,8 +191,6 @@ class _Names(Sequence[bytes]):
 
     def __init__(self, table: Table, order: memoryview) -> None:
         self.table = table
-        """What is looked up in; another one from when this is found to be wrong."""
-        self._lock = process.Lock()
         self.order = order
 
     def __getitem__(self, at: Any) -> Any:
