@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .backends.memory import Memory
     from .backends.s3 import S3
     from .blobs import Blob
+    from .cache import CachedFS, HTTPCachedFS
     from .config import add_custom_scheme, get_custom_scheme
     from .containers.hdf5 import Hdf5
     from .containers.pack import pack
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .fs import FS, Capabilities, FileStat
     from .layers import LayerFS, lazify
     from .registry import register_backend, register_container
+    from .trace import TracedFS
     from .urls import from_url, open_url
 
 __version__ = "0.1.0"
@@ -37,10 +39,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "FS": "fs",
     "Blob": "blobs",
+    "CachedFS": "cache",
     "Capabilities": "fs",
     "ConfigError": "errors",
     "CorruptFileError": "errors",
     "FileStat": "fs",
+    "HTTPCachedFS": "cache",
     "Hdf5": "containers.hdf5",
     "Hdfs": "backends.hdfs",
     "LayerFS": "layers",
@@ -50,6 +54,7 @@ _HOMES = {
     "S3": "backends.s3",
     "StaleFileError": "errors",
     "Tar": "containers.tar",
+    "TracedFS": "trace",
     "UnknownSchemeError": "errors",
     "Zip": "containers.zip",
     "add_custom_scheme": "config",
@@ -66,10 +71,12 @@ __all__ = [
     "FS",
     "S3",
     "Blob",
+    "CachedFS",
     "Capabilities",
     "ConfigError",
     "CorruptFileError",
     "FileStat",
+    "HTTPCachedFS",
     "Hdf5",
     "Hdfs",
     "LayerFS",
@@ -78,6 +85,7 @@ __all__ = [
     "MissingDependencyError",
     "StaleFileError",
     "Tar",
+    "TracedFS",
     "UnknownSchemeError",
     "Zip",
     "add_custom_scheme",
