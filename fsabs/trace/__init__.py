@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .analysis import analyse
+    from .html import report
     from .layer import TracedFS, traced
     from .merge import merge
     from .reading import events
     from .schema import Analysis, Event
     from .session import span, start, step, steps, stop, trace
+    from .terminal import summary
 
 _HOMES = {
     "Analysis": "schema",
@@ -28,11 +30,13 @@ _HOMES = {
     "analyse": "analysis",
     "events": "reading",
     "merge": "merge",
+    "report": "html",
     "span": "session",
     "start": "session",
     "step": "session",
     "steps": "session",
     "stop": "session",
+    "summary": "terminal",
     "trace": "session",
     "traced": "layer",
 }
@@ -44,11 +48,13 @@ __all__ = [
     "analyse",
     "events",
     "merge",
+    "report",
     "span",
     "start",
     "step",
     "steps",
     "stop",
+    "summary",
     "trace",
     "traced",
 ]

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import units
-from .schema import READS, Analysis, Row
+from .schema import INSTANTS, READS, Analysis, Row
 
 STALL_BOUNDS = (10.0, 30.0)
 """Per cent of the steps' time: a data stall from which one should look, and from which it is grave."""
 AMPLIFICATION_BOUNDS = (2.0, 10.0)
 HIT_RATE_BOUND = 0.5
+COUNTED = INSTANTS | {"step"}
+"""Kinds whose sizes are numbers, or numbers and bytes mixed."""
 
 
 class Headline(NamedTuple):
@@ -130,6 +132,11 @@ def _state(value: float, warn: float, bad: float) -> str:
 
 def _many(number: int, one: str, more: str = "") -> str:
     return f"{units.count(number)} {one if number == 1 else more or one + 's'}"
+
+
+def moved(row: Row) -> int:
+    """The bytes of an operation or layer; 0 where its sizes are no bytes."""
+    return 0 if row.kind in COUNTED else row.bytes
 
 
 def processes(analysis: Analysis) -> Sequence[str]:

@@ -377,3 +377,8 @@ class Analysis(NamedTuple):
     """The gravest first."""
     notes: Sequence[str]
     """What a reader must know: drops, torn tails, processes that were killed."""
+
+    def _repr_html_(self) -> str:
+        from .notebook import fragment
+
+        return fragment(self)

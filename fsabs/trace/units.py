@@ -55,6 +55,13 @@ def duration(seconds: float) -> str:
     return f"{_digits(seconds * 1e9)} ns" if seconds > 0 else "0 s"
 
 
+def short_duration(seconds: float) -> str:
+    """As `duration`, of at most eight characters: `12.5 min`."""
+    if seconds >= 120:
+        return f"{_digits(seconds / 60)} min" if seconds < 7200 else f"{_digits(seconds / 3600)} h"
+    return duration(seconds)
+
+
 def percent(part: float) -> str:
     """A part of 1 as `12.3 %`."""
     return f"{_digits(100 * part)} %"
@@ -62,7 +69,7 @@ def percent(part: float) -> str:
 
 def moment(nanoseconds: int) -> str:
     """Nanoseconds since 1970 as a date and a time of UTC."""
-    when = datetime.datetime.fromtimestamp(nanoseconds // 10**9, datetime.timezone.utc)
+    when = datetime.datetime.fromtimestamp(nanoseconds // 10**9, datetime.UTC)
     return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

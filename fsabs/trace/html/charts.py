@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .. import units
 from ..schema import Analysis, HeatMap, Histogram, Step
-from .markup import axes, figure, legend, number, plot
+from .markup import axes, figure, legend, number, plot, text
 
 POINTS = 240
 COLUMNS = 96
@@ -18,6 +18,8 @@ COLUMNS = 96
 ROWS = 64
 LEVELS = 9
 HEIGHT = 100
+CUT = 3.0
+"""Columns of steps are drawn up to so many times the height that 95 % of them have."""
 STEPS = 160
 """Columns of the chart of steps."""
 
@@ -32,9 +34,11 @@ def over_time(analysis: Analysis) -> str:
     )
     errors = _sums(line.errors, POINTS)
     told = any(fetched) or any(requests)  # of requests; without a store, a line at zero would say nothing
-    bandwidth = _curves("Bandwidth", [("asked", "asked for", asked), ("fetched", "fetched from stores", fetched)][: 1 + told], errors, span, units.rate)  # fmt: skip
-    flight = _curves("In flight", [("asked", "reads", reads), ("fetched", "requests", requests)][: 1 + told], errors, span, lambda value: f"{value:.3g}")  # fmt: skip
-    return bandwidth + flight
+    bandwidth = [("asked", "asked for", asked), ("fetched", "fetched from stores", fetched)]
+    flight = [("asked", "reads", reads), ("fetched", "requests", requests)]
+    return _curves("Bandwidth", bandwidth[: 1 + told], errors, span, units.rate) + _curves(
+        "In flight", flight[: 1 + told], errors, span, lambda value: f"{value:.3g}"
+    )
 
 
 def heat_map(heat: HeatMap) -> str:
@@ -80,25 +84,29 @@ def histogram(title: str, counted: Histogram, note: str = "", colour: str = "ask
 
 
 def steps(rows: Sequence[Step]) -> str:
-    """Wait and compute of the steps, in their order, stacked."""
+    """Wait and compute of the steps, in their order, stacked; what is far longer than the others is cut."""
     bins = _binned_steps(rows)
-    peak = max((wait + compute for _, _, wait, compute in bins), default=0.0) or 1.0
+    longest = sorted(wait + compute for _, _, wait, compute in bins)
+    peak = min(longest[-1], CUT * longest[int(0.95 * (len(longest) - 1))] or longest[-1]) or 1.0
+    cut = sum(1 for one in longest if one > peak)
     waits, computes, tips = [], [], []
     for index, (first, last, wait, compute) in enumerate(bins):
-        low, high = HEIGHT * compute / peak, HEIGHT * wait / peak
+        low = HEIGHT * min(compute / peak, 1.0)
+        high = min(HEIGHT * wait / peak, HEIGHT - low)
         computes.append(f"M{index} {HEIGHT}v-{number(low)}h1v{number(low)}z")
         waits.append(f"M{index} {number(HEIGHT - low)}v-{number(high)}h1v{number(high)}z")
         which = f"step {first}" if first == last else f"steps {first} to {last}, mean"
         part = wait / (wait + compute) if wait + compute else 0.0
-        tips.append(
-            f"{which}\nwait {units.duration(wait)} ({units.percent(part)})\ncompute {units.duration(compute)}"
-        )
+        tips.append(f"{which}\nwait {units.duration(wait)} ({units.percent(part)})\ncompute {units.duration(compute)}")
     drawing = f'<path class="compute" d="{"".join(computes)}"/><path class="fetched" d="{"".join(waits)}"/>'
     wait, every = sum(step.wait for step in rows), sum(step.seconds for step in rows)
-    label = f"Steps: waiting {units.duration(wait)} of {units.duration(every)}; the longest {units.duration(peak)}"
+    label = (
+        f"Steps: waiting {units.duration(wait)} of {units.duration(every)}; the longest {units.duration(longest[-1])}"
+    )
     columns = [(0.0, f"step {bins[0][0]}"), (1.0, f"{bins[-1][1]}")]
     drawn = axes(plot(label, drawing, len(bins), HEIGHT, tips), _scale(peak, units.duration), columns)
-    return figure("Time of a step", legend(("fetched", "wait for data"), ("compute", "compute")) + drawn)
+    note = f"{cut} higher than drawn, at most {units.duration(longest[-1])}" if cut else ""
+    return figure("Time of a step", legend(("fetched", "wait for data"), ("compute", "compute")) + drawn, note)
 
 
 def _curves(
@@ -164,17 +172,10 @@ def _strip(label: str, busy: Sequence[float], data: Sequence[float], span: float
     ]
     mean = sum(busy) / many if many else 0.0
     told = f"{label}: busy {units.percent(mean)} of the time"
-    name = units.visible(label)
     return (
-        f'<div class="who">{_escaped(name)}</div>{plot(told, drawing, max(1, many), 1, tips)}'
+        f'<div class="who">{text(label)}</div>{plot(told, drawing, max(1, many), 1, tips)}'
         f'<div class="mean">{units.percent(mean)}</div>'
     )
-
-
-def _escaped(value: str) -> str:
-    from .markup import text
-
-    return text(value)
 
 
 def _level(part: float) -> int:

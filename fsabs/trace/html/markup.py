@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Sequence
 
 from .. import units
@@ -14,15 +15,20 @@ def text(value: str) -> str:
     return html.escape(units.visible(value), quote=True)
 
 
+def sentence(value: str) -> str:
+    """Text in which `code` stands between backquotes."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(value))
+
+
 def section(code: str, title: str, body: str, lead: str = "") -> str:
     """A part of the page with its heading; `lead` is text that explains it."""
-    lead = f'<p class="lead">{text(lead)}</p>' if lead else ""
+    lead = f'<p class="lead">{sentence(lead)}</p>' if lead else ""
     return f'<section id="{code}" aria-labelledby="{code}-h"><h2 id="{code}-h">{text(title)}</h2>{lead}{body}</section>'
 
 
-def empty(sentence: str) -> str:
+def empty(said: str) -> str:
     """What stands where there is nothing to show."""
-    return f'<p class="empty">{text(sentence)}</p>'
+    return f'<p class="empty">{sentence(said)}</p>'
 
 
 def plot(label: str, svg: str, width: int, height: int, tips: Sequence[str], more: str = "") -> str:
@@ -54,7 +60,9 @@ def axes(plot: str, rows: Sequence[tuple[float, str]], columns: Sequence[tuple[f
 def legend(*items: tuple[str, str]) -> str:
     """Colours (a class) and what they mean."""
     return (
-        '<ul class="legend">' + "".join(f'<li><i class="{kind}"></i>{text(name)}</li>' for kind, name in items) + "</ul>"
+        '<ul class="legend">'
+        + "".join(f'<li><i class="{kind}"></i>{text(name)}</li>' for kind, name in items)
+        + "</ul>"
     )
 
 
@@ -78,4 +86,5 @@ def _edge(at: float) -> str:
 
 
 def _json(tips: Sequence[str]) -> str:
-    return json.dumps([units.visible(tip) for tip in tips], ensure_ascii=False, separators=(",", ":"))
+    lines = [[units.visible(line) for line in tip.split("\n")] for tip in tips]
+    return json.dumps(["\n".join(one) for one in lines], ensure_ascii=False, separators=(",", ":"))

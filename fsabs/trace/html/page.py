@@ -8,9 +8,9 @@ import os
 
 from .. import units
 from ..headlines import Headline, bad_first, headlines
-from ..schema import Analysis, Finding
+from ..schema import INSTANTS, Analysis, Finding
 from . import charts, tables
-from .markup import empty, section, text
+from .markup import empty, section, sentence, text
 from .script import SCRIPT
 from .style import STYLE
 
@@ -42,13 +42,17 @@ def render(analysis: Analysis) -> str:
 
 def _document(title: str, body: str) -> str:
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"  # noqa: E501
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
         f'content="light dark"><meta name="referrer" content="no-referrer"><title>{text(title)}</title>'
-        f'<link rel="icon" href="data:,"><style>{STYLE}</style></head><body>\n{body}\n<script>{SCRIPT}</script></body></html>\n'
+        f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>'
+        f"<body>\n{body}\n<script>{SCRIPT}</script></body></html>\n"
     )
 
 
@@ -59,7 +63,7 @@ def _header(analysis: Analysis, title: str) -> str:
     links = "".join(f'<a href="#{code}">{name}</a>' for code, name in _PARTS.items())
     return (
         f'<a class="skip" href="#main">Skip to the figures</a><header><div><h1>{text(title)}</h1>'
-        f'<p>{" · ".join(text(fact) for fact in facts if fact)}</p></div>'
+        f"<p>{' · '.join(text(fact) for fact in facts if fact)}</p></div>"
         '<button id="theme" type="button" hidden aria-pressed="false">Dark</button></header>'
         f'<nav aria-label="Parts of the report">{links}</nav>'
     )
@@ -67,7 +71,10 @@ def _header(analysis: Analysis, title: str) -> str:
 
 def _figures(analysis: Analysis) -> str:
     tiles = "".join(_tile(one) for one in headlines(analysis))
-    return f'<section aria-labelledby="figures-h"><h2 id="figures-h" class="unseen">Headline figures</h2><dl class="tiles">{tiles}</dl></section>'  # noqa: E501
+    return (
+        '<section aria-labelledby="figures-h"><h2 id="figures-h" class="unseen">Headline figures</h2>'
+        f'<dl class="tiles">{tiles}</dl></section>'
+    )
 
 
 def _tile(one: Headline) -> str:
@@ -91,7 +98,8 @@ def _finding(one: Finding) -> str:
     severity = one.severity if one.severity in ("high", "medium", "low") else "low"
     return (
         f'<article class="finding {severity}"><h3><span class="badge">{text(one.severity)}</span> {text(one.title)}'
-        f' <small>{text(one.code)}</small></h3><p>{text(one.advice)}</p><dl class="evidence">{figures}</dl></article>'
+        f" <small>{text(one.code)}</small></h3><p>{sentence(one.advice)}</p>"
+        f'<dl class="evidence">{figures}</dl></article>'
     )
 
 
@@ -104,13 +112,15 @@ def _processes(analysis: Analysis) -> str:
     body = charts.heat_map(analysis.heat) if any(analysis.heat.busy) else empty("There are no events.")
     if analysis.processes:
         body += f"<details><summary>Table of processes</summary>{tables.processes_table(analysis)}</details>"
-    lead = "Each line is a process, each column a piece of time: the darker, the more of it was spent in traced calls."
+    lead = (
+        "A line is a process, a column a piece of time: the stronger its colour, the more of it went to traced calls."
+    )
     return section("processes", _PARTS["processes"], body, lead)
 
 
 def _steps(analysis: Analysis) -> str:
     if analysis.stall is None:
-        return section("steps", _PARTS["steps"], empty("No step was marked: fsabs.trace.steps(loader) marks them."))
+        return section("steps", _PARTS["steps"], empty("No step was marked: `fsabs.trace.steps(loader)` marks them."))
     stall = analysis.stall
     lead = (
         f"{units.count(stall.steps)} steps: {units.duration(stall.wait)} waiting for data, "
@@ -129,9 +139,10 @@ def _sizes(analysis: Analysis) -> str:
 
 def _latencies(analysis: Analysis) -> str:
     typical = {f"{row.kind} {row.layer}.{row.operation}": row for row in analysis.operations}
-    heavy = sorted(analysis.latencies, key=lambda name: -typical[name].seconds if name in typical else 0.0)
+    timed = [name for name in analysis.latencies if name.partition(" ")[0] not in INSTANTS]
+    heavy = sorted(timed, key=lambda name: -typical[name].seconds if name in typical else 0.0)
     drawn = []
-    for name in heavy:
+    for name in heavy[:HISTOGRAMS]:
         row = typical.get(name)
         note = f"p50 {units.duration(row.p50)}, p99 {units.duration(row.p99)}" if row else ""
         colour = "asked" if name.startswith("fs ") else "fetched" if name.startswith("request ") else "compute"
@@ -140,7 +151,7 @@ def _latencies(analysis: Analysis) -> str:
     if not drawn:
         return section("latency", _PARTS["latency"], empty("Nothing was timed."))
     body = f'<div class="many">{"".join(drawn[:SHOWN])}</div>'
-    if rest := drawn[SHOWN:HISTOGRAMS]:
+    if rest := drawn[SHOWN:]:
         body += f'<details><summary>{len(rest)} more</summary><div class="many">{"".join(rest)}</div></details>'
     lead = "How long calls took, in powers of two; the operations with the most time first."
     return section("latency", _PARTS["latency"], body, lead)

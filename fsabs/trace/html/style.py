@@ -5,12 +5,14 @@ from __future__ import annotations
 _LIGHT = """
 --paper:#fbfaf7; --card:#ffffff; --ink:#1d2430; --muted:#596273; --rule:#e2e0d9; --soft:#f1efe9;
 --asked:#2a6496; --fetched:#b8621b; --compute:#8e99a8; --bad:#a8241c; --warn:#8a5200; --link:#22588a;
---h0:#eceae4; --h1:#dbe6ee; --h2:#c0d5e4; --h3:#a1c1d8; --h4:#7eabca; --h5:#5a93ba; --h6:#3b7aa6; --h7:#23618f; --h8:#124871;
+--h0:#eceae4; --h1:#dbe6ee; --h2:#c0d5e4; --h3:#a1c1d8; --h4:#7eabca; --h5:#5a93ba; --h6:#3b7aa6; --h7:#23618f;
+  --h8:#124871;
 """
 _DARK = """
 --paper:#14171c; --card:#1b1f26; --ink:#e6e8ec; --muted:#a2abb8; --rule:#303640; --soft:#232831;
 --asked:#6cabdd; --fetched:#e39a56; --compute:#64707f; --bad:#f28b82; --warn:#e8b35a; --link:#8fc1ea;
---h0:#232831; --h1:#22344a; --h2:#24425f; --h3:#275276; --h4:#2f658f; --h5:#3f7ca9; --h6:#5895c2; --h7:#7cb1d9; --h8:#abd2f0;
+--h0:#232831; --h1:#22344a; --h2:#24425f; --h3:#275276; --h4:#2f658f; --h5:#3f7ca9; --h6:#5895c2; --h7:#7cb1d9;
+  --h8:#abd2f0;
 """
 
 STYLE = (
@@ -20,15 +22,18 @@ STYLE = (
     """
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;scroll-behavior:smooth;scroll-padding-top:3.2rem}
-body{margin:0 auto;max-width:76rem;padding:0 clamp(.9rem,3vw,2rem) 3rem;background:var(--paper);color:var(--ink);
- font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-variant-numeric:tabular-nums}
+body{margin:0 auto;overflow-wrap:anywhere;
+ max-width:76rem;padding:0 clamp(.9rem,3vw,2rem) 3rem;background:var(--paper);color:var(--ink);
+ font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
+ font-variant-numeric:tabular-nums}
 h1,h2,h3,p,dl,dd,ol,ul,figure{margin:0;padding:0}
 h1{font-size:1.7rem;line-height:1.2;font-weight:650;letter-spacing:-.015em;overflow-wrap:anywhere}
 h2{font-size:1.15rem;font-weight:650;letter-spacing:-.005em;margin-bottom:.25rem}
 h3{font-size:1rem;font-weight:600;line-height:1.4}
 a{color:var(--link)}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
-.unseen,.skip:not(:focus){position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+.unseen,.skip:not(:focus){position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);
+ white-space:nowrap}
 header{display:flex;gap:1rem;justify-content:space-between;align-items:flex-start;padding:2rem 0 .8rem}
 header p,.lead,.empty,footer{color:var(--muted)}
 header p{overflow-wrap:anywhere}
@@ -39,7 +44,7 @@ nav{position:sticky;top:0;z-index:2;display:flex;gap:.1rem 1.15rem;overflow-x:au
 nav a{white-space:nowrap;text-decoration:none;color:var(--muted);font-size:.9rem}
 nav a:hover{color:var(--ink);text-decoration:underline}
 section{margin-bottom:2.4rem}
-.lead{margin-bottom:.8rem;max-width:46rem}
+.lead{margin-bottom:.8rem;max-width:54rem}
 .tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(10.5rem,1fr));gap:.7rem}
 @media (min-width:60rem){.tiles{grid-template-columns:repeat(4,1fr)}}
 .tile{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:.7rem .9rem .75rem}
@@ -49,21 +54,27 @@ section{margin-bottom:2.4rem}
 .tile.bad .value,.bad{color:var(--bad)}
 .tile.warn .value{color:var(--warn)}
 .findings{list-style:none;display:grid;gap:.7rem}
-.finding{background:var(--card);border:1px solid var(--rule);border-left:4px solid var(--compute);border-radius:8px;padding:.75rem 1rem}
+.finding{background:var(--card);border:1px solid var(--rule);border-left:4px solid var(--compute);border-radius:8px;
+ padding:.75rem 1rem}
 .finding.high{border-left-color:var(--bad)}
 .finding.medium{border-left-color:var(--warn)}
 .finding h3{overflow-wrap:anywhere}
 .finding p{max-width:52rem;overflow-wrap:anywhere}
-.badge{font-size:.75rem;font-weight:600;text-transform:uppercase;letter-spacing:.05em;color:var(--muted);margin-right:.3rem}
+.badge{font-size:.75rem;font-weight:600;text-transform:uppercase;letter-spacing:.05em;color:var(--muted);
+ margin-right:.3rem}
 .high .badge{color:var(--bad)}
 .medium .badge{color:var(--warn)}
 .finding small{font-weight:400;color:var(--muted);font-size:.8rem}
 .evidence{display:flex;flex-wrap:wrap;gap:.2rem 1.3rem;margin-top:.4rem;font-size:.86rem;color:var(--muted)}
 .evidence div{display:flex;gap:.4rem;min-width:0}
-.evidence dd{color:var(--ink);font-weight:550;overflow-wrap:anywhere}
-figure{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:.75rem 1rem .6rem;margin-bottom:.7rem;min-width:0}
+.evidence dt{min-width:0}
+.evidence dd{min-width:0;color:var(--ink);font-weight:550;overflow-wrap:anywhere}
+figure{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:.75rem 1rem .6rem;
+ margin-bottom:.7rem;min-width:0}
 figcaption{overflow-wrap:anywhere}
 figcaption b{font-weight:600}
+code{font:.9em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--soft);border-radius:4px;
+ padding:.05em .3em}
 figcaption span{color:var(--muted);font-size:.84rem}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:0 1.1rem;font-size:.84rem;color:var(--muted)}
 .legend i{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;margin-right:.4rem;vertical-align:-1px}
@@ -79,7 +90,7 @@ figcaption span{color:var(--muted);font-size:.84rem}
 .many .axes{grid-template-columns:2.9rem minmax(0,1fr)}
 .lines i{position:absolute;left:0;right:0;border-top:1px solid var(--rule)}
 .plot{position:relative;height:100%;cursor:crosshair;touch-action:pan-y}
-.plot svg{display:block;width:100%;height:100%}
+.plot svg{display:block;width:100%;height:100%;overflow:visible}
 .xs{grid-column:2;position:relative;font-size:.76rem;color:var(--muted)}
 .xs span{position:absolute;top:.3rem;transform:translateX(-50%);white-space:nowrap;line-height:1}
 .xs .first{transform:none}
@@ -110,11 +121,14 @@ path.marks{stroke:var(--bad);stroke-width:1.5;vector-effect:non-scaling-stroke;o
     + """
 .box{overflow:auto;max-height:34rem;background:var(--card);border:1px solid var(--rule);border-radius:8px}
 table{border-collapse:separate;border-spacing:0;width:100%;font-size:.87rem}
-th,td{padding:.34rem .75rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule);vertical-align:top;font-weight:400}
+th,td{padding:.34rem .75rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule);vertical-align:top;
+ font-weight:400}
 tbody tr:last-child>*{border-bottom:0}
 tbody tr:hover>*{background:var(--soft)}
 tbody th,.word{text-align:left}
 b{font-weight:600}
+code{font:.9em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--soft);border-radius:4px;
+ padding:.05em .3em}
 thead th{position:sticky;top:0;z-index:1;background:var(--soft);color:var(--muted);font-size:.82rem}
 thead button{all:unset;cursor:pointer;white-space:nowrap}
 thead button:hover{color:var(--ink)}
@@ -124,12 +138,14 @@ th[aria-sort=ascending] button::after{content:" ↑"}
 th[aria-sort=descending] button::after{content:" ↓"}
 .url{display:block;min-width:13rem;max-width:34rem;white-space:normal;overflow-wrap:anywhere}
 .bar{display:block;position:relative;min-width:7.5rem;padding-bottom:5px;background:none!important}
-.bar::after{content:"";position:absolute;left:0;bottom:0;height:4px;border-radius:2px;width:var(--v);min-width:1px;background:var(--asked)}
+.bar::after{content:"";position:absolute;left:0;bottom:0;height:4px;border-radius:2px;width:var(--v);min-width:1px;
+ background:var(--asked)}
 .bar.c1::after{background:var(--fetched)}
 .bar.c2::after{background:var(--compute)}
 .filter{display:block;margin-bottom:.5rem;color:var(--muted);font-size:.88rem}
 .filter[hidden],tr[hidden]{display:none}
-.filter input{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:.3rem .6rem;width:min(20rem,55vw);margin-left:.3rem;color:var(--ink)}
+.filter input{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:.3rem .6rem;
+ width:min(20rem,55vw);margin-left:.3rem;color:var(--ink)}
 details{margin-top:.6rem}
 summary{cursor:pointer;color:var(--link);padding:.2rem 0;margin-bottom:.5rem}
 .notes{padding-left:1.2rem;overflow-wrap:anywhere}
@@ -142,16 +158,20 @@ footer{border-top:1px solid var(--rule);padding-top:.8rem;font-size:.85rem}
  .tiles{grid-template-columns:repeat(2,minmax(0,1fr));gap:.5rem}
  .tile{padding:.55rem .7rem}
  .tile .value{font-size:1.3rem}
- .heat{grid-template-columns:minmax(0,1fr) 3.6rem;padding:.7rem;row-gap:2px}
+ .heat{grid-template-columns:minmax(0,1fr) 3.6rem;grid-auto-flow:dense;padding:.7rem;row-gap:2px}
  .heat .who{grid-column:1;max-width:none;margin-top:.3rem}
- .heat .mean{grid-row:auto;grid-column:2;order:0}
- .heat .plot{grid-column:1/-1;order:0}
+ .heat .mean{grid-column:2;align-self:end}
+ .heat .plot{grid-column:1/-1}
  .heat .ticks{grid-column:1/-1}
  figure{padding:.7rem .7rem .5rem}
  .axes{grid-template-columns:4.3rem minmax(0,1fr)}
  .area{height:7.5rem}
+ th,td{padding:.34rem .55rem}
+ .bar{min-width:4.6rem}
+ .box{max-height:26rem}
 }
-@media print{nav,#theme,.filter{display:none}.box{max-height:none;overflow:visible}body{max-width:none}section{break-inside:avoid-page}}
+@media print{nav,#theme,.filter{display:none}.box{max-height:none;overflow:visible}body{max-width:none}
+ section{break-inside:avoid-page}}
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 """
 )

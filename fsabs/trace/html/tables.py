@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .. import units
-from ..headlines import processes
+from ..headlines import COUNTED, moved, processes
 from ..schema import INSTANTS, Analysis, Row
 from .markup import text
 
@@ -20,7 +20,10 @@ class Cell(NamedTuple):
 
 def operations(analysis: Analysis) -> str:
     """One line for each operation."""
-    heads = ("operation", "kind", "calls", "bytes", "throughput", "time", "min", "p50", "p95", "p99", "max", "errors", "retries")  # fmt: skip
+    heads = (
+        "operation", "kind", "calls", "bytes", "throughput", "time", "min", "p50", "p95", "p99", "max", "errors",
+        "retries",
+    )  # fmt: skip
     return table("Operations", heads, (_operation(row) for row in analysis.operations), words=2)
 
 
@@ -48,21 +51,21 @@ def files(analysis: Analysis) -> str:
 def slowest(analysis: Analysis) -> str:
     """The slowest calls and requests."""
     labels = processes(analysis)
-    heads = ("what", "where", "took", "began", "bytes", "offset", "process", "error")
+    heads = ("what", "where", "error", "process", "took", "began", "bytes", "offset")
     rows = (
         (
             Cell(f"<b>{text(event.name)}</b> {text(event.kind)}"),
             Cell(_address(event.where)),
+            Cell(f'<span class="bad">{text(event.error)}</span>' if event.error else units.NOTHING),
+            Cell(text(labels[event.process] if 0 <= event.process < len(labels) else str(event.process))),
             _time(event.duration / 1e9),
             _time(max(0, event.begin - analysis.begin) / 1e9),
-            _size(event.size),
+            _size(0 if event.kind in COUNTED else event.size),
             Cell(units.NOTHING, -1) if event.offset < 0 else _number(event.offset),
-            Cell(text(labels[event.process] if 0 <= event.process < len(labels) else str(event.process))),
-            Cell(f'<span class="bad">{text(event.error)}</span>' if event.error else ""),
         )
         for event in analysis.slowest
     )
-    return table("Slowest calls", heads, rows, words=2, filtered="calls")
+    return table("Slowest calls", heads, rows, words=4, filtered="calls")
 
 
 def processes_table(analysis: Analysis) -> str:
@@ -78,9 +81,7 @@ def processes_table(analysis: Analysis) -> str:
     return table("Processes", heads, rows, words=2)
 
 
-def table(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]], *, words: int, filtered: str = ""
-) -> str:
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]], *, words: int, filtered: str = "") -> str:
     """A table in a box of its own, in which it scrolls.
 
     The first `words` columns are text, the first of them is the line's head. `filtered` is what its lines are, if one
@@ -116,26 +117,30 @@ def _line(cells: Sequence[Cell], words: int) -> str:
 
 
 def _operation(row: Row) -> list[Cell]:
-    timeless = row.kind in INSTANTS
+    timeless, speed = row.kind in INSTANTS, row.throughput if moved(row) else 0.0
     times = [Cell("", -1) if timeless else _time(value) for value in (row.seconds, *row[9:14])]
     return [
         Cell(f"<b>{text(row.layer)}</b>.{text(row.operation)}"), Cell(text(row.kind)), _number(row.calls),
-        _size(row.bytes), Cell(units.rate(row.throughput) if row.throughput else units.NOTHING, row.throughput),
+        _size(moved(row)), Cell(units.rate(speed) if speed else units.NOTHING, speed),
         *times, _wrong(row.errors), _number(row.retries) if row.retries else Cell(units.NOTHING, 0),
     ]  # fmt: skip
 
 
 def _layer(row: Row, most: Sequence[float]) -> list[Cell]:
-    shown = (units.count(row.calls), units.size(row.bytes), units.duration(row.seconds))
+    shown = (units.count(row.calls), units.size(moved(row)), units.duration(row.seconds))
     bars = [
-        Cell(f'<span class="bar c{column}" style="--v:{100 * value / (most[column] or 1):.1f}%">{shown[column]}</span>', value)
+        Cell(_bar(column, 100 * value / most[column], shown[column]) if value else units.NOTHING, value)
         for column, value in enumerate(_measures(row))
-    ]  # fmt: skip
+    ]
     return [Cell(f"<b>{text(row.layer)}</b>"), Cell(text(row.kind)), *bars]
 
 
+def _bar(column: int, percentage: float, shown: str) -> str:
+    return f'<span class="bar c{column}" style="--v:{percentage:.1f}%">{shown}</span>'
+
+
 def _measures(row: Row) -> tuple[float, float, float]:
-    return float(row.calls), float(row.bytes), row.seconds
+    return float(row.calls), float(moved(row)), row.seconds
 
 
 def _address(where: str) -> str:

@@ -1,0 +1,1 @@
+"""A trace for other tools: OpenTelemetry (`otel`), Prometheus (`prometheus`), pyarrow and pandas (`frames`)."""

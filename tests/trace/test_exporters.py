@@ -1,0 +1,215 @@
+"""What other tools get of a trace: as many events as there were, each figure where it belongs, texts escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import fsabs
+from fsabs import trace
+from fsabs.trace.exporters import frames, otel, prometheus
+from fsabs.trace.schema import Event, ProcessInfo, Tally
+from fsabs.trace.synthetic import BEGIN, example_analysis
+from tests.trace.test_report import NOTHING
+
+SAMPLE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\})? (-?[0-9.e+-]+|NaN)$')
+
+
+def _samples(text: str) -> dict[tuple[str, str], float]:
+    """The samples of an exposition, by name and labels, checked against the format's rules."""
+    found: dict[tuple[str, str], float] = {}
+    family, families = "", []
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            family = line.split()[2]
+            families.append(family)
+        elif not line.startswith("#"):
+            match = SAMPLE.match(line)
+            assert match, line
+            assert match[1].startswith(family), "a family's samples are together"
+            assert (match[1], match[2] or "") not in found, line
+            found[match[1], match[2] or ""] = float(match[3])
+    assert len(families) == len(set(families))
+    return found
+
+
+def _work(folder: Path) -> None:
+    """Twenty reads of 4096 bytes, and one that fails."""
+    fs = fsabs.from_url(str(folder), create=True)
+    fs.write_bytes("a.bin", bytes(4096))
+    for _ in range(20):
+        fs.read_bytes("a.bin")
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("none")
+
+
+@pytest.mark.quick
+def test_what_a_running_recorder_counts_is_exposed(tmp_path: Path) -> None:
+    assert _samples(prometheus.running()) == {}
+    with trace.trace(tmp_path / "trace", detail="histograms"):
+        _work(tmp_path / "data")
+        found = _samples(prometheus.running())
+    labels = next(one for name, one in found if 'operation="read_bytes"' in one and name.endswith("operations_total"))
+    assert found["fsabs_operations_total", labels] == 21
+    assert found["fsabs_operation_errors_total", labels] == 1
+    assert found["fsabs_operation_bytes_total", labels] == 20 * 4096
+    assert found["fsabs_operation_size_bytes_bucket", f'{labels},le="1023"'] == 1
+    assert found["fsabs_operation_size_bytes_bucket", f'{labels},le="16383"'] == 21
+    buckets = [
+        value
+        for (name, one), value in found.items()
+        if name == "fsabs_operation_duration_seconds_bucket" and one.startswith(labels)
+    ]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == 21 == found["fsabs_operation_duration_seconds_count", labels]
+    assert found["fsabs_operation_duration_seconds_sum", labels] > 0
+    assert not [one for _, one in found if "a.bin" in one]
+
+
+@pytest.mark.quick
+def test_processes_are_added_up_and_labels_are_escaped() -> None:
+    one = Tally("fs", 'a"\\\n.read', 3, 1, 300, 7_000, 1_000, 3_000, [0, 0, 3], [0, 3])
+    text = prometheus.text([one, one._replace(latency=[0, 0, 0, 4], calls=4)], 5)
+    found = _samples(text)
+    labels = r'kind="fs",layer="a\"\\\n",operation="read"'
+    assert found["fsabs_operations_total", labels] == 7
+    assert found["fsabs_operation_duration_seconds_count", labels] == 7
+    assert found["fsabs_operation_duration_seconds_sum", labels] == pytest.approx(14e-6)
+    assert found["fsabs_events_dropped_total", ""] == 5
+
+
+@pytest.mark.quick
+def test_an_analysis_is_exposed() -> None:
+    analysis = example_analysis()
+    found = _samples(prometheus.of(analysis))
+    for row in analysis.operations:
+        labels = f'kind="{row.kind}",layer="{row.layer}",operation="{row.operation}"'
+        assert found["fsabs_operations_total", labels] == row.calls
+        assert found["fsabs_operation_duration_seconds_sum", labels] == pytest.approx(row.seconds)
+    assert found["fsabs_read_amplification_ratio", ""] == pytest.approx(analysis.amplification.ratio)
+    assert found["fsabs_cache_hit_ratio", ""] == pytest.approx(46 / 60)
+    assert analysis.stall is not None
+    assert found["fsabs_data_stall_ratio", ""] == pytest.approx(analysis.stall.percentage / 100)
+    assert _samples(prometheus.of(NOTHING)) == {
+        ("fsabs_events_dropped_total", ""): 0,
+        ("fsabs_trace_seconds", ""): 0,
+    }
+
+
+def _event(begin: int, end: int, kind: str, name: str, process: int = 0, thread: int = 1, error: str = "") -> Event:
+    where = "s3://bucket/a" if kind == "request" else ""
+    return Event(BEGIN + begin, end - begin, kind, name, 10, -1, where, error, process, thread)
+
+
+def _exported(events: Sequence[Event], processes: Sequence[ProcessInfo] = ()) -> tuple[int, list[ReadableSpan]]:
+    memory, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    made = otel.spans(events, processes, provider)
+    provider.shutdown()
+    return made, list(memory.get_finished_spans())
+
+
+@pytest.mark.quick
+def test_events_become_spans_under_the_call_in_which_they_happened() -> None:
+    events = [
+        _event(20, 40, "request", "s3.get", error="TimeoutError"), _event(30, 60, "request", "s3.get"),
+        _event(60, 60, "retry", "s3.get"), _event(10, 80, "fs", "zip.read"), _event(85, 90, "fs", "zip.stat"),
+        _event(20, 70, "fs", "zip.list", thread=2), _event(0, 100, "span", "user.decode"),
+        _event(0, 5, "fs", "zip.open", process=1),
+    ]  # fmt: skip
+    about = ProcessInfo(0, "node-1", 4000, 3, None, "train.py", BEGIN - 5, BEGIN + 200, 7, 0, True)
+    made, spans = _exported(events, [about])
+    assert made == len(events)
+    assert len(spans) == len(events) + 2
+    names = {one.context.span_id: one.name for one in spans if one.context is not None}
+    parents = sorted((one.name, names[one.parent.span_id] if one.parent else "") for one in spans)
+    assert parents == sorted(
+        [
+            ("s3.get", "zip.read"), ("s3.get", "zip.read"), ("s3.get", "zip.read"), ("zip.read", "user.decode"),
+            ("zip.stat", "user.decode"), ("zip.list", about.label), ("user.decode", about.label), (about.label, ""),
+            ("zip.open", "process 1"), ("process 1", ""),
+        ]
+    )  # fmt: skip
+    root = next(one for one in spans if one.name == about.label)
+    assert (root.start_time, root.end_time) == (about.begin, about.end)
+    assert root.attributes == {"host.name": "node-1", "process.pid": 4000, "fsabs.rank": 3}
+    failed = [one for one in spans if not one.status.is_unset]
+    assert [(one.start_time, one.end_time, one.status.description) for one in failed] == [
+        (BEGIN + 20, BEGIN + 40, "TimeoutError")
+    ]
+    assert (failed[0].attributes or {})["url.full"] == "s3://bucket/a"
+    assert (failed[0].attributes or {})["error.type"] == "TimeoutError"
+
+
+@pytest.mark.quick
+def test_metrics_are_those_of_the_recorder(tmp_path: Path) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    otel.metrics(provider)
+    with trace.trace(tmp_path / "trace"):
+        _work(tmp_path / "data")
+        data = reader.get_metrics_data()
+    found = {
+        metric.name: point.value
+        for resource in (data.resource_metrics if data is not None else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint) and (point.attributes or {})["fsabs.operation"] == "read_bytes"
+    }
+    assert found.pop("fsabs.duration") > 0
+    assert found == {"fsabs.operations": 21, "fsabs.errors": 1, "fsabs.size": 20 * 4096}
+    provider.shutdown()
+
+
+@pytest.mark.quick
+def test_a_trace_becomes_a_table(tmp_path: Path) -> None:
+    with trace.trace(tmp_path / "trace"):
+        _work(tmp_path / "data")
+    events = list(trace.events(tmp_path / "trace"))
+    assert len(events) > 20
+    table = frames.table(events)
+    rows = table.to_pylist()
+    assert table.schema == frames.schema()
+    for event, row in zip(events, rows, strict=True):
+        assert (row["begin"].value, row["duration"].value) == (event.begin, event.duration)
+        assert (row["kind"], row["layer"], row["operation"]) == (event.kind, event.layer, event.operation)
+        assert (row["size"], row["process"], row["thread"]) == (event.size, event.process, event.thread)
+        assert row["where"] == (event.where or None)
+        assert row["error"] == (event.error or None)
+        assert row["offset"] == (None if event.offset < 0 else event.offset)
+    assert [row["error"] for row in rows].count("FileNotFoundError") == 1
+    batches = list(frames.reader(iter(events), 7))
+    assert [len(batch) for batch in batches[:-1]] == [7] * (len(batches) - 1)
+    assert sum(len(batch) for batch in batches) == len(events)
+    assert frames.table([]).num_rows == 0
+    with pytest.raises(ValueError, match="at least one"):
+        frames.reader(events, 0)
+
+
+def test_a_frame_of_pandas_adds_up(tmp_path: Path) -> None:
+    with trace.trace(tmp_path / "trace"):
+        _work(tmp_path / "data")
+    frame = frames.frame(trace.events(tmp_path / "trace"))
+    reads = frame[frame.operation == "read_bytes"]
+    assert len(reads) == 21
+    assert int(reads["size"].sum()) == 20 * 4096
+    assert str(frame.begin.dtype) == "datetime64[ns, UTC]"
+    assert reads.duration.sum().total_seconds() > 0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("library", ["opentelemetry.trace", "pandas"])
+def test_what_is_missing_is_said(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, library, None)
+    with pytest.raises(fsabs.MissingDependencyError, match="pip install"):
+        frames.frame([]) if library == "pandas" else otel.spans([], [], TracerProvider())

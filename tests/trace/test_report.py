@@ -1,0 +1,343 @@
+"""The report: what is in it are the analysis' figures, as they are; nothing in it can do harm, or needs the network."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fsabs import trace
+from fsabs.trace import notebook, units
+from fsabs.trace.headlines import headlines
+from fsabs.trace.html import render
+from fsabs.trace.html.style import STYLE
+from fsabs.trace.schema import (
+    KINDS,
+    Amplification,
+    Analysis,
+    CacheUse,
+    Event,
+    FileRow,
+    Finding,
+    HeatMap,
+    Histogram,
+    ProcessInfo,
+    Row,
+    Stall,
+    Step,
+    Timeline,
+)
+from fsabs.trace.synthetic import BEGIN, event, example_analysis, write_process
+
+pytestmark = pytest.mark.quick
+
+NOTHING = Analysis(
+    folder="", begin=0, seconds=0.0, processes=(), events=0, dropped=0, operations=(), layers=(),
+    amplification=Amplification(0, None), cache=CacheUse(0, 0, 0), retries=0, retry_seconds=0.0,
+    timeline=Timeline(0.0, (), (), (), (), ()), heat=HeatMap(0.0, (), (), ()), read_sizes=Histogram("bytes", ()),
+    request_sizes=Histogram("bytes", ()), latencies={}, files=(), files_seen=0, slowest=(), steps=(), stall=None,
+    findings=(), notes=(),
+)  # fmt: skip
+EVIL = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202egpj.exe\udcff\n"
+SECRET = "sesame-open"
+
+
+class Page(HTMLParser):
+    """Elements of a document, and the texts of its tables and figures."""
+
+    VOID = frozenset({"meta", "link", "input", "br", "img"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[tuple[str, str | None]]]] = {}
+        self.figures: dict[str, list[str]] = {}
+        self._table = self._figure = ""
+        self._texts: list[str] = []
+        self._caption = False
+        self._key: str | None = None
+        self.feed(text)
+        self.close()
+        assert not self.stack
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.elements.append((tag, given))
+        if tag not in self.VOID and tag != "path":
+            self.stack.append(tag)
+        if tag == "tr" and self._table:
+            self.tables[self._table].append([])
+        if tag in ("th", "td", "caption", "dd"):
+            self._texts, self._key = [], given.get("data-v")
+        if "data-figure" in given:
+            self._figure = str(given["data-figure"])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag, tag
+        text = "".join(self._texts)
+        if tag == "dl":
+            self._figure = ""
+        if tag == "caption":
+            self._table = text
+            self.tables[text] = []
+        elif tag in ("th", "td"):
+            self.tables[self._table][-1].append((text, self._key))
+        elif tag == "dd" and self._figure:
+            self.figures.setdefault(self._figure, []).append(text)
+
+    def handle_data(self, data: str) -> None:
+        self._texts.append(data)
+
+
+def _hostile() -> Analysis:
+    """Every text of it wants to be code, and every URL has a secret."""
+    url = f"s3://user:{SECRET}@bucket/{EVIL}?X-Amz-Signature={SECRET}"
+    kept = example_analysis()
+    row = Row("fs", EVIL, EVIL, 1, 2, 3, 4, 5.0, math.nan, 0.1, 0.2, 0.3, 0.4, 0.5)
+    return kept._replace(
+        folder=f"/home/{SECRET}/{EVIL.replace('/', '')}",
+        processes=[ProcessInfo(0, EVIL, 1, 0, 0, EVIL, BEGIN, BEGIN, 1, 1, False)],
+        operations=[row, *kept.operations],
+        layers=[row],
+        heat=kept.heat._replace(rows=[EVIL] * len(kept.heat.rows)),
+        latencies={f"fs {EVIL}": Histogram("ns", [0, 3])},
+        files=[FileRow(url, 1, 1, 1, 1.0, 1.0, 1)],
+        slowest=[Event(BEGIN, 1, EVIL, EVIL, 1, 1, url, EVIL, 0, 1), Event(BEGIN, 1, "fs", "x", 1, 1, "", "", 77, 1)],
+        findings=[Finding(EVIL, EVIL, EVIL, {EVIL: EVIL}, f"`{EVIL}`")],
+        notes=[EVIL],
+    )
+
+
+def _scripts(page: Page) -> int:
+    return sum(1 for tag, _ in page.elements if tag == "script")
+
+
+def test_the_figures_are_the_analysis() -> None:
+    analysis = example_analysis()
+    page = Page(render(analysis))
+    assert {one.code: [one.value, one.note] for one in headlines(analysis)} == page.figures
+    assert page.figures["stall"][0] == f"{analysis.stall.percentage:.1f} %" if analysis.stall else False
+    assert page.figures["seconds"] == ["60 s", "5 processes, 100,000 events"]
+    assert page.figures["bytes"] == ["1.14 GiB", "by 60,000 reads"]  # 60,000 * 20,480 bytes
+    assert page.figures["throughput"][0] == "19.5 MiB/s"
+    assert page.figures["amplification"] == ["1.30 ×", "1.49 GiB fetched"]
+    assert page.figures["hits"][0] == "76.7 %"
+    assert page.figures["retries"] == ["41", "3.2 s in failed attempts"]
+    assert page.figures["errors"] == ["3", "and 41 failed attempts"]
+
+
+def test_the_tables_are_the_analysis() -> None:
+    analysis = example_analysis()
+    tables = Page(render(analysis)).tables
+    lines = tables["Operations"][1:]
+    assert len(lines) == len(analysis.operations)
+    for row, line in zip(analysis.operations, lines, strict=True):
+        shown, keys = [text for text, _ in line], [float(key) for _, key in line[2:] if key is not None]
+        assert shown[:3] == [f"{row.layer}.{row.operation}", row.kind, f"{row.calls:,}"]
+        assert keys == pytest.approx(
+            [row.calls, row.bytes, row.throughput, row.seconds, *row[9:14], row.errors, row.retries]
+        )
+    found = [(line[0][0], *(float(key or "nan") for _, key in line[1:])) for line in tables["Files"][1:]]
+    assert found == [(row.where, *(pytest.approx(value) for value in row[1:])) for row in analysis.files]
+    assert len(tables["Slowest calls"]) == 1 + len(analysis.slowest)
+    assert [line[0][0] for line in tables["Processes"][1:]] == [one.label for one in analysis.processes]
+    assert [line[2][0] for line in tables["Layers"][1:]] == [f"{row.calls:,}" for row in analysis.layers]
+
+
+def test_sizes_that_are_no_bytes_are_not_shown_as_such() -> None:
+    row = example_analysis().operations[0]
+    rows = [row._replace(kind=kind) for kind in KINDS]
+    tables = Page(render(NOTHING._replace(operations=rows, layers=rows))).tables
+    shown = {line[1][0] for line in tables["Operations"][1:] if line[3][0] == "1.14 GiB"}
+    assert shown == KINDS.keys() - {"step", "hit", "miss", "evict", "retry"}
+    assert {line[1][0] for line in tables["Layers"][1:] if line[3][0] == "1.14 GiB"} == shown
+
+
+def test_findings_come_first_and_the_gravest_of_them_before_the_others() -> None:
+    text = render(example_analysis())
+    order = [text.index(code) for code in ("F001", "F002", "F006", 'id="time"', 'id="files"', 'id="notes"')]
+    assert order == sorted(order)
+    assert "<code>fsabs pack</code>" in text
+    assert "7 events of node-1:4002 were dropped" in text
+
+
+def test_nothing_is_too_little() -> None:
+    page = Page(render(NOTHING))
+    assert page.figures["stall"][0] == page.figures["amplification"][0] == page.figures["hits"][0] == "–"
+    assert page.figures["errors"][0] == "0"
+    assert not page.tables
+    for kind in KINDS:
+        assert Page(render(NOTHING._replace(operations=[Row(kind, "a", "b", *[0] * 6, *[0.0] * 5)])))
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        NOTHING._replace(seconds=1.0, timeline=Timeline(1.0, [0.0], [0.0], [0.0], [0.0], [1])),
+        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[0.0]], [[0.0]])),
+        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[]], [[]])),
+        NOTHING._replace(read_sizes=Histogram("bytes", [5]), latencies={"x": Histogram("ns", [0] * 64 + [1])}),
+        NOTHING._replace(stall=Stall(0, 0.0, 0.0)),
+        NOTHING._replace(stall=Stall(1, 0.0, 0.0), steps=[Step(0, 7, 0, 0.0, 0.0)]),
+    ],
+)
+def test_little_is_drawn(analysis: Analysis) -> None:
+    text = render(analysis)
+    assert Page(text).figures
+    assert "nan" not in re.sub(r"<script>.*</script>", "", text, flags=re.DOTALL)
+
+
+def test_a_log2_bucket_is_named_by_its_bounds() -> None:
+    counts = [0] * 12 + [3, 0, 1]
+    text = html.unescape(render(NOTHING._replace(read_sizes=Histogram("bytes", counts))))
+    assert '"2 KiB to 4 KiB\\n3 (75 %)"' in text  # bucket 12 is 2**11 to 2**12 - 1
+    assert '"8 KiB to 16 KiB\\n1 (25 %)"' in text
+
+
+def test_a_step_far_longer_than_the_others_does_not_hide_them() -> None:
+    rows = [Step(0, number, number, 9.0 if number == 0 else 0.1, 0.05) for number in range(100)]
+    text = html.unescape(render(NOTHING._replace(stall=Stall(100, 5.0, 13.9), steps=rows)))
+    assert "1 higher than drawn, at most 9 s" in text
+    assert "higher than drawn" not in render(example_analysis())
+    assert max(float(low) for low in re.findall(r"v-([0-9.]+)h1", text)) == 100
+
+
+def test_what_takes_no_time_has_no_latency() -> None:
+    text = render(NOTHING._replace(latencies={"hit a.b": Histogram("ns", [3]), "fs a.c": Histogram("ns", [3])}))
+    assert ">a.c<" in text
+    assert ">a.b<" not in text
+
+
+def test_texts_are_no_code() -> None:
+    for text in (render(_hostile()), notebook.fragment(_hostile())):
+        page = Page(text)
+        assert _scripts(page) == (1 if text.startswith("<!DOCTYPE") else 0)
+        assert not [tag for tag, _ in page.elements if tag in ("img", "iframe", "object", "embed", "form")]
+        assert not [name for _, given in page.elements for name in given if name.startswith("on")]
+        assert not {"\x1b", "\u202e", "\udcff"} & set(text)
+        text.encode()
+
+
+def test_no_secret_and_no_path_of_the_machine() -> None:
+    assert SECRET not in render(_hostile())
+    assert SECRET not in notebook.fragment(_hostile())
+
+
+def test_it_needs_no_network() -> None:
+    text = render(example_analysis())
+    assert not re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", text)
+    assert "default-src 'none'" in text
+    links = [given[name] for _, given in Page(text).elements for name in ("src", "href") if name in given]
+    assert all(link is not None and (link.startswith("#") or link == "data:,") for link in links)
+    assert "url(" not in STYLE
+    assert "@import" not in STYLE
+
+
+def test_it_has_the_structure_that_readers_of_screens_need() -> None:
+    page = Page(render(example_analysis()))
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    names = [str(given["id"]) for _, given in page.elements if "id" in given]
+    assert len(names) == len(set(names))
+    for tag, given in page.elements:
+        if given.get("role") in ("img", "region"):
+            assert given.get("aria-label"), tag
+        if given.get("aria-labelledby"):
+            assert given["aria-labelledby"] in names
+        if tag == "th":
+            assert given.get("scope") in ("row", "col")
+    targets = {str(given["href"])[1:] for tag, given in page.elements if tag == "a"}
+    assert targets <= set(names)
+
+
+def _palettes() -> Iterator[dict[str, str]]:
+    for block in (STYLE.partition("}")[0], STYLE.partition("[data-theme=dark]")[2].partition("}")[0]):
+        yield dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", block))
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_texts_stand_out() -> None:
+    """WCAG 2.1: 4.5 for text (1.4.3), 3 for what is drawn (1.4.11); against both grounds, in both palettes."""
+    for colours in _palettes():
+        for ground in ("paper", "card"):
+            for ink in ("ink", "muted", "bad", "warn", "link"):
+                assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+            for drawn in ("asked", "fetched"):
+                assert _contrast(colours[drawn], colours[ground]) >= 3, (drawn, ground)
+        assert _contrast(colours["muted"], colours["soft"]) >= 4.5
+
+
+def test_its_size_is_bounded() -> None:
+    made = example_analysis(workers=200, slices=512)
+    where = "s3://bucket/" + "<long & long>" * 80
+    files = [made.files[0]._replace(where=f"{number}{where}{number}") for number in range(1000)]
+    names = {f"fs zip.o{number}": Histogram("ns", range(64)) for number in range(1000)}
+    text = render(
+        made._replace(files=files, latencies=names, steps=[*made.steps] * 16, slowest=[made.slowest[0]] * 100)
+    )
+    assert len(text.encode()) < 1_500_000
+    assert len(render(example_analysis())) < 300_000
+
+
+def test_a_folder_becomes_a_file(tmp_path: Path) -> None:
+    events = [
+        event(number * 1000, 500, "fs", "local.read", 4096, where="file:///d/<b>.bin", offset=0) for number in range(50)
+    ]
+    write_process(tmp_path / "run", events)
+    trace.report(tmp_path / "run", tmp_path / "report.html")
+    page = Page((tmp_path / "report.html").read_text("utf-8"))
+    assert page.figures["bytes"] == ["200 KiB", "by 50 reads"]
+    assert page.tables["Files"][1][0][0] == "file:///d/<b>.bin"
+    with pytest.raises(FileNotFoundError):
+        trace.report(tmp_path / "none", tmp_path / "other.html")
+    with pytest.raises(FileNotFoundError):
+        trace.report(tmp_path / "run", tmp_path / "no" / "other.html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "run"]
+
+
+def test_a_notebook_shows_the_same_figures() -> None:
+    text = html.unescape(notebook.fragment(example_analysis()))
+    assert html.unescape(example_analysis()._repr_html_()) == text  # what a notebook shows
+    for one in headlines(example_analysis()):
+        assert one.value in text
+    assert "F001" in text
+    assert Page(notebook.fragment(NOTHING))
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (units.size(0), "0 B"), (units.size(1023), "1 KiB"), (units.size(1536), "1.5 KiB"),
+        (units.size(2**40), "1 TiB"), (units.duration(0), "0 s"), (units.duration(3e-9), "3 ns"),
+        (units.duration(0.99999), "1 s"), (units.duration(0.0123), "12.3 ms"), (units.duration(119), "119 s"),
+        (units.duration(125), "2 min 5 s"), (units.duration(7300), "2 h 1 min"), (units.duration(math.nan), "–"),
+        (units.short_count(999.9), "1k"), (units.short_count(0), "0"), (units.short_count(1.25e6), "1.25M"),
+        (units.percent(0.1234), "12.3 %"), (units.moment(0), "1970-01-01 00:00:00 UTC"),
+        (units.visible("a\x1b[0m\n\u202eb é 日"), "a\\x1b[0m\\n\\u202eb é 日"),
+        (units.evidence("seconds", 0.5), "500 ms"), (units.evidence("reads", 1200), "1,200"),
+    ],
+)  # fmt: skip
+def test_figures_are_for_people(shown: str, expected: str) -> None:
+    assert shown == expected

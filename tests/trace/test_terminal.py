@@ -1,0 +1,93 @@
+"""The summary for a terminal: an analysis' figures in 100 columns, with rich and without, and nothing it would obey."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+from importlib.machinery import ModuleSpec
+
+import pytest
+
+from fsabs import trace
+from fsabs.trace import terminal
+from fsabs.trace.headlines import headlines
+from fsabs.trace.schema import Analysis
+from fsabs.trace.synthetic import example_analysis
+from tests.trace.test_report import NOTHING, SECRET, _hostile
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture(params=["rich", "plain"])
+def _library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+
+    def found(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "rich" else find(name, package)
+
+    if request.param == "plain":
+        monkeypatch.setattr(importlib.util, "find_spec", found)
+
+
+@pytest.mark.usefixtures("_library")
+def test_it_has_all_in_order() -> None:
+    analysis = example_analysis()
+    text = trace.summary(analysis)
+    for one in headlines(analysis):
+        line = next(line for line in text.splitlines() if line.startswith(one.name))
+        assert one.value in line
+        assert one.note in line
+    parts = ["Data stall", "1 grave finding", "F001", "F002", "F006", "Operations", "zip.read", "Slowest files", "7 ev"]
+    order = [text.index(part) for part in parts]
+    assert order == sorted(order)
+    read = next(line for line in text.splitlines() if line.strip().startswith("zip.read"))
+    assert read.split() == [
+        "zip.read", "fs", "60k", "1.14", "GiB", "50.4", "s", "600", "µs", "5.4", "ms", "36", "ms", "3", "0",
+    ]  # fmt: skip
+    slow = [line for line in text.splitlines() if "s3://bucket" in line]
+    assert len(slow) == terminal.FILES
+    assert all("140 ms" in line for line in slow)
+
+
+@pytest.mark.usefixtures("_library")
+@pytest.mark.parametrize("analysis", [example_analysis(), NOTHING, _hostile()], ids=["example", "nothing", "hostile"])
+def test_it_fits_100_columns_and_is_only_text(analysis: Analysis) -> None:
+    text = trace.summary(analysis)
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert text.endswith("\n")
+    assert not {"\x1b", "\u202e", "\udcff"} & set(text)
+    assert SECRET not in text
+    text.encode()
+
+
+@pytest.mark.usefixtures("_library")
+def test_it_fits_whatever_the_figures_are() -> None:
+    row = example_analysis().operations[0]._replace(calls=10**12, bytes=10**17, errors=10**8, retries=10**7)
+    rows = [
+        row._replace(operation="a" * 40, seconds=days * 86400.0, p50=5999.0, p99=99.9, most=1e7) for days in (1, 900)
+    ]
+    text = trace.summary(example_analysis()._replace(operations=rows))
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "zip.aaaa" in text
+
+
+def test_the_two_say_the_same() -> None:
+    def words(text: str) -> set[str]:
+        return set(text.replace(":", "").split())
+
+    analysis = example_analysis()._replace(notes=[])
+    assert words(terminal.plain(analysis)) == words(terminal.summary(analysis))
+
+
+def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1;31m" in terminal.summary(example_analysis())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in terminal.summary(example_analysis())
