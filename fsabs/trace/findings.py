@@ -10,9 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .schema import READS, Analysis, Finding, Histogram, Row
+from .tables import FILES_KEPT
 
 ENOUGH = 100
 """Of fewer calls nothing is concluded."""
+WORTH = 0.01
+"""What takes less than this part of the processes' time is not worth telling."""
+MUCH = 16 * 1024 * 1024
+"""F005: of fewer bytes too many nothing is said: an index takes so many once."""
+FEW_STEPS = 5
+"""F008: of fewer steps nothing is said: the first one starts the workers."""
 SMALL_BITS = 16
 SMALL_SHARE = 0.5
 """F001: this part of the reads is under 64 KiB."""
@@ -75,6 +82,11 @@ class Facts(NamedTuple):
         """The layers of a kind."""
         return [row for row in self.analysis.layers if row.kind == kind]
 
+    def matters(self, seconds: float) -> bool:
+        """Whether it is worth telling of what takes so many seconds, summed up over the processes."""
+        spent = sum(process.end - process.begin for process in self.analysis.processes) / 1e9
+        return seconds >= WORTH * spent
+
     def opens(self) -> int:
         """How many times a file was opened to be read."""
         return sum(row.calls for row in self.rows("fs") if row.operation in ("open", "read_bytes", "read_many"))
@@ -95,14 +107,14 @@ def small_reads(facts: Facts) -> Finding | None:
     """F001."""
     counts = facts.analysis.read_sizes.counts
     total, small = sum(counts), sum(counts[: SMALL_BITS + 1])
-    if total < ENOUGH or small < SMALL_SHARE * total:
+    if total < ENOUGH or small < SMALL_SHARE * total or not facts.matters(facts.seconds("fs")):
         return None
     packed = CONTAINERS & {row.layer for row in facts.rows("fs")}
     advice = (
         "The files are packed already: read a batch of them by one read_many, so that what lies close together comes "
         "in one request, or put a cache around (cache=)."
         if packed
-        else "Pack the files into a zip (`fsabs pack`), and read a batch of them by one read_many."
+        else "Pack the files into a zip (`fsabs.pack`), and read a batch of them by one read_many."
     )
     evidence: dict[str, float | int | str] = {
         "reads": total,
@@ -117,7 +129,7 @@ def small_reads(facts: Facts) -> Finding | None:
 def stat_before_open(facts: Facts) -> Finding | None:
     """F002."""
     opens = facts.opens()
-    if opens < ENOUGH or facts.stats_first < STAT_SHARE * opens:
+    if opens < ENOUGH or facts.stats_first < STAT_SHARE * opens or not facts.matters(facts.seconds("fs")):
         return None
     share = facts.stats_first / opens
     return Finding(
@@ -135,7 +147,7 @@ def waits(facts: Facts) -> Finding | None:
     waiting = [row for row in facts.rows("wait") if row.layer != "steps"]
     seconds, requests = sum(row.seconds for row in waiting), facts.seconds("request")
     count = sum(row.calls for row in waiting)
-    if count < ENOUGH or seconds < WAIT_SHARE * requests:
+    if count < ENOUGH or seconds < WAIT_SHARE * requests or not facts.matters(seconds):
         return None
     worst = max(waiting, key=lambda row: row.seconds)
     at_once = max((row.seconds / row.busy for row in facts.layers("request") if row.busy > 0), default=0.0)
@@ -185,7 +197,7 @@ def read_amplification(facts: Facts) -> Finding | None:
     """F005."""
     amount = facts.analysis.amplification
     ratio = amount.ratio
-    if ratio is None or amount.fetched is None or ratio < AMPLIFICATION:
+    if ratio is None or amount.fetched is None or ratio < AMPLIFICATION or amount.fetched - amount.asked < MUCH:
         return None
     return Finding(
         "F005",
@@ -251,7 +263,7 @@ def slow_process(facts: Facts) -> Finding | None:
 def data_stall(facts: Facts) -> Finding | None:
     """F008."""
     stall = facts.analysis.stall
-    if stall is None or stall.percentage < STALL_PERCENTAGE:
+    if stall is None or stall.steps < FEW_STEPS or stall.percentage < STALL_PERCENTAGE:
         return None
     return Finding(
         "F008",
@@ -271,7 +283,7 @@ def data_stall(facts: Facts) -> Finding | None:
 def opened_again(facts: Facts) -> Finding | None:
     """F009."""
     opens, files = facts.opens(), facts.analysis.files_seen
-    if opens < ENOUGH or not files or opens < OPENS_PER_FILE * files:
+    if opens < ENOUGH or not 0 < files < FILES_KEPT or opens < OPENS_PER_FILE * files:
         return None
     return Finding(
         "F009",
@@ -294,21 +306,23 @@ def failures(facts: Facts) -> Finding | None:
         "medium",
         f"{errors / calls:.1%} of the calls fail, most of them in {worst.layer}.{worst.operation}",
         {"calls": calls, "errors": errors, "share": round(errors / calls, 4), "threshold": ERROR_SHARE},
-        "The table of files says which ones; each event has the name of its exception.",
+        "The table of files says which ones; each event has the name of its exception. A FileNotFoundError may be an "
+        "answer: where files are looked for by opening them, nothing is wrong.",
     )
 
 
 def decompression(facts: Facts) -> Finding | None:
     """F011."""
     inflating, calls = facts.seconds("decompress"), facts.seconds("fs")
-    if sum(row.calls for row in facts.rows("decompress")) < ENOUGH or inflating < DECOMPRESS_SHARE * calls:
+    few = sum(row.calls for row in facts.rows("decompress")) < ENOUGH
+    if few or inflating < DECOMPRESS_SHARE * calls or not facts.matters(inflating):
         return None
     return Finding(
         "F011",
         "medium",
         f"decompression takes {inflating:.1f} s, {inflating / max(calls, 1e-9):.0%} of the time in calls",
         {"seconds": round(inflating, 3), "seconds of calls": round(calls, 3), "threshold": DECOMPRESS_SHARE},
-        "Store what is compressed already (JPEG, PNG, Opus) without compression: `fsabs pack` does; isal makes inflate "
+        "Store what is compressed already (JPEG, PNG, Opus) without compression: `fsabs.pack` does; isal makes inflate "
         "two to three times as fast (pip install 'fsabs[speed]').",
     )
 
@@ -337,7 +351,7 @@ def tail(facts: Facts) -> Finding | None:
 def reconnects(facts: Facts) -> Finding | None:
     """F013."""
     requests, connects = (sum(row.calls for row in facts.rows(kind)) for kind in ("request", "connect"))
-    if requests < ENOUGH or connects < CONNECT_SHARE * requests:
+    if min(requests, connects) < ENOUGH or connects < CONNECT_SHARE * requests:
         return None
     return Finding(
         "F013",
@@ -358,7 +372,8 @@ def metadata(facts: Facts) -> Finding | None:
     rows = [row for row in facts.rows("fs") if row.operation in METADATA | READS]
     asking = [row for row in rows if row.operation in METADATA]
     spent, total = sum(row.seconds for row in asking), sum(row.seconds for row in rows)
-    if sum(row.calls for row in asking) < ENOUGH or spent < METADATA_SHARE * total:
+    few = sum(row.calls for row in asking) < ENOUGH
+    if few or spent < METADATA_SHARE * total or not facts.matters(spent):
         return None
     return Finding(
         "F014",

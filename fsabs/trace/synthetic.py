@@ -143,7 +143,7 @@ def _findings() -> list[Finding]:
         Finding(
             "F001", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
             {"reads": 60_000, "small reads": 50_400, "share of small reads": 0.84, "threshold": 0.5},
-            "Pack the files into a zip (`fsabs pack`), or read many at once with read_many.",
+            "Pack the files into a zip (`fsabs.pack`), or read many at once with read_many.",
         ),
         Finding(
             "F002", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",

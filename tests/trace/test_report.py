@@ -167,7 +167,7 @@ def test_findings_come_first_and_the_gravest_of_them_before_the_others() -> None
     text = render(example_analysis())
     order = [text.index(code) for code in ("F001", "F002", "F006", 'id="time"', 'id="files"', 'id="notes"')]
     assert order == sorted(order)
-    assert "<code>fsabs pack</code>" in text
+    assert "<code>fsabs.pack</code>" in text
     assert "7 events of node-1:4002 were dropped" in text
 
 
