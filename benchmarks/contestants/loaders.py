@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import sys
+import tempfile
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -75,6 +76,19 @@ def fsabs(endpoint: str, names: list[str], batch: int) -> Run:
 def fsabs_local(path: str, names: list[str], batch: int) -> Run:
     """The same from a local zip: what the network and the server cost is the difference."""
     return _ours(library("fsabs").from_url(path), names, batch)
+
+
+def fsabs_traced(path: str, names: list[str], batch: int) -> Run:
+    """The same with a trace on, which is started and stopped with each epoch."""
+    trace = library("fsabs.trace")
+    epoch = _ours(trace.TracedFS(library("fsabs").from_url(path)), names, batch)
+    folder = tempfile.TemporaryDirectory()
+
+    def run() -> None:
+        with trace.trace(os.path.join(folder.name, "trace")):
+            epoch()
+
+    return run
 
 
 def decode_only(folder: str, names: list[str]) -> Run:

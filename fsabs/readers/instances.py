@@ -15,7 +15,8 @@ Numbers are little-endian. A length is one byte, or ff and a u32.
 
 A description is `C` or `F` (the order of the elements), the number of dimensions (a byte), each dimension (u64), and
 the dtype: NumPy's string for a plain one, else JSON. Keys of a dict are str, bytes, float, bool, None or an int of 64
-bits: for other kinds, hostile bytes could make all hashes collide.
+bits: for other kinds, hostile bytes could make all hashes collide. The hash of a number is no secret either, so that a
+dict has at most 16,384 keys that are numbers: what can be made of these takes a second for a MB.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 HEAD = b"\xf5\x01"
 MAX_DEPTH = 64
 """How deep tuples, lists and dicts may nest."""
+MAX_NUMBER_KEYS = 1 << 14
+"""How many keys of a dict may be something else than str or bytes."""
 
 _NONE, _FALSE, _TRUE, _INT8, _INT32, _INT64, _BIG, _FLOAT, _STR, _BYTES = range(10)
 _TUPLE, _LIST, _DICT, _ARRAY, _SCALAR, _PICKLE = range(10, 16)
@@ -49,7 +52,7 @@ def encode(instance: object, *, allow_pickle: bool = False) -> bytes:
 
     What is no int, float, str, bytes, bool, None, NumPy array or scalar, nor a tuple, list or dict of them, is a
     `TypeError`, or pickled with `allow_pickle`; then reading needs `allow_pickle`, too. Subclasses count as other
-    types. `ValueError` for what nests too deep or is larger than 4 GiB.
+    types. `ValueError` for what nests too deep, is larger than 4 GiB, or is a dict of more than 16,384 numbers.
     """
     parts = [HEAD]
     _Encoder(parts, allow_pickle).put(instance, MAX_DEPTH)
@@ -130,6 +133,8 @@ class _Encoder:
 
     def _put_dict(self, value: dict[Any, Any], depth: int) -> None:
         self._check_depth(depth)
+        if len(value) > MAX_NUMBER_KEYS and sum(type(key) not in (str, bytes) for key in value) > MAX_NUMBER_KEYS:
+            raise ValueError(_TOO_MANY_NUMBERS)
         self._parts += (b"\x0c", _length(len(value)))
         for key, item in value.items():
             if type(key) not in _KEY_TYPES or (type(key) is int and not -1 << 63 <= key < 1 << 63):
@@ -145,7 +150,8 @@ class _Encoder:
         import numpy as np
 
         array = np.asarray(value)
-        if (form := _described(array.dtype)) is None:
+        form = _described(array.dtype)
+        if form is None or not _is_bounded(array.dtype, array.size):
             self._put_pickle(value, f"an array of the dtype {array.dtype} is no instance")
             return
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -164,6 +170,7 @@ class _Encoder:
         self._parts += (b"\x0f", _length(len(data)), data)
 
 
+_TOO_MANY_NUMBERS = f"a dict of more than {MAX_NUMBER_KEYS} keys that are numbers"
 _KEY_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 _WRITE: dict[type, Callable[[_Encoder, Any, int], None]] = {
     type(None): _Encoder._put_constant,
@@ -294,9 +301,14 @@ def _read_dict(data: bytes, at: int, depth: int) -> tuple[dict[Any, Any], int]:
     depth = _deeper(depth)
     count = end - at
     found: dict[Any, Any] = {}
+    numbers = 0
     for _ in range(count):
         if data[at] not in _KEYS:
             raise ValueError(f"a key of the kind {data[at]}")
+        if data[at] < _STR:
+            numbers += 1  # one that comes again counts again
+            if numbers > MAX_NUMBER_KEYS:
+                raise ValueError(_TOO_MANY_NUMBERS)
         key, at = _READ[data[at]](data, at + 1, 0)
         found[key], at = _READ[data[at]](data, at + 1, depth)
     if len(found) != count:
@@ -376,11 +388,24 @@ def _planned(description: bytes) -> _Plan:
         elements *= extent
         if extent >= 1 << 63 or elements >= 1 << 63:
             raise ValueError(f"an array of the shape {shape}")
+    if not _is_bounded(dtype, elements):
+        raise ValueError(f"an array of {elements} elements of no size")
     plan = _Plan(shape, dtype, order.decode(), elements * dtype.itemsize, np.ndarray)
     if len(_plans) >= _MAX_PLANS:
         _plans.clear()
     _plans[description] = plan
     return plan
+
+
+_MOST_OF_NOTHING = 1 << 16
+
+
+def _is_bounded(dtype: np.dtype[Any], elements: int) -> bool:
+    """Whether the size of an array's bytes says how much work it is: elements of no bytes can be any number.
+
+    NumPy makes one byte or character of strings of none, so that these are left out altogether.
+    """
+    return dtype.itemsize > 0 or (dtype.kind not in "SU" and elements <= _MOST_OF_NOTHING)
 
 
 def _dtype(form: bytes) -> np.dtype[Any]:

@@ -53,7 +53,8 @@ def convert(
     Args:
         output_path: a URL or path of a directory, which is made if it is missing; or an FS.
         reader: called once; gives the instances.
-        num_shards: 1 to 100,000. A shard that gets nothing is written, too, with 0 bytes.
+        num_shards: 1 to 100,000. A shard that gets nothing is written, too, with 0 bytes. All are open at once, so that
+            on a local disk the process must be allowed to have as many files open (`ulimit -n`).
         name_prefix: the first part of the names; no `/`.
         allow_pickle: pickle what `instances.encode` has no encoding for.
         encode: what makes bytes of an instance, in place of `instances.encode`.

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from torch.utils.data import DataLoader, SequentialSampler
 
 import fsabs
 from fsabs import FS, LayerFS
 from fsabs.adapters.torch import FileDataset, ImageFolder, PlannedBatches, RecordIODataset
-from fsabs.readers.recordio import Writer
-
-pytestmark = pytest.mark.quick
+from fsabs.readers.data import recordio as data_recordio
+from fsabs.readers.recordio import Index, Writer
 
 
 class Counting(LayerFS):
@@ -94,6 +94,16 @@ def test_each_worker_reads_its_own_batches_ahead(fs: Counting) -> None:
     assert read[0][:6] == ["00", "01", "02", "06", "07", "08"]
 
 
+def test_an_error_does_not_end_what_is_read_ahead(fs: Counting) -> None:
+    data = FileDataset(fs)
+    data.paths[5] = "none"
+    batches = iter(DataLoader(data, batch_sampler=PlannedBatches(SequentialSampler(data), 2)))
+    assert [next(batches), next(batches)] == [[b"d/00", b"d/01"], [b"d/02", b"d/03"]]
+    with pytest.raises(FileNotFoundError, match="none"):
+        next(batches)
+    assert [file for batch in batches for file in batch] == [name.encode() for name in NAMES[6:]]
+
+
 def test_other_batches_than_the_plan_said_are_right(fs: Counting) -> None:
     data = FileDataset(fs)
     first, second, *_ = PlannedBatches(range(20), 5)
@@ -148,6 +158,17 @@ def test_image_folder_in_a_zip_with_a_loader(folders: Path) -> None:
     assert pickle.loads(pickle.dumps(data))[1] == (5, 1)
 
 
+def test_is_valid_file_gets_the_path_in_the_fs(folders: Path) -> None:
+    fs = fsabs.from_url(folders)
+    data = ImageFolder(fs, "root", is_valid_file=lambda path: fs.isfile(path) and path.split("/")[2] != "z.png")
+    assert [path for path, _ in data.samples] == [
+        "root/cat/a/b.PNG",
+        "root/cat/a-b/c.png",
+        "root/dog/1.png",
+        "root/dog/notes.txt",
+    ]
+
+
 def test_what_is_no_image_folder(folders: Path) -> None:
     fs = fsabs.from_url(folders / "root")
     with pytest.raises(FileNotFoundError, match="no folder"):
@@ -184,3 +205,29 @@ def test_recordio_dataset(tmp_path: Path) -> None:
         with pytest.raises(IndexError):
             data[bad]
     assert len(RecordIODataset(str(tmp_path / "b"))) == 0
+
+
+def test_shards_of_a_recordio_dataset_share_one_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = fsabs.from_url(tmp_path)
+    for name in "abcd":
+        with Writer(fs, name) as writer:
+            for number in range(10):
+                writer.write(f"{name}{number}".encode() * 1000)
+    monkeypatch.setattr(data_recordio, "KEPT_BYTES", 50_000)
+    data = RecordIODataset(fs)
+    for _ in range(2):
+        for at in range(len(data)):
+            assert data[at] == f"{'abcd'[at // 10]}{at % 10}".encode() * 1000
+            assert sum(data.reader.reader(shard.name).kept_bytes for shard in data.shards) <= 50_000
+
+
+def test_shards_that_are_opened_again_are_not_scanned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = fsabs.from_url(tmp_path)
+    for name in "abc":
+        with Writer(fs, name, max_chunk_bytes=4) as writer:
+            for number in range(10):
+                writer.write(f"{name}{number}".encode())
+    data = RecordIODataset(fs)
+    monkeypatch.setattr(data_recordio, "OPEN_AT_ONCE", 1)
+    monkeypatch.setattr(Index, "of", None)
+    assert data.__getitems__([29, 0, 10, 1, 20]) == [b"c9", b"a0", b"b0", b"a1", b"c0"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,7 @@ def test_a_task_speaks_both_dialects() -> None:
     assert (task.shard_name, task.shard.name, task.shard.start, task.shard.end) == ("f", "f", 2, 5)
     assert task.shard.indices == (4, 2)
     assert list(task.numbers()) == [4, 2]
+    assert list(Task(3, "f", 2, 5, indices=np.array([4, 2])).numbers()) == [4, 2]  # type: ignore[arg-type]
     assert list(Task(3, "f", 2, 5).numbers()) == [2, 3, 4]
     assert TaskType(5) is TaskType.TRAIN_END_CALLBACK
 
@@ -247,3 +250,31 @@ def test_params_are_literals_or_text() -> None:
     for bad in ("novalue", "=1", "a=1;a=2"):
         with pytest.raises(ValueError):
             parse_params(bad)
+
+
+def test_a_model_file_may_define_records(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        """
+import dataclasses
+from fsabs.readers.data import AbstractDataReader
+
+@dataclasses.dataclass
+class Record:
+    number: int
+
+class Records(AbstractDataReader):
+    def read_records(self, task: int):
+        yield from map(Record, range(task.start, task.end))
+
+    def create_shards(self):
+        return {"records": 3}
+"""
+    )
+    reader = create_custom_data_reader(tmp_path / "model.py", "Records")
+    assert type(reader).read_records.__annotations__ == {"task": int}
+    records = list(reader.read_at("records", range(3)))
+    assert [record.number for record in pickle.loads(pickle.dumps(records))] == [0, 1, 2]
+    (tmp_path / "broken.py").write_text("1 / 0")
+    with pytest.raises(ZeroDivisionError):
+        create_custom_data_reader(tmp_path / "broken.py", "Records")
+    assert not any("broken%2Epy" in name for name in sys.modules)

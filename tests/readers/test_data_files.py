@@ -196,6 +196,11 @@ def test_a_list_of_images(images: Path) -> None:
     (images / "short.csv").write_text("a\n")
     with pytest.raises(CorruptFileError, match="row 1 has 1 columns"):
         shards_of(FileListDataReader(images / "short.csv"))
+    for content in (b"\xff,a\n", b"x" * 200_000):
+        (images / "wrong.csv").write_bytes(content)
+        with pytest.raises(CorruptFileError, match="no CSV file in UTF-8") as caught:
+            shards_of(FileListDataReader(images / "wrong.csv"))
+        assert caught.value.filename == f"{images}/wrong.csv"
 
 
 # ---- archives
@@ -223,6 +228,16 @@ def test_archives_are_shards(suffix: str, tmp_path: Path) -> None:
     with pytest.raises(StaleFileError, match=f"train-1{suffix}"):
         list(pickle.loads(pickle.dumps(reader)).read_records(Task(0, shards[1].name, 0, 1)))
     reader.close()
+
+
+@pytest.mark.quick
+def test_two_files_of_one_part_are_refused(tmp_path: Path) -> None:
+    with fsabs.from_url(tmp_path).open_container("x.zip", "w") as archive:
+        archive.write_bytes("1.jpg", b"a")
+        archive.write_bytes("1.JPG", b"b")
+    with pytest.raises(CorruptFileError, match=r"two files are the part 'jpg' of the sample '1'") as caught:
+        shards_of(ArchiveDataReader(tmp_path))
+    assert "/x.zip/1." in str(caught.value.filename)
 
 
 # ---- on a store

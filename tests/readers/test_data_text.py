@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsabs import Blob, CorruptFileError, StaleFileError
+from fsabs import Blob, CorruptFileError, Memory, StaleFileError
+from fsabs.blobs import BytesBlob
 from fsabs.readers.data import Task, TextDataReader, shards_of, text
 
 
@@ -27,13 +28,13 @@ def expected(content: str) -> list[str]:
     taken: list[str] = []
 
     def lines() -> Any:
-        for line in io.StringIO(content, newline=None):
-            taken.append(line.rstrip("\n") + "\n")
-            yield taken[-1]
+        for line in io.StringIO(content, newline=""):
+            taken.append(line)
+            yield line
 
     rows = []
     for _ in csv.reader(lines()):
-        rows.append("".join(taken))
+        rows.append("".join(taken).removesuffix("\n").removesuffix("\r") + "\n")
         taken.clear()
     return rows
 
@@ -87,7 +88,7 @@ def test_columns(tmp_path: Path) -> None:
     path.write_bytes('\ufeffid;name;x\r\n1;"a;\r\nb";2\r\n\r\n3;c;4\r\n'.encode())
     reader = TextDataReader(path, columns=["x", "name"], sep=";")
     assert len(reader) == 2
-    assert rows_of(reader, 0, 2) == [["2", "a;\nb"], ["4", "c"]]
+    assert rows_of(reader, 0, 2) == [["2", "a;\r\nb"], ["4", "c"]]
     assert rows_of(reader, 1, 2) == [["4", "c"]]
     assert reader.metadata.column_names == ["x", "name"]
     with pytest.raises(ValueError, match=r"no columns \['y'\]"):
@@ -145,3 +146,38 @@ def test_a_range_is_read_without_what_is_before_it(tmp_path: Path, monkeypatch: 
     assert 0 < sum(sizes) <= 3 * text.STRIDE * 20
     monkeypatch.undo()
     assert sum(1 for _ in itertools.islice(reader.read_records(Task(0, reader._name, 5, 100_000)), 99_995)) == 99_995
+
+
+@pytest.mark.quick
+def test_line_ends_within_quotes_are_data(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'a,b\r\n1,"two\r\nlines"\r\n2,"x\ry"\n')
+    reader = TextDataReader(path, columns=["b"])
+    with path.open(newline="") as file:
+        assert rows_of(reader, 0, 2) == [row[1:] for row in list(csv.reader(file))[1:]]
+    assert rows_of(TextDataReader(path), 1, 3) == ['1,"two\r\nlines"\n', '2,"x\ry"\n']
+
+
+@pytest.mark.quick
+def test_a_long_line_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "CHUNK", 10)
+    lines = [b"x" * 10_000 + b"\n", b"\n", b"y" * 10_000]
+    blob = Looked(Memory(), "x", b"".join(lines))
+    assert list(text._lines(blob, 0, blob.size)) == lines
+    assert blob.copied < 3 * blob.size
+
+
+class Looked(BytesBlob):
+    """Gives bytes that count what is made of them."""
+
+    copied = 0
+
+    def pread(self, size: int, offset: int) -> bytes:
+        blob = self
+
+        class Counted(bytes):
+            def __radd__(self, before: bytes) -> bytes:
+                blob.copied += len(before) + len(self)
+                return before + bytes(self)
+
+        return Counted(super().pread(size, offset))

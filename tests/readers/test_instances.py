@@ -360,3 +360,29 @@ def test_countless_descriptions_are_not_all_kept() -> None:
     for size in range(3000):
         decode(array(described(b"|S%d" % (size + 1), 0)))
     assert len(instances._plans) <= 1024
+
+
+@quick
+def test_elements_of_no_size_are_bounded() -> None:
+    for form, extent in ((b"[0]", 1 << 60), (b"|V0", 1 << 60), (b'["<f8",[0]]', 1 << 60), (b"|S0", 3), (b"<U0", 0)):
+        description = struct.pack("<cBQ", b"C", 1, extent) + form
+        with pytest.raises(ValueError, match="elements of no size"):
+            decode(HEAD + b"\x0d" + struct.pack("<H", len(description)) + description)
+    for array in (np.zeros(3, []), np.zeros((2, 0), "V0"), np.zeros(2, [("a", "<f8", (0,))])):
+        found = decode(encode(array))
+        assert (found.shape, found.dtype) == (array.shape, array.dtype)
+    for array in (np.zeros(100_000, []), np.zeros(3, [("a", "S0")])["a"]):
+        with pytest.raises(TypeError, match="allow_pickle"):
+            encode(array)
+
+
+@quick
+def test_keys_that_are_numbers_are_bounded() -> None:
+    most: dict[Any, None] = dict.fromkeys(range(1 << 14))
+    assert decode(encode(most)) == most
+    assert len(decode(encode({str(number): None for number in range(20_000)}))) == 20_000
+    with pytest.raises(ValueError, match="keys that are numbers"):
+        encode({**most, "more": None, -1: None})
+    for key in (b"\x03\x07", b"\x07" + bytes(8)):
+        with pytest.raises(ValueError, match="keys that are numbers"):
+            decode(HEAD + b"\x0c\xff" + struct.pack("<I", 20_000) + (key + b"\x00") * 20_000)

@@ -18,8 +18,6 @@ from fsabs.cache import CachedFS
 from fsabs.fs import Path as FsPath
 from fsabs.readers.prefetch import Ahead, TakesOrder, prefetch
 
-pytestmark = pytest.mark.quick
-
 
 class Watching(LayerFS):
     """Notes what is read, and is told the order."""
@@ -63,6 +61,7 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "fsabs-ahead"]
 
 
+@pytest.mark.quick
 def test_contents_in_order(fs: Watching) -> None:
     order = NAMES[::-1]
     assert list(prefetch(fs, order)) == [name.encode() * 10 for name in order]

@@ -7,6 +7,7 @@ import json
 import mmap
 import random
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fsabs.blobs import Blob
 from fsabs.errors import CorruptFileError
 from fsabs.files import Writer as FileWriter
 from fsabs.readers import recordio
-from fsabs.readers.recordio import Index, Reader, Scanner, Writer
+from fsabs.readers.recordio import Index, Reader, Scanner, Writer, writer
 
 from . import minimal
 
@@ -210,6 +211,52 @@ def test_a_file_is_whole_or_not_there() -> None:
         raise KeyError
     assert writer.closed
     assert list(Reader(fs, "f")) == [b"before"]
+
+
+@quick
+def test_records_are_not_lost_where_compression_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = memory()
+    with Writer(fs, "f", max_chunk_bytes=1) as file:
+        file.write(b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(writer, "compress", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                file.write(b"2")
+        file.write(b"2")
+    assert list(Reader(fs, "f")) == [b"1", b"2"]
+
+
+@quick
+def test_small_records_take_no_more_memory_than_their_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_MOST_PREFIXES", 20_000)
+    fs = memory()
+    tracemalloc.start()
+    try:
+        with Writer(fs, "f", compressor="none", max_chunk_bytes=1000) as file:
+            for _ in range(20_000):
+                file.write(b"")  # which alone never fill a chunk
+            most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 400_000
+    index = Index.load(fs, "f")
+    assert [index.chunk(number).records for number in range(index.chunks)] == [5000] * 4
+
+
+@quick
+def test_an_index_at_hand_is_used_for_its_version_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = fsabs.from_url(tmp_path)
+    for records in ([b"a"], [b"b", b"c"]):
+        with Writer(fs, "f") as file:
+            for record in records:
+                file.write(record)
+        if len(records) == 1:
+            index = Index.load(fs, "f")
+            with monkeypatch.context() as patch:
+                patch.setattr(Index, "of", None)
+                assert list(Reader(fs, "f", index=index)) == [b"a"]
+        else:
+            assert list(Reader(fs, "f", index=index)) == [b"b", b"c"]
 
 
 @quick

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import gzip
 import io
 import random
 import struct
 import tracemalloc
+import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsabs
+from fsabs.blobs import BytesBlob
 from fsabs.errors import CorruptFileError
 from fsabs.readers.recordio import Index, Reader, Scanner, Writer
 from fsabs.readers.recordio.codecs import decompress
@@ -295,3 +299,45 @@ def test_random_bytes_are_never_decoded() -> None:
             data = source.randbytes(source.randrange(60))
             with pytest.raises(Damage):
                 decompress(compressor, data if source.random() < 0.5 else minimal.IDENTIFIER + b"\x00" + data)
+
+
+@quick
+def test_much_damage_is_not_searched_again_and_again() -> None:
+    payload = struct.pack("<I", 0)
+    good = struct.pack("<5I", 0x01020304, zlib.crc32(payload), 0, 4, 1) + payload
+    data = (good + struct.pack("<5I", 0x01020304, 0, 9, 4, 1)) * 5000
+    blob = Counted(fsabs.Memory(), "f", data)
+    assert Index.of(blob, on_error="skip").records > 4000
+    assert blob.bytes_read < 5000 * 3 * 5000
+
+
+class Counted(BytesBlob):
+    """Counts what is read."""
+
+    bytes_read = 0
+
+    def pread(self, size: int, offset: int) -> bytes:
+        found = super().pread(size, offset)
+        self.bytes_read += len(found)
+        return found
+
+
+@quick
+def test_a_failed_read_of_many_chunks_names_them_all() -> None:
+    fs = fsabs.Memory()
+    with Writer(fs, "f", max_chunk_bytes=1) as writer:
+        for number in range(5):
+            writer.write(b"%d" % number)
+    reader = Reader(fs, "f")
+    reader._blob = Broken(fs, "f", fs.read_bytes("f"))
+    with pytest.raises(OSError, match=r"one of 2 chunks, from chunk 1 at offset .* to chunk 3 at offset .*: gone"):
+        reader.read_many([1, 3])
+    with pytest.raises(OSError, match=r"\] chunk 2 at offset \d+ \(records 2 to 2\): gone"):
+        reader.read_many([2])
+
+
+class Broken(BytesBlob):
+    """Reads nothing."""
+
+    def pread_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        raise OSError(errno.EIO, "gone")

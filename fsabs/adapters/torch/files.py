@@ -58,7 +58,11 @@ class FileDataset(Dataset[Any]):
         if isinstance(indices, _First):
             self._leave()
             self._ahead = _Ahead(self, indices.coming)
-        contents = None if self._ahead is None else self._ahead.batch(indices)
+        try:
+            contents = None if self._ahead is None else self._ahead.batch(indices)
+        except BaseException:
+            self._leave()  # nothing comes behind an error: the next batch is read when it is asked for
+            raise
         if contents is None:
             self._leave()  # the batches are not the ones that were announced
             contents = list(self.fs.read_many([self.paths[index] for index in indices]))

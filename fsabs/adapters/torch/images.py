@@ -30,8 +30,9 @@ class ImageFolder(FileDataset):
 
     Everything is torchvision's: `classes` are the folders of `root`, sorted; `class_to_idx` numbers them; `samples` are
     (path, number), a class's by the paths of their folders, then by name, and `targets` their numbers; extensions are
-    matched in lower case unless `is_valid_file(path)` decides; a class with no image, and no class at all, is a
-    `FileNotFoundError`. `loader` makes an image of a file's *bytes*, where torchvision's is given a path.
+    matched in lower case unless `is_valid_file(path)`, given the path in the FS, decides; a class with no image, and no
+    class at all, is a `FileNotFoundError`. `loader` makes an image of a file's *bytes*, where torchvision's is given a
+    path.
     """
 
     def __init__(
@@ -64,7 +65,8 @@ class ImageFolder(FileDataset):
 
     def _images(self, fs: FS, name: str) -> list[tuple[str, int]]:
         folder = f"{self.root.rstrip('/')}/{name}" if self.root else name
-        found = [path for path in fs.list(folder, recursive=True) if not path.endswith("/") and self._accepts(path)]
+        files = (path for path in fs.list(folder, recursive=True) if not path.endswith("/"))
+        found = [path for path in files if self._accepts(f"{folder}/{path}")]
         if not found:
             raise errors.error(errno.ENOENT, "ImageFolder", fs.url(folder), "the class has no image")
         found.sort(key=lambda path: (keys.parent(path), keys.name(path)))

@@ -86,14 +86,20 @@ class Progress:
 # ---- states
 
 
-def state_of(epoch: int, order: str, place: Place, parts: Sequence[Sequence[Interval]], scope: Scope) -> dict[str, Any]:
-    """The state of a rank, or of one worker of it: plain data, of a few hundred bytes."""
+def state_of(
+    epoch: int, order: str, place: Place, parts: Sequence[Sequence[Interval]], scope: Scope, ended: bool
+) -> dict[str, Any]:
+    """The state of a rank, or of one worker of it: plain data, of a few hundred bytes.
+
+    `ended` tells that the iteration has ended, and not only come to its last sample: what follows is the next epoch.
+    """
     return {
         "format": FORMAT,
         "epoch": epoch,
         "order": order,
         "rank": [place.rank, place.ranks],
         "worker": [place.worker, place.workers] if scope == "worker" else None,
+        "ended": ended,
         "parts": [[list(interval) for interval in one] for one in parts],
     }
 
@@ -153,6 +159,10 @@ class SharedPlan:
 
     def __init__(self) -> None:
         self._words = torch.zeros(CAPACITY, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._words.share_memory_()  # a copy has memory of its own, to be shared anew
 
     def write(self, serial: int, plan: Plan) -> None:
         """Publish a plan."""

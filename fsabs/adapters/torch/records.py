@@ -44,6 +44,7 @@ class RecordIODataset(Dataset[Any]):
             reader = self.reader.reader(self.shards[number].name)
             for (_, place), data in zip(wanted, reader.read_many([record for record, _ in wanted]), strict=True):
                 found[place] = data if self.transform is None else self.transform(data)
+        self.reader.trim()
         return found
 
     def _find(self, index: int) -> tuple[int, int]:

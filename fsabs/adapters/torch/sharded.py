@@ -48,9 +48,11 @@ class ShardedDataset(IterableDataset[Any]):
         max_bytes: so much is read ahead by a thread of each worker; None reads when asked.
 
     Iterate it, or give it to a `Loader`. An iteration is one epoch, or what a loaded state left of it; the next one is
-    the next epoch. `state_dict()` costs some microseconds: it is which positions of the epoch's order remain. It can be
-    loaded with any number of workers, and the states of all ranks with any number of ranks; with the same numbers, the
-    samples come in the very order in which they would have come.
+    the next epoch. A state that was made at the last sample, before the loop had ended, leaves an iteration of nothing:
+    so the ranks stay in one epoch. `state_dict()` costs some microseconds: it is which positions of the epoch's order
+    remain. It can be loaded with any number of workers, and the states of all ranks with any number of ranks; with the
+    same numbers, the samples come in the very order in which they would have come. After an error, the next sample that
+    is asked for is the one that failed.
     """
 
     def __init__(
@@ -109,12 +111,12 @@ class ShardedDataset(IterableDataset[Any]):
         progress, plan = self._progress, self._current()
         if in_worker:
             mine = progress.remaining(place.worker) if progress else plan.of_worker(place, self._uneven)
-            return state_of(plan.epoch, self._fingerprint, place, [mine], "worker")
+            return state_of(plan.epoch, self._fingerprint, place, [mine], "worker", not mine)
         if progress is not None:
             parts = progress.parts()
         else:
             parts = [list(one) for one in plan.parts] if plan.scope == "rank" else [plan.of_rank(place, self._uneven)]
-        return state_of(plan.epoch, self._fingerprint, place, parts, "rank")
+        return state_of(plan.epoch, self._fingerprint, place, parts, "rank", self._finished)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Go on from a state: this rank's own, or a list of those of all ranks, whose number may have been another.
@@ -130,7 +132,7 @@ class ShardedDataset(IterableDataset[Any]):
             return
         self._set(plan)
         self._loaded = True
-        self._finished = not any(one for state in states for one in state["parts"])
+        self._finished = all(state.get("ended") for state in states)
 
     def _set(self, plan: Plan) -> None:
         self._plan = plan
@@ -169,8 +171,8 @@ class ShardedDataset(IterableDataset[Any]):
             self.set_epoch(self._plan.epoch + 1)
         plan = self._current()
         progress = self._progress = Progress(plan, place, self._uneven)
-        samples = process.Resumable(functools.partial(self._samples, plan.epoch, progress.part(place.worker)))
-        return _Samples(samples, progress, place.worker, None if in_worker else self)
+        start = functools.partial(self._samples, plan.epoch, progress.part(place.worker))
+        return _Samples(start, progress, place.worker, None if in_worker else self)
 
     def _samples(self, epoch: int, intervals: list[Interval], start: int) -> Iterator[Any]:
         order = self._order.epoch(epoch)
@@ -269,10 +271,16 @@ class ShardedDataset(IterableDataset[Any]):
 
 
 class _Samples(Iterator[Any]):
-    """One pass, which counts what it gave."""
+    """One pass, which counts what it gave; `start(n)` gives the samples from number n on.
 
-    def __init__(self, samples: Iterator[Any], progress: Progress, worker: int, dataset: ShardedDataset | None) -> None:
-        self._samples = samples
+    An error costs no sample: the next step tries for the same one again, and does not end the epoch.
+    """
+
+    def __init__(
+        self, start: Callable[[int], Iterator[Any]], progress: Progress, worker: int, dataset: ShardedDataset | None
+    ) -> None:
+        self._start = start
+        self._samples = process.Resumable(start)
         self._progress = progress
         self._worker = worker
         self._dataset = dataset  # in the main process, where the end of the pass is the end of the epoch
@@ -283,6 +291,10 @@ class _Samples(Iterator[Any]):
         except StopIteration:
             if self._dataset is not None:
                 self._dataset._ended(self._progress)
+            raise
+        except BaseException:
+            self._samples.close()
+            self._samples = process.Resumable(self._start, self._progress.taken[self._worker])
             raise
         self._progress.taken[self._worker] += 1
         return sample

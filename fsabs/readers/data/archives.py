@@ -25,12 +25,16 @@ class _Open:
 
     def __init__(self, fs: FS) -> None:
         self.fs = fs
-        groups: dict[str, list[tuple[str, str]]] = {}
+        groups: dict[str, dict[str, str]] = {}
         for stat in fs.list("", recursive=True, detail=True):
             if not stat.directory and visible(stat.filename):
                 key, part = _split(stat.filename)
-                groups.setdefault(key, []).append((part, stat.filename))
-        self.samples = list(groups.items())
+                parts = groups.setdefault(key, {})
+                if part in parts:
+                    reason = f"two files are the part {part!r} of the sample {key!r}"
+                    raise errors.corrupt(fs.url(stat.filename), reason, "read_records")
+                parts[part] = stat.filename
+        self.samples = [(key, list(parts.items())) for key, parts in groups.items()]
 
 
 class ArchiveDataReader(AbstractDataReader):
@@ -39,7 +43,8 @@ class ArchiveDataReader(AbstractDataReader):
     A record is a dict: `"__key__"`, and the bytes of each file of the sample by the rest of its name, as in
     `{"__key__": "train/0001", "jpg": b"...", "cls": b"7"}`. Samples are in the order of their keys' first files in the
     archive's listing; files that begin with a dot are left out. An archive's version is checked: one that changed since
-    `create_shards` is a `StaleFileError`.
+    `create_shards` is a `StaleFileError`. Two files that are the same part of a sample (`1.jpg` and `1.JPG`) are a
+    `CorruptFileError`.
     """
 
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:

@@ -83,7 +83,7 @@ class Task(NamedTuple):
 def numbers_of(task: Any) -> Sequence[int]:
     """The numbers of a task's records, in order, whoever made the task: its `indices`, if any, or `start` to `end`."""
     indices = getattr(task, "indices", None)
-    return indices if indices else range(task.start, task.end)
+    return indices if indices is not None and len(indices) else range(task.start, task.end)
 
 
 class Metadata:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -129,9 +130,16 @@ def parse_params(text: str) -> dict[str, Any]:
 def _definition(model_file: str | os.PathLike[str], name: str) -> Callable[..., Any]:
     with urls.open_url(model_file, "rb") as file:
         source, where = file.read(), file.name
-    module = types.ModuleType(os.fspath(model_file).rpartition("/")[2].removesuffix(".py"))
+    # Dataclasses and pickles look for the module of a class by its name: one that no other module has, without dots.
+    known_as = where.replace(".", "%2E")
+    module = sys.modules[known_as] = types.ModuleType(known_as)
     module.__file__ = os.fspath(model_file)
-    exec(compile(source, where, "exec"), module.__dict__)  # the user's own code, which this is for
+    try:
+        # The user's own code, which this is for; the __future__ of this file is none of its business.
+        exec(compile(source, where, "exec", dont_inherit=True), module.__dict__)
+    except BaseException:
+        del sys.modules[known_as]
+        raise
     found = getattr(module, name, None)
     if not callable(found):
         raise ValueError(f"{os.fspath(model_file)} defines no class or function {name!r}")

@@ -160,8 +160,11 @@ class FileListDataReader(_ImageDataReader):
         self._sep = sep
 
     def _list(self) -> list[tuple[str, int | str | None]]:
-        text = self._list_file.fs.read_bytes(self._list_path).decode("utf-8-sig")
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=self._sep)
+        try:
+            text = self._list_file.fs.read_bytes(self._list_path).decode("utf-8-sig")
+            rows = iter(list(csv.reader(io.StringIO(text, newline=""), delimiter=self._sep)))
+        except (UnicodeDecodeError, csv.Error) as exc:
+            raise errors.corrupt(self._name, f"no CSV file in UTF-8: {exc}", "create_shards") from None
         header = next(rows, []) if any(isinstance(column, str) for column in self._columns) else None
         path_at, label_at = (self._place(column, header) for column in self._columns)
         assert path_at is not None

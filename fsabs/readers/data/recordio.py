@@ -13,6 +13,7 @@ from .base import AbstractDataReader, Mode, Shard, Task, check_range, numbers_of
 from .files import Files, Location
 
 OPEN_AT_ONCE = 64  # readers that are kept open
+KEPT_BYTES = 256 << 20  # of decompressed chunks, of all that are open
 BATCH = 1024  # records of one read_many
 
 
@@ -30,6 +31,7 @@ class RecordIODataReader(AbstractDataReader):
         self._open: OrderedDict[str, recordio.Reader] = OrderedDict()
         self._lock = process.Lock()
         self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
+        self._indexes: dict[str, recordio.Index] = {}  # of this process
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file."""
@@ -38,6 +40,7 @@ class RecordIODataReader(AbstractDataReader):
         for path, index in zip(paths, _indexes(self._files.fs, paths), strict=True):
             name = self._files.name(path)
             self._seen[name] = (index.size, index.version)
+            self._indexes[name] = index
             shards.append(Shard(name, 0, index.records))
         return shards
 
@@ -57,6 +60,7 @@ class RecordIODataReader(AbstractDataReader):
             return
         for at in range(0, len(numbers), BATCH):
             yield from reader.read_many(numbers[at : at + BATCH])
+            self.trim()
 
     def reader(self, shard_name: str) -> recordio.Reader:
         """The open file of a shard; it stays open for a while, and is not to be closed."""
@@ -65,16 +69,28 @@ class RecordIODataReader(AbstractDataReader):
             if reader is not None:
                 self._open.move_to_end(shard_name)
                 return reader
-        reader = recordio.Reader(self._files.fs, self._files.path(shard_name))
+        reader = recordio.Reader(self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name))
         seen = self._seen.get(shard_name)
         if seen is not None and seen != (reader.index.size, reader.index.version):
             reader.close()
             raise errors.stale(reader.url, "the file changed since its records were counted", "read_records")
+        self._indexes[shard_name] = reader.index
         with self._lock:
             self._open[shard_name] = reader
             if len(self._open) > OPEN_AT_ONCE:
                 self._open.popitem(last=False)  # not closed: someone may be reading it
         return reader
+
+    def trim(self) -> None:
+        """Free what was kept for reads by number where it is more than 256 MiB, of what was not used for longest."""
+        with self._lock:
+            readers = list(self._open.values())
+        kept = sum(reader.kept_bytes for reader in readers)
+        for reader in readers[:-1]:  # the last one is in use, and has a bound of its own
+            if kept <= KEPT_BYTES:
+                break
+            kept -= reader.kept_bytes
+            reader.let_go()
 
     def expect(self, shard_names: Sequence[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
@@ -94,7 +110,7 @@ class RecordIODataReader(AbstractDataReader):
         self._files.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict()}  # each process opens its own
+        return {**self.__dict__, "_open": OrderedDict(), "_indexes": {}}  # each process opens its own
 
 
 def _indexes(fs: FS, paths: Sequence[str]) -> Iterator[recordio.Index]:

@@ -99,6 +99,18 @@ class Holder:
             total -= len(held.data)
         self._size = total
 
+    @property
+    def size(self) -> int:
+        """Of the payloads that are here, in bytes."""
+        return self._size if self._held else 0
+
+    def let_go(self) -> None:
+        """Let go of the payloads; where records lie is still known."""
+        with self._lock:
+            held, self._held, self._size = self._held, {}, 0
+        for one in held.values():
+            one.sum_up()
+
     def clear(self) -> None:
         """Let go of all."""
         with self._lock:

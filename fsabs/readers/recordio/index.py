@@ -77,6 +77,11 @@ class Index:
             derived.save(_KIND, url, blob.version, blob.size, [body])
         return cls(url, blob.version, blob.size, body, scan.damage)
 
+    def fits(self, blob: Blob) -> bool:
+        """Whether this is all of the index of this version of the file; False where the store tells no versions."""
+        same = blob.version is not None and (self.url, self.version, self.size) == (blob.url, blob.version, blob.size)
+        return same and not self.damage
+
     def chunk(self, number: int) -> Chunk:
         """The chunk of a number, from 0 on."""
         if not 0 <= number < self.chunks:

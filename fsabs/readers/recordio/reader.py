@@ -48,6 +48,8 @@ class Reader:
             such, where the chunk that they are in is damaged and not compressed.
         cache_bytes: how much decompressed data is kept for reads by number; at least one chunk is.
         max_chunk_bytes: a chunk that is larger, decompressed, is refused as damaged.
+        index: one of this file that was loaded before, so that the headers are not read again; it is used if it is
+            whole and the file has still the version that it is of.
 
     The reader pins the file's version: where it is replaced, a store that can tell raises `StaleFileError`. Errors name
     the file, the chunk, its offset, and its records. `len()` counts all records that the headers tell of.
@@ -61,10 +63,12 @@ class Reader:
         on_error: OnError = "raise",
         cache_bytes: int = 64 << 20,
         max_chunk_bytes: int = MAX_PAYLOAD,
+        index: Index | None = None,
     ) -> None:
         file = cast("BlobReader", fs.open(path, "rb"))
         try:
-            index = Index.of(file.blob, on_error=on_error)
+            if index is None or not index.fits(file.blob):
+                index = Index.of(file.blob, on_error=on_error)
         except BaseException:
             file.close()
             raise
@@ -178,7 +182,7 @@ class Reader:
         try:
             found = self._blob.pread_many(ranges) if ranges else []
         except OSError as exc:
-            _tell(wanted[0][0], exc)
+            _tell([chunk for chunk, _, _ in wanted], exc)
             raise
         for record, (chunk, layout, at) in zip(found, wanted, strict=True):
             if layout.sums is not None and crc32(record) != layout.sums[at]:
@@ -224,7 +228,7 @@ class Reader:
         try:
             return self._blob.pread(end - chunk.payload, chunk.payload)
         except OSError as exc:
-            _tell(chunk, exc)
+            _tell([chunk], exc)
             raise
 
     def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
@@ -236,7 +240,7 @@ class Reader:
         try:
             found = self._blob.pread_many(ranges)
         except OSError as exc:
-            _tell(chunks[0], exc)
+            _tell(chunks, exc)
             raise
         if time.monotonic() - begin > _SLOW:
             self._group = min(2 * self._group, _MOST_GROUP)
@@ -289,7 +293,7 @@ class Reader:
         try:
             length, record = self._blob.pread_many([(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
         except OSError as exc:
-            _tell(chunk, exc)
+            _tell([chunk], exc)
             raise
         if crc32(record, crc32(length)) != chunk.crc:
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
@@ -311,6 +315,15 @@ class Reader:
         self._skipped[chunk.offset] = Skipped(self.url, chunk.number, chunk.offset, size, chunk.records, reason)
 
     # ---- life
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much decompressed data is kept now for reads by number."""
+        return self._holder.size
+
+    def let_go(self) -> None:
+        """Free what is kept for reads by number; the reader stays as it is."""
+        self._holder.let_go()
 
     def close(self) -> None:
         """Close the file; closing twice is no error."""
@@ -347,9 +360,10 @@ def _reopened(
     return reader
 
 
-def _tell(chunk: Chunk, exc: OSError) -> None:
-    """Have the error of a read tell what was read."""
-    exc.strerror = f"{chunk}: {exc.strerror}"
+def _tell(chunks: list[Chunk], exc: OSError) -> None:
+    """Have the error of a read tell what was read: which of several chunks it was, the store doesn't say."""
+    what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
+    exc.strerror = f"{what}: {exc.strerror}"
     exc.args = (exc.errno, exc.strerror)
 
 

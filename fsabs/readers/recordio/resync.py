@@ -6,7 +6,7 @@ from ...blobs import Blob
 from .format import HEADER, MAGIC_BYTES, Chunk, Damage, crc32, parse
 
 _PIECE = 8 << 20
-_WINDOW = 1 << 20
+_FIRST, _MOST = 4096, 1 << 20  # bytes that are searched at once: at first, and after doubling
 
 
 def payload_crc(blob: Blob, chunk: Chunk) -> int:
@@ -23,11 +23,11 @@ def next_chunk(blob: Blob, start: int, budget: int) -> tuple[int, int]:
     A chunk counts as good if its CRC is right and the file ends behind it, or goes on with another's magic number: so
     much is needed because a record may hold a RecordIO file itself. No more than `budget` bytes of payloads are read.
     """
-    offset = start
+    offset, window = start, _FIRST
     while offset < blob.size:
-        data = blob.pread(_WINDOW + HEADER.size, offset)
+        data = blob.pread(window + HEADER.size, offset)
         place = data.find(MAGIC_BYTES)
-        while 0 <= place < _WINDOW:
+        while 0 <= place < window:
             try:
                 chunk = parse(data, place, 0, offset + place, 0, blob.size)
             except Damage:
@@ -40,7 +40,8 @@ def next_chunk(blob: Blob, start: int, budget: int) -> tuple[int, int]:
                 if _is_good(blob, chunk):
                     return chunk.offset, budget
             place = data.find(MAGIC_BYTES, place + 1)
-        offset += _WINDOW
+        offset += window
+        window = min(2 * window, _MOST)
     return blob.size, budget
 
 

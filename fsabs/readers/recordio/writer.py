@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...fs import FS, Path
 
 _PIECE = 8 << 20
+_MOST_PREFIXES = 256 << 20  # bytes of a chunk's payload, where records are so small that their limit is never reached
 
 
 class Writer:
@@ -42,8 +43,9 @@ class Writer:
         self._compressor = COMPRESSORS[compressor]
         self._limit = max_chunk_bytes
         self._records = 0
-        self._size = 0  # of the records in the chunk that is being filled
-        self._parts: list[bytes] = []  # their lengths and themselves, in turns
+        self._payload = bytearray()  # of the chunk that is being filled
+        self._count = 0  # of its records
+        self._most = min(MAX_PAYLOAD, max(_MOST_PREFIXES, 2 * max_chunk_bytes))
         self._lock = process.Lock()
         self._file = cast("WriteFile", fs.open(path, "wb"))
 
@@ -64,28 +66,28 @@ class Writer:
                 if self._compressor == NONE and view.nbytes > self._limit:
                     self._write_alone(view.cast("B") if view.contiguous else memoryview(view.tobytes()))
                     return
-                record = view.tobytes()
+                if not isinstance(record, bytes):
+                    record = view.tobytes()
         size = len(record)
         _check(size)
         with self._lock:
             self._check_open()
-            if self._parts and not self._has_room(size):
+            if self._count and not self._has_room(size):
                 self._flush()
-            self._parts += (LENGTH.pack(size), record)
-            self._size += size
+            self._payload += LENGTH.pack(size)
+            self._payload += record
+            self._count += 1
             self._records += 1
 
     def _has_room(self, size: int) -> bool:
-        if self._size + size > self._limit:
-            return False
-        return self._size + size + 2 * len(self._parts) + 4 <= MAX_PAYLOAD  # the prefixes count here: 4 for two parts
+        total = len(self._payload) + LENGTH.size + size
+        return total - LENGTH.size * (self._count + 1) <= self._limit and total <= self._most
 
     def _flush(self) -> None:
         """Write the chunk that is being filled."""
-        payload = b"".join(self._parts)
-        stored = compress(self._compressor, payload)
-        header = HEADER.pack(MAGIC, crc32(stored), self._compressor, len(stored), len(self._parts) // 2)
-        self._parts, self._size = [], 0
+        stored = compress(self._compressor, bytes(self._payload))
+        header = HEADER.pack(MAGIC, crc32(stored), self._compressor, len(stored), self._count)
+        self._payload, self._count = bytearray(), 0
         self._file.write(header)
         self._file.write(stored)
 
@@ -95,7 +97,7 @@ class Writer:
         length = LENGTH.pack(record.nbytes)
         with self._lock:
             self._check_open()
-            if self._parts:
+            if self._count:
                 self._flush()
             header = HEADER.pack(MAGIC, crc32(record, crc32(length)), NONE, len(length) + record.nbytes, 1)
             self._file.write(header + length)
@@ -113,7 +115,7 @@ class Writer:
             return
         with self._lock:
             try:
-                if self._parts and not self._file.inherited:
+                if self._count and not self._file.inherited:
                     self._flush()
             except BaseException:
                 self._file.abort()
@@ -122,7 +124,7 @@ class Writer:
 
     def abort(self) -> None:
         """Close without making anything visible."""
-        self._parts = []
+        self._payload, self._count = bytearray(), 0
         self._file.abort()
 
     @property
