@@ -155,9 +155,9 @@ class Resumable(Iterator[T_co]):
     __slots__ = ("_generation", "_items", "_lock", "_start", "_taken")
 
     def __init__(self, start: Callable[[int], Iterator[T_co]], taken: int = 0) -> None:
+        self._items: Iterator[T_co] | None = None
         self._start = start
         self._taken = taken
-        self._items: Iterator[T_co] | None = None
         self._generation = _generation
         self._lock = Lock()
 
@@ -195,6 +195,11 @@ class Resumable(Iterator[T_co]):
             elif items is not None and hasattr(items, "close"):
                 items.close()
             self._generation = _generation
+
+    def __del__(self) -> None:
+        # A generator that is freed is closed, and what it would close in a forked child is its parent's.
+        if self._items is not None and self._generation != _generation:
+            abandon(self._items)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Resumable, (self._start, self._taken)

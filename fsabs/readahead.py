@@ -61,6 +61,11 @@ class ReadAhead:
         elif pieces is not None and hasattr(pieces, "close"):
             pieces.close()
 
+    def __del__(self) -> None:
+        # A generator that is freed is closed, and what it would close in a forked child is its parent's.
+        if self._pieces is not None and self._generation != process.generation():
+            process.abandon(self._pieces)
+
     def _leave_inherited(self) -> None:
         self.close()
         self._generation = process.generation()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import gc
 import ipaddress
 import os
 import pickle
@@ -250,6 +251,28 @@ def test_a_stream_forks_and_survives_a_pause(ceph: Any) -> None:
             proxy.break_connections()  # the store loses its patience
             time.sleep(1.2)
             assert start + file.read() == data
+
+
+@pytest.mark.timeout(20)
+def test_a_forked_child_that_drops_a_batch_leaves_its_parents_going(ceph: Any) -> None:
+    """They share the kernel's list of what the parent waits for."""
+    ceph.create_bucket("wire-dropped")
+    keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    fs = fsabs.from_url("s3://wire-dropped", endpoint=ceph.endpoint, **keys)
+    names = [f"{number:02}" for number in range(60)]
+    for name in names:
+        fs.write_bytes(name, name.encode() * 100_000)
+    contents = fs.read_many(names)
+    files = [fs.open(name, "rb") for name in names[:3]]
+    found = [next(contents)]
+    pid = os.fork()
+    if pid == 0:
+        del contents, files
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    found += contents
+    assert found == [name.encode() * 100_000 for name in names]
 
 
 # ---- what an instrument sees

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ... import errors, hooks
+from ... import errors, hooks, process
 from .answers import Ask, PlainAnswerMissing, Transient, Unanswered, backoff, broken, cut, hung_up, refused, understood
 from .checksums import mismatch
 from .wire import GOOD, HEAD_SIZE, PEEK, TLS_RECORD, Wire, error_name, refusal_body
@@ -46,6 +46,7 @@ class Flight:
     """
 
     def __init__(self, wire: Wire, ask: Callable[[int], Ask], count: int, width: int, ahead: int) -> None:
+        self._generation = process.generation()
         self._wire = wire
         self._ask = ask
         self._count = count
@@ -337,6 +338,10 @@ class Flight:
         lane.clear()
 
     def _end(self) -> None:
+        if self._generation != process.generation():
+            # A forked child shares its parent's epoll: to unregister anything here would have the parent wait for ever.
+            process.abandon(self)
+            return
         for lane in self._free:
             self._lanes.discard(lane)
             self._selector.unregister(lane.connection)
