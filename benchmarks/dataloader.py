@@ -83,24 +83,24 @@ def shards(bench: Bench, race: Race, name: str, package: str, form: str, endpoin
     return race.peer(name, package, f"loaders.{form}", IMAGES, of="training", **options)
 
 
-def make_images(folder: Path) -> list[str]:
-    """JPEGs of 96 x 96 pixels of noise, about 6 KB each; their names."""
+def make_images(folder: Path, pixels: int = 96) -> list[str]:
+    """JPEGs of noise, about 6 KB each with 96 x 96 pixels; their names."""
     from PIL import Image
 
     noise = random.Random(0)
     names = [f"{number // 100:02}/{number:05}.jpg" for number in range(IMAGES)]
     for name in names:
         file = io.BytesIO()
-        Image.frombytes("RGB", (96, 96), noise.randbytes(96 * 96 * 3)).save(file, "JPEG", quality=75)
+        Image.frombytes("RGB", (pixels, pixels), noise.randbytes(3 * pixels * pixels)).save(file, "JPEG", quality=75)
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(file.getvalue())
     return names
 
 
-def make_archives(source: Path, names: list[str], bucket: Path) -> None:
+def make_archives(source: Path, names: list[str], bucket: Path, copies: int = COPIES) -> None:
     """A zip, and four tars."""
     with zipfile.ZipFile(bucket / "train.zip", "w", zipfile.ZIP_STORED) as archive:
-        for copy in range(COPIES):
+        for copy in range(copies):
             for name in names:
                 archive.write(source / name, f"{copy}/{name}")
     for shard in range(4):

@@ -1,11 +1,16 @@
-"""What tracing costs an operation, off and on: against viztracer and OpenTelemetry."""
+"""What tracing costs an operation, off and on, against viztracer and OpenTelemetry; and an epoch of a DataLoader."""
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+from . import dataloader
 from .frame.measure import at_least, at_most
 from .frame.race import Bench
 
 COUNT = 20_000
+PIXELS = (96, 224)
 
 
 def run(bench: Bench) -> None:
@@ -31,4 +36,29 @@ def run(bench: Bench) -> None:
         bench.claim(f"tracing, {off.name}", shares, "%", at_most(1, "%"))
         race.faster(events, viztracer, at_least(5.0))
         race.faster(events, spans, at_least(10.0))
+    for pixels in PIXELS:
+        epoch(bench, pixels)
     bench.note("Each figure is what is added to an operation; the thread that writes events runs meanwhile.")
+
+
+def epoch(bench: Bench, pixels: int) -> None:
+    """An epoch with the trace on, against one without, in turns; starting and stopping is part of it."""
+    source, archive = bench.folder / f"source-{pixels}", bench.folder / f"{pixels}"
+    archive.mkdir()
+    names = dataloader.make_images(source, pixels)
+    dataloader.make_archives(source, names, archive, copies=1)
+    random.Random(1).shuffle(names)
+    options: dict[str, Any] = {
+        "path": str(archive / "train.zip"),
+        "names": [f"0/{name}" for name in names],
+        "batch": dataloader.BATCH,
+    }
+    title = f"an epoch of {len(names):,} images of {pixels} x {pixels} pixels in a local zip, 2 workers"
+    with bench.race(title, "image", rounds=20) as race:
+        plain = race.ours("not traced", "loaders.fsabs_local", len(names), **options)
+        traced = race.ours("traced", "loaders.fsabs_traced", len(names), **options)
+        race.run()
+        race.table("seconds", "us/image", 1e6)
+        race.table("cpu", "us/image", 1e6, f"{title}: CPU time")
+        race.cheaper(traced, plain, at_most(1.03), "seconds", "time")
+        race.cheaper(traced, plain, at_most(1.03))

@@ -1,8 +1,14 @@
 """What the library tells of its work, to whoever installed an instrument; nothing is told, and nothing done, before.
 
-Code that does something worth knowing (a request to a store, a decompression, a hit of a cache) reads `hooks.active`
-once, and tells it when the work is done. There is one instrument in a process; a forked child inherits it. The trace
-installs one; so may anyone, as with the instruments of trio (trio.readthedocs.io/en/stable/reference-lowlevel.html).
+Code that does something worth knowing (a request to a store, a decompression, a hit of a cache) tells it when the work
+is done. It reads `hooks.active` once, since another thread may take the instrument away at any moment:
+
+    watch = hooks.active
+    if watch is not None:
+        watch.done("request", "s3.get", begin, size)
+
+There is one instrument in a process; a forked child inherits it. The trace installs one; so may anyone, as with the
+instruments of trio (trio.readthedocs.io/en/stable/reference-lowlevel.html).
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ class Instrument:
                 `decompress`, `batch` (ranges that are read together), `cache` (filling or validating one), `span` (a
                 user's own), `step` (a step of training), `fs` (a user's call, told by `TracedFS`).
             name: what it was, `backend.operation`: `s3.get`, `zip.inflate`.
-            begin: when it began.
+            begin: when it began; 0 where nobody watched then: it is told without a duration.
             size: bytes that it moved.
             where: a URL with no secret and no query in it, or an empty string.
             error: the name of the exception it ended by, or an empty string.
@@ -63,7 +69,7 @@ class Deferred(Instrument):
         """Make the instrument, if that has not been done, and tell it; the time that this takes doesn't count."""
         ended = monotonic_ns()
         if (made := self._instrument()) is not None:
-            made.done(kind, name, begin + monotonic_ns() - ended, size, where, error, offset)
+            made.done(kind, name, begin and begin + monotonic_ns() - ended, size, where, error, offset)
 
     def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
         """As `done`."""

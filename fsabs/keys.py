@@ -83,9 +83,12 @@ def ancestors(key: str) -> list[str]:
     return ["/".join(parts[:n]) for n in range(1, len(parts))]
 
 
+_is_plain = re.compile(rf"[A-Za-z0-9{re.escape(_URL_SAFE)}]*").fullmatch  # most are, and need no quoting
+
+
 def to_url_path(key: str) -> str:
     """`key` as it stands in a URL."""
-    return quote(key, safe=_URL_SAFE, errors="surrogateescape")
+    return key if _is_plain(key) else quote(key, safe=_URL_SAFE, errors="surrogateescape")
 
 
 def from_url_path(path: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +13,8 @@ from .tiers import Part, Tiers
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
+AHEAD = 8 * 1024 * 1024
+"""Bytes that a reader from front to back fetches at once where the store has no stream."""
 
 
 class WholeBlob(BytesBlob):
@@ -46,6 +50,60 @@ class Blocks:
         return min(self.block_size, self.size - offset), offset
 
 
+class _Source:
+    """A stream of a large file's store, of which blocks are taken in order; for one thread."""
+
+    def __init__(self, blob: BlockBlob) -> None:
+        self._blob = blob
+        self._pieces: Iterator[memoryview] | None = None
+        self._next = 0  # where the stream stands
+        self._rest = memoryview(b"")
+        self._has_stream: bool | None = None
+
+    def has_stream(self) -> bool:
+        """Whether the store has one; asked when the first block is missing."""
+        if self._has_stream is None:
+            pieces = self._blob._store()._stream(0)  # begins when something is taken of it
+            self._has_stream = pieces is not None
+            _end(pieces)
+        return self._has_stream
+
+    def take(self, number: int, _: Sequence[int]) -> list[bytes]:
+        """A block; blocks that others have fetched meanwhile are passed over, or begun anew behind."""
+        size, offset = self._blob.blocks.range(number)
+        if self._pieces is None or not self._next <= offset <= self._next + AHEAD:
+            self.close()
+            self._pieces, self._next = self._blob._store()._stream(offset), offset
+        self._read(offset - self._next)
+        return [self._read(size)]
+
+    def _read(self, size: int) -> bytes:
+        found, missing = [], size
+        while missing:
+            if not self._rest:
+                piece = next(self._pieces, None) if self._pieces is not None else None
+                if piece is None:
+                    self.close()
+                    raise errors.corrupt(self._blob.url, f"{size - missing} bytes at offset {self._next}, not {size}")
+                self._rest = piece
+            found.append(self._rest[:missing])
+            self._rest = self._rest[missing:]
+            missing -= len(found[-1])
+        self._next += size
+        return b"".join(found)
+
+    def close(self) -> None:
+        """End the stream."""
+        pieces, self._pieces = self._pieces, None
+        self._rest = memoryview(b"")
+        _end(pieces)
+
+
+def _end(pieces: Iterator[memoryview] | None) -> None:
+    if pieces is not None and hasattr(pieces, "close"):
+        pieces.close()
+
+
 class BlockBlob(Blob):
     """A large file, read by whole blocks. The store is opened by the first read that the cache can't answer."""
 
@@ -60,13 +118,14 @@ class BlockBlob(Blob):
         tiers: Callable[[], Tiers],
         open_inner: Callable[[str], Blob],
         keep: bool,
+        opened: Blob | None = None,
     ) -> None:
         super().__init__(origin, key, blocks.size, version)
         self.blocks = blocks
         self._tiers = tiers  # asked for at each use: a forked child has its own
         self._open_inner = open_inner
         self._keep = keep
-        self._inner: Blob | None = None
+        self._inner = opened
         self._lock = process.Lock()
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -122,6 +181,29 @@ class BlockBlob(Blob):
             view, step = memoryview(data), self.blocks.block_size
             for at in range(len(run)):
                 yield bytes(view[at * step : (at + 1) * step])
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        return self._in_order(start)
+
+    def _in_order(self, start: int) -> Iterator[memoryview]:
+        """Block after block, what is missing by a stream of the store, or several blocks at once where it has none."""
+        step = self.blocks.block_size
+        ahead = max(1, min(MOST_AT_ONCE, AHEAD // step))
+        number, skip = start // step, start % step
+        with contextlib.closing(_Source(self)) as source:
+            while number < len(self.blocks):
+                part = self.blocks.part(number)
+                data = self._known(part, number)
+                if data is not None:
+                    found = [data]
+                elif source.has_stream():
+                    found = self._tiers().fill([part], functools.partial(source.take, number), self._keep)
+                else:
+                    found = self._contents(range(number, min(number + ahead, len(self.blocks))))
+                for content in found:
+                    yield memoryview(content)[skip:]
+                    skip = 0
+                number += len(found)
 
     def fill(self, numbers: Sequence[int]) -> int:
         """Fetch those of the blocks that aren't kept; returns how many bytes that were."""

@@ -6,6 +6,7 @@ store has; the store is asked for the version at each open, unless an option say
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import io
@@ -25,7 +26,7 @@ from . import filling, identity
 from .blocks import BlockBlob, Blocks, WholeBlob
 from .disk import Limits, prepare
 from .eviction import Order
-from .here import Found, Here, ToldWriter
+from .here import Found, Here, Opener, ToldWriter
 from .http import Pause
 from .options import share_of_disk, size_of
 from .tiers import CLAIM_TIMEOUT, Part, Tiers
@@ -169,7 +170,27 @@ class CachedFS(LayerFS):
                 return Found(stat, None, False)
             version = self._aged(here, url, stat)
         keep = not here.slow_clock or identity.settled(stat)
-        return Found(stat, Part(identity.name_of(self._namespace + here.store, url, version, stat.size), url), keep)
+        return Found(stat, self._part(here, url, version, stat.size), keep)
+
+    def _part(self, here: Here, url: str, version: str, size: int) -> Part:
+        return Part(identity.name_of(self._namespace + here.store, url, version, size), url)
+
+    def _look_up(self, key: str) -> tuple[Found, Blob | None]:
+        """As `_find`; a file that was never kept is opened for that, if it takes no more than the question would."""
+        here, url = self._now(), self._url(key)
+        by_question = not here.by_request or self._offline or self._max_age is not None or key in self._updated
+        if by_question:
+            return self._find(key), None
+        if here.records.recall(url) is not None if self._check_interval else here.records.knows(url):
+            return self._find(key), None
+        blob = self.inner._open_from_start(key)
+        stat = FileStat(key.rpartition("/")[2], blob.size, version=blob.version)
+        if blob.version is None or not blob.size:
+            return Found(stat, None, False), blob
+        part = self._part(here, url, blob.version, blob.size)
+        if here.tiers.has(part.name):
+            here.records.jot(url, stat)
+        return Found(stat, part, True), blob
 
     def _aged(self, here: Here, url: str, stat: FileStat) -> str:
         """A version for a file that has none: since when it looks as it does, begun anew when that is too long ago."""
@@ -203,32 +224,41 @@ class CachedFS(LayerFS):
 
     def _fetched(self, key: str) -> bytes:
         """The content of a file."""
-        found = self._find(key)
-        if found.part is None:
+        found, opened = self._look_up(key)
+        if found.part is None and opened is None:
             return self.inner._read_bytes(key)
-        if found.stat.size <= self._whole_size:
-            return self._whole(key, found, self.inner._open_from_start)[0]
-        with self._open_cached(key, self.inner._open_blob) as blob:
+        if found.part is not None and found.stat.size <= self._whole_size:
+            return self._whole(key, found, self.inner._open_from_start, opened)[0]
+        with self._block_blob(key, found, opened) if found.part is not None or opened is None else opened as blob:
             return blob.read_all()
 
     def _open_cached(self, key: str, open_inner: Callable[[str], Blob]) -> Blob:
-        found = self._find(key)
+        found, opened = self._look_up(key)
         if found.part is None:
-            return open_inner(key)
+            return open_inner(key) if opened is None else opened
         if found.stat.size <= self._whole_size:
-            data, version = self._whole(key, found, open_inner)
+            data, version = self._whole(key, found, open_inner, opened)
             return WholeBlob(self, key, data, version)
-        return self._block_blob(key, found)
+        return self._block_blob(key, found, opened)
 
-    def _block_blob(self, key: str, found: Found) -> BlockBlob:
+    def _block_blob(self, key: str, found: Found, opened: Blob | None = None) -> BlockBlob:
         here = self._now()
         assert found.part is not None
         blocks = Blocks(*found.part, found.stat.size, self._block_size)
         self._note(here, found)
-        return BlockBlob(self, key, found.stat.version, blocks, self._tiers, self.inner._open_blob, found.keep)
+        return BlockBlob(self, key, found.stat.version, blocks, self._tiers, self.inner._open_blob, found.keep, opened)
 
-    def _whole(self, key: str, found: Found, open_inner: Callable[[str], Blob]) -> tuple[bytes, str | None]:
-        """The content of a small file, and its version: that of `found`, unless the file changed meanwhile."""
+    def _whole(
+        self, key: str, found: Found, open_inner: Callable[[str], Blob], opened: Blob | None = None
+    ) -> tuple[bytes, str | None]:
+        """The content of a small file, and its version: that of `found`, unless the file changed meanwhile.
+
+        `opened` is used, once, in place of what `open_inner` gives, and closed.
+        """
+        with opened if opened is not None else contextlib.nullcontext():
+            return self._whole_by(key, found, Opener(open_inner, opened))
+
+    def _whole_by(self, key: str, found: Found, open_inner: Callable[[str], Blob]) -> tuple[bytes, str | None]:
         here = self._now()
         for _ in range(_ATTEMPTS):
             assert found.part is not None
@@ -274,9 +304,11 @@ class CachedFS(LayerFS):
         return read
 
     def _note(self, here: Here, found: Found) -> None:
-        """Remember a file that is kept, for when the store can't be reached."""
+        """Remember a file that is kept, for when the store can't be reached, and for what to ask it next time."""
         assert found.part is not None
-        if self._offline and found.keep:
+        if here.by_request and not self._offline:
+            here.records.jot(found.part.url, found.stat)
+        elif self._offline and found.keep:
             url = found.part.url
             before = here.records.recall(url)
             if before is None or before.stat != found.stat:

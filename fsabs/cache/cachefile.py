@@ -4,6 +4,9 @@ A reader takes no lock: it reads an entry from the mapping, then the bytes by a 
 the other. A writer, under the put lock, moves the cursor, writes the bytes, writes the entry: killed between any two
 instructions it leaves space that is never used, and never an entry without its bytes. All writes go through `pwrite`,
 the mapping is read-only, and what is mapped has its space reserved: a full disk is an error and not a SIGBUS.
+
+Only files of items are mapped, since their hits have no time for a second read. They belong to one program; who cuts
+one off under it kills it by SIGBUS. A shared file of keys is never mapped: cut off, it has fewer entries, or none.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from .layout import Layout
 LIVE_PREFIX, LIVE_SUFFIX = "fsabs-", ".live"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The errors that say that there is no room."""
+
+_LARGE = 256 * 1024  # bytes; a read asks for memory first
 
 F = TypeVar("F", bound="CacheFile")
 
@@ -82,7 +87,9 @@ class CacheFile:
             raise errors.corrupt(self.path, "the cache was not preserved: it is somebody's live one", "open")
         return found
 
-    def _map(self) -> mmap.mmap:
+    def _map(self) -> mmap.mmap | None:
+        if not self.layout.length:
+            return None
         # Through a description of its own: a mapping keeps its description open in forked children, and with it locks.
         fd = os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -93,11 +100,22 @@ class CacheFile:
     # Head
 
     def state(self) -> State:
-        """The head's changing part. After `close()` that of a sealed, empty file."""
-        mapped = self.map
-        if mapped is None:
+        """The head's changing part. After `close()` that of a sealed, empty file; `CorruptFileError` if cut off."""
+        mapped, fd = self.map, self.fd
+        if mapped is not None:
+            return State(*layout.STATE.unpack_from(mapped, layout.STATE_AT))
+        if fd < 0:
             return State(0, 0, 0, 1, 0)
-        return State(*layout.STATE.unpack_from(mapped, layout.STATE_AT))
+        data = os.pread(fd, layout.STATE.size, layout.STATE_AT)
+        if len(data) != layout.STATE.size:
+            raise errors.corrupt(self.path, "the cache was cut off", "read")
+        return State(*layout.STATE.unpack(data))
+
+    def check_whole(self) -> None:
+        """`CorruptFileError` where the file was cut off before its data."""
+        size = os.fstat(self.fd).st_size if self.fd >= 0 else self.layout.data_start
+        if size < self.layout.data_start:
+            raise errors.corrupt(self.path, f"the cache was cut off to {size} bytes", "read")
 
     def _set_space(self, cursor: int, used: int, entries: int) -> None:
         os.pwrite(self.fd, layout.RESERVE.pack(cursor, max(0, used), max(0, entries)), layout.STATE_AT)
@@ -105,7 +123,10 @@ class CacheFile:
     # Reading and writing
 
     def read_at(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes: fewer where the file ends."""
+        """Up to `size` bytes: fewer where the file ends, none where the place or the size can't be right."""
+        far = offset > layout.FARTHEST
+        if far or (size > _LARGE and offset + size > os.fstat(self.fd).st_size):
+            return b""
         data = os.pread(self.fd, size, offset)
         if len(data) == size or not data:
             return data
@@ -161,7 +182,7 @@ class CacheFile:
     @property
     def closed(self) -> bool:
         """Whether `close()` was called."""
-        return self.map is None
+        return self.fd < 0
 
     def close(self) -> None:
         """Close it in this process; a file that is nobody's any more is removed. Twice is once."""
@@ -222,7 +243,7 @@ def wrap(cls: type[F], path: str, fd: int, *, writable: bool, owned: bool, limit
 def open_file(path: str, flags: int) -> int:
     """A descriptor; errors have the path and the operation."""
     try:
-        fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)  # of a pipe, which has nobody at its other end
     except OSError as exc:
         raise errors.named(exc, "open", path) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -284,6 +305,8 @@ def sweep(folder: str) -> None:
         try:
             if locks.last(fd):
                 _unlink_if_same(path, fd)
+        except OSError:  # a filesystem, or a thing, that has no locks
+            pass
         finally:
             os.close(fd)
 

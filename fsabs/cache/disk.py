@@ -38,6 +38,8 @@ LOOK_AHEAD = 4096
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 """What comes of a disk that fails, and of entries that are rubbish: places and lengths beyond all bounds."""
 _EVICTION = layout.key_hash(b"the eviction")
+_REPLACE_EVERY = 60.0
+"""Seconds before another file is begun in place of one that was damaged or removed under this process."""
 _FLOOR_EVERY = 16 * 1024 * 1024  # bytes that are put between two looks at the disk's free space
 
 
@@ -62,6 +64,7 @@ class EngineDisk:
         self._engine: Engine | None = None
         self._opened = False
         self._until_floor = 0
+        self._replaced = -math.inf
         self._lock = process.Lock()
 
     # ---- the tier
@@ -161,8 +164,17 @@ class EngineDisk:
         """Read everything; the names, for people, of what was damaged, and has been dropped."""
         engine = self._open()
         damaged: list[str] = []
-        for row in engine.entries() if engine is not None else ():
-            assert engine is not None
+        if engine is not None:
+            try:
+                self._verify(engine, damaged)
+            except FAILURES as exc:
+                self._failed(exc)
+        return damaged
+
+    def _verify(self, engine: Engine, damaged: list[str]) -> None:
+        engine.check_whole()
+        damaged += [f"an entry at byte {at}" for at, _ in engine.rubbish()]
+        for row in engine.entries():
             before = engine.damaged
             name = engine.key_of(_entry(row))
             found = engine.read_key(name)
@@ -171,19 +183,21 @@ class EngineDisk:
                 damaged.append(readable(name))
             elif not row["visited"]:
                 engine.forget([int(row["at"])])
-        if engine is not None:
-            engine.repair()
-        return damaged
+        engine.repair()
 
     def status(self) -> dict[str, Any]:
         """What there is, and how much may be."""
         engine = self._open()
         found: dict[str, Any] = {"dir": self.folder, "max_bytes": self.limits.max_bytes, "evicted": self.evicted}
         found |= {"min_free": self.limits.min_free, "usable": engine is not None}
-        if engine is not None:
-            entries = engine.entries()
-            found |= engine.usage()
-            found |= {"pinned": int((entries["kind"] == PINNED).sum()), "free": _free(self.folder)}
+        try:
+            if engine is not None:
+                entries = engine.entries()
+                found |= engine.usage()
+                found |= {"pinned": int((entries["kind"] == PINNED).sum()), "free": _free(self.folder)}
+        except FAILURES as exc:
+            self._failed(exc)
+            found["usable"] = False
         return found
 
     # ---- room
@@ -202,6 +216,7 @@ class EngineDisk:
 
     def _make_room(self, engine: Engine, room: int, name: bytes, order: Order) -> bool:
         """Evict, unless another process is at it."""
+        engine.check_whole()
         seen = engine.state()
         with self._lock:
             now = engine.state()
@@ -266,17 +281,32 @@ class EngineDisk:
         return None
 
     def _failed(self, exc: Exception) -> None:
+        if self._opened:
+            self._replace(isinstance(exc, errors.CorruptFileError))
         if self.folder not in _warned:
             _warned.add(self.folder)
             reason = f"{type(exc).__name__}: {exc}"
             warnings.warn(f"the cache in {self.folder} fails, and is a miss: {reason}", RuntimeWarning, stacklevel=2)
 
+    def _replace(self, damaged: bool) -> None:
+        """Go on with another file, where this one is damaged in its head, or was removed; at most once a minute."""
+        with self._lock:
+            engine = self._engine
+            if engine is None or time.monotonic() - self._replaced < _REPLACE_EVERY:
+                return
+            at_its_place = engine.is_at(self.path)
+            if at_its_place and not damaged:
+                return
+            if at_its_place:
+                with contextlib.suppress(OSError):  # then it is opened again, and found to be damaged
+                    os.unlink(self.path)
+            self._replaced = time.monotonic()
+            self._engine, self._opened = None, False
+
     def close(self) -> None:
         """Close it in this process, for all that share it; it is opened again when needed."""
         with self._lock:
-            engine, self._engine, self._opened = self._engine, None, False
-        if engine is not None:
-            engine.close()
+            self._engine, self._opened = None, False  # the last thread that is in it closes it
 
 
 def _choose(

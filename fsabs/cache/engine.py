@@ -12,9 +12,9 @@ take no lock, and give whole values or None: what does not fit its checksum is a
 removed. `put` says what became of it; a full disk is Outcome.FULL. Other errors of the disk are raised as `OSError`
 by reads and puts, and a cache is expected to take them for a miss.
 
-To evict (`slots` only): `entries()` gives all entries oldest first, with `visited` set where `read_key` hit since the
-last `forget`; `discard` removes those that are still what they were; `hand` is a number kept in the file. Two
-processes that evict at once do no harm: what is gone is passed over.
+To evict (where there are no numbered items): `entries()` gives all entries oldest first, with `visited` set where
+`read_key` hit since the last `forget`; `discard` removes those that are still what they were; `hand` is a number kept
+in the file. Two processes that evict at once do no harm: what is gone is passed over.
 
 To fill a missing entry once: `claim(token)` is against other processes; see `flights.py` for threads and processes.
 """
@@ -101,7 +101,8 @@ class Engine(Space):
         """The cache at `path`, which stays there; made, whole, by the first process that wants it.
 
         `CorruptFileError` where the file is no cache, damaged in its head, of another version or of other contents or
-        fingerprint (the caller may unlink it and try again). An existing file keeps its own `slots` and `align`.
+        fingerprint (the caller may unlink it and try again); `PermissionError` where it is another user's, who could
+        have put anything into it. An existing file keeps its own `slots` and `align`.
         """
         folder = os.path.dirname(path) or "."
         _ready(folder)
@@ -118,6 +119,7 @@ class Engine(Space):
                 os.unlink(made)
                 os.close(fd)
         fd = cachefile.open_file(path, os.O_RDWR)
+        _own(path, fd)
         engine = cachefile.wrap(cls, path, fd, writable=True, owned=False, limit=limit)
         engine._expect(wanted)
         engine._check_cursor()
@@ -264,7 +266,7 @@ class Engine(Space):
         return None, free
 
     def _visit(self, at: int, entry: Entry) -> None:
-        if not entry.visited and self.writable:
+        if not entry.visited and self.writable and not self.layout.length:  # from a file of items nothing is evicted
             with contextlib.suppress(OSError):  # it is only remembered for an eviction
                 os.pwrite(self.fd, b"\1", at + layout.VISITED_AT)
 
@@ -328,7 +330,7 @@ class Engine(Space):
         if os.path.lexists(path):
             if not overwrite:
                 return False
-            if self._is(path):
+            if self.is_at(path):
                 return True
         aside = cachefile.live_name(os.path.dirname(path))
         try:
@@ -345,7 +347,7 @@ class Engine(Space):
         locks.use(self.fd)  # or a sweep takes the new name for a leftover
         os.link(self.path, aside)
         try:
-            if not self._is(aside):
+            if not self.is_at(aside):
                 raise FileNotFoundError(errno.ENOENT, "the cache's file was removed or replaced")
             self.freeze()
             try:
@@ -362,10 +364,11 @@ class Engine(Space):
                 os.unlink(aside)
         _sync_folder(os.path.dirname(path) or ".")
 
-    def _is(self, path: str) -> bool:
+    def is_at(self, path: str) -> bool:
+        """Whether that is the path of this very file."""
         try:
-            return os.path.samestat(os.fstat(self.fd), os.stat(path))
-        except FileNotFoundError:
+            return self.fd >= 0 and os.path.samestat(os.fstat(self.fd), os.stat(path))
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
     # What there is
@@ -385,6 +388,13 @@ def _layout(length: int, slots: int, align: int, contents: str, fingerprint: str
     if length < 0 or slots < 0 or align < 1 or len(name) > 64:
         raise ValueError("length and slots are not negative, align is positive, contents has at most 64 bytes")
     return Layout(length, slots, align, name, layout.fingerprint(fingerprint), secrets.randbits(63) | 1)
+
+
+def _own(path: str, fd: int) -> None:
+    owner = os.fstat(fd).st_uid
+    if owner != os.geteuid():
+        os.close(fd)
+        raise errors.error(errno.EPERM, "open", path, f"the cache belongs to another user ({owner})")
 
 
 def _ready(folder: str) -> None:

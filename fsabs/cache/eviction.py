@@ -92,6 +92,8 @@ class Sieve:
         if len(data) > self._limit or name in self._items:
             return False
         with self._lock:
+            if name in self._items:  # another thread was faster
+                return False
             while self.size + len(data) > self._limit:
                 victim = self._victim(order, order.need(url))
                 if victim is None:

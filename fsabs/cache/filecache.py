@@ -63,6 +63,7 @@ class _Stored(ItemCache):
         view = isinstance(self.codec, View)
         # What `get` looks up by itself: bytes, and views that were checked. The rest is `_look`'s.
         self._fd = engine.fd
+        self._read_at = engine.read_at
         self._entries = engine.items() if isinstance(self.codec, Bytes) and not view else None
         self._views = engine.layout.length if view and not engine.writable else 0
         self._mapped = Mapped(engine.fd)
@@ -99,7 +100,7 @@ class _Stored(ItemCache):
                     if length < LARGE:
                         data = _pread(self._fd, length, offset)
                     else:
-                        data = self._mapped.read(length, offset) or _pread(self._fd, length, offset)
+                        data = self._mapped.read(length, offset) or self._read_at(length, offset)
                     if self._crc(data) ^ length ^ _SALT == check:  # false for what is not there, and other kinds
                         self._hits += 1
                         if (watch := hooks.active) is not None:
@@ -212,7 +213,7 @@ class _Stored(ItemCache):
         return {**super().stats(), **(none if engine is None else engine.usage())}
 
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_crc", "_fd", "_entries", "_views", "_mapped", "_flights", "_view", "_right")
+        made_anew = ("_crc", "_fd", "_read_at", "_entries", "_views", "_mapped", "_flights", "_view", "_right")
         return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

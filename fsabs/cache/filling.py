@@ -181,15 +181,16 @@ def _is_small_and_missing(fs: CachedFS, key: str) -> bool:
 
 def bring_one(fs: CachedFS, key: str) -> tuple[int, int]:
     """Bring one file in: its size, and how many bytes had to be fetched."""
-    found = fs._find(key)
-    if found.part is None:
-        return found.stat.size, 0
-    if found.stat.size > fs._whole_size:
-        with contextlib.closing(fs._block_blob(key, found)) as blob:
-            return found.stat.size, blob.fill(range(len(blob.blocks)))
-    if fs._now().tiers.has(found.part.name):
-        return found.stat.size, 0
-    return found.stat.size, len(fs._whole(key, found, fs.inner._open_from_start)[0])
+    found, opened = fs._look_up(key)
+    with opened if opened is not None else contextlib.nullcontext():
+        if found.part is None:
+            return found.stat.size, 0
+        if found.stat.size > fs._whole_size:
+            with contextlib.closing(fs._block_blob(key, found, opened)) as blob:
+                return found.stat.size, blob.fill(range(len(blob.blocks)))
+        if fs._now().tiers.has(found.part.name):
+            return found.stat.size, 0
+        return found.stat.size, len(fs._whole(key, found, fs.inner._open_from_start, opened)[0])
 
 
 def _nobody(key: str) -> None:
@@ -237,8 +238,9 @@ class Prefetch:
 
     def cancel(self) -> None:
         """End it, as soon as what is under way has come."""
-        self._stop.set()
-        self.wait()
+        if self._generation == process.generation():  # of an inherited event the lock may be held
+            self._stop.set()
+            self.wait()
 
     def _run(self) -> None:
         for start in range(0, len(self._wanted), WINDOW_FILES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..blobs import Blob
 from ..files import Writer
 from ..fs import FS, FileStat
 from . import identity
@@ -30,8 +31,22 @@ class Here:
         disk = open_disk(folder, limits) if folder is not None else None
         self.store = identity.store_of(inner)
         self.slow_clock = identity.has_slow_clock(inner)
+        self.by_request = identity.is_asked_by_request(inner)
         self.tiers = Tiers(memory_bytes, disk, claim_timeout)
         self.records = Records(self.store, self.tiers)
+
+
+class Opener:
+    """Opens a file where it lies: the first time it gives what is open already, if something is."""
+
+    def __init__(self, open_inner: Callable[[str], Blob], opened: Blob | None) -> None:
+        self._open_inner = open_inner
+        self._opened = opened
+
+    def __call__(self, key: str) -> Blob:
+        """A blob for the caller to close."""
+        opened, self._opened = self._opened, None
+        return opened if opened is not None else self._open_inner(key)
 
 
 class ToldWriter(Writer):

@@ -38,6 +38,17 @@ def has_slow_clock(fs: FS) -> bool:
     return not isinstance(backend_of(fs), Memory) and fs.scheme != "s3"
 
 
+def is_asked_by_request(fs: FS) -> bool:
+    """Whether to ask what a file is takes a request, which could as well bring the file's start along.
+
+    Not so of members of a container, which has a list of them; nor where one has to know how old a file is.
+    """
+    below = fs
+    while isinstance(below, LayerFS):
+        below = below.inner
+    return fs.default_concurrency > 1 and not isinstance(below, Container) and not has_slow_clock(below)
+
+
 def settled(stat: FileStat) -> bool:
     """Whether a file is old enough for its version to be no other content's, where clocks are slow."""
     return stat.last_modified is None or time.time() - stat.last_modified > SETTLED

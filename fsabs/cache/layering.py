@@ -15,14 +15,14 @@ from .httpfs import HTTPCachedFS
 from .options import is_size
 
 _OFF = ("false", "no", "off", "0", "none", "")
-_ON = ("true", "yes", "on")
+_ON = ("true", "yes", "on", "1")
 
 
 def cached(fs: FS, option: Any) -> FS:
     """`fs` in a `CachedFS`, if it can be read.
 
     `option` is True; a folder; a size of disk (`50_000_000_000` or `"50GB"`); or options of `CachedFS`, as a mapping or
-    as text: `"dir=/scratch/cache, max_bytes=50GB, check_interval=60"`. False, and `"false"`, is no cache.
+    as text: `"dir=/scratch/cache, max_bytes=50GB, check_interval=60"`. False, 0, `"false"` and `"0"` are no cache.
     """
     options = cache_options(option)
     return fs if options is None or not fs.capabilities.read else CachedFS(fs, **options)
@@ -30,7 +30,7 @@ def cached(fs: FS, option: Any) -> FS:
 
 def cache_options(option: Any) -> dict[str, Any] | None:
     """The options of `CachedFS` that an option of `from_url` stands for; None for no cache."""
-    if option is None or option is False:
+    if option is None or (isinstance(option, int) and option == 0):
         return None
     if option is True:
         return {}

@@ -58,13 +58,26 @@ class Records:
         self._known[url] = record
         return record
 
-    def save(self, url: str, record: Record) -> None:
-        """Remember it for other processes, too."""
+    def knows(self, url: str) -> bool:
+        """Whether anything is known of a file. Takes no memory, and counts as a use of what is on disk."""
+        disk = self._tiers.disk
+        return url in self._known or (disk is not None and disk.get(self._name(url)) is not None)
+
+    def jot(self, url: str, stat: FileStat) -> None:
+        """Have `knows(url)` from now on: on disk alone, if that can be."""
+        if not self.knows(url):
+            now = time.time()
+            if not self.save(url, Record(now, now, stat)):
+                self.note(url, stat)
+
+    def save(self, url: str, record: Record) -> bool:
+        """Remember it for other processes, too; whether it is on disk now."""
         if self._tiers.disk is not None:
             name = self._name(url)
             self._tiers.disk.remove(name)
             text = json.dumps([record.asked, record.since, *record.stat])
-            self._tiers.disk.put(name, text.encode("utf-8", "surrogateescape"), self._tiers.order)
+            return self._tiers.disk.put(name, text.encode("utf-8", "surrogateescape"), self._tiers.order)
+        return False
 
     def forget(self, url: str) -> None:
         """A file has changed."""
@@ -83,14 +96,20 @@ class Records:
     def recall_list(self, url: str, kind: str) -> list[FileStat] | None:
         """What a directory held when it was last listed."""
         data = self._tiers.disk.get(self._name(url, kind)) if self._tiers.disk is not None else None
-        return [FileStat(*fields) for fields in json.loads(data)] if data is not None else None
+        try:
+            return [FileStat(*fields) for fields in json.loads(data)] if data is not None else None
+        except (ValueError, TypeError):  # of another release
+            return None
 
     def _load(self, url: str) -> Record | None:
         data = self._tiers.disk.get(self._name(url)) if self._tiers.disk is not None else None
         if data is None:
             return None
-        asked, since, *fields = json.loads(data)
-        record = Record(asked, since, FileStat(*fields))
+        try:
+            asked, since, *fields = json.loads(data)
+            record = Record(float(asked), float(since), FileStat(*fields))
+        except (ValueError, TypeError):  # of another release
+            return None
         self._known[url] = record
         return record
 

@@ -8,7 +8,9 @@ or another check, never another value.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,6 +19,8 @@ from . import layout
 from .cachefile import CacheFile, State
 
 _BLOCK = 8  # entries that are read at once
+_PIECE = 32 * 1024  # bytes of the table that are read at once; a multiple of PAGE
+_TOGETHER = 64  # pieces that are looked at together
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 
 
@@ -66,21 +70,59 @@ class Space(CacheFile):
     def entries(self) -> Any:
         """All entries of the table, oldest first: a structured array with the fields of `Entry` and `at`, its place.
 
-        Takes no lock; an entry may be gone by the time it is used, see `discard`.
+        Takes no lock; an entry may be gone by the time it is used, see `discard`. Without those of `rubbish()`.
         """
         import numpy as np
 
-        table = self.layout.table_start
-        raw = self.read_at((self.layout.slots + layout.WINDOW) * layout.ENTRY_SIZE, table) if self.layout.slots else b""
+        found = self._table()
+        found = found[self._can_be(found)]
+        return found[np.argsort(found["offset"], kind="stable")]
+
+    def rubbish(self) -> list[tuple[int, int]]:
+        """The entries (at, offset) of places where no value can be, as damage leaves them."""
+        found = self._table()
+        found = found[~self._can_be(found)]
+        return list(zip(found["at"].tolist(), found["offset"].tolist(), strict=True))
+
+    def _can_be(self, found: Any) -> Any:
+        far = layout.FARTHEST
+        return (found["offset"] >= self.layout.data_start) & (found["offset"] <= far) & (found["length"] <= far)
+
+    def _table(self) -> Any:
+        """The entries as they stand: what was never written isn't read, and what is read isn't held."""
+        import numpy as np
+
         fields = [("offset", "u8"), ("length", "u8"), ("hash", "u8"), ("check", "u4"), ("tail", "u2")]
         fields += [("kind", "u1"), ("visited", "u1")]
-        every = np.frombuffer(raw, fields, len(raw) // layout.ENTRY_SIZE)
-        (places,) = np.nonzero((every["kind"] != layout.EMPTY) & (every["kind"] != layout.GONE))
-        found = np.empty(len(places), [*fields, ("at", "u8")])
-        for name, _ in fields:
-            found[name] = every[name][places]
-        found["at"] = places * layout.ENTRY_SIZE + table
-        return found[np.argsort(found["offset"], kind="stable")]
+        kept = [np.empty(0, [*fields, ("at", "u8")])]
+        pieces = self._written()
+        while batch := list(itertools.islice(pieces, _TOGETHER)):
+            starts = np.array([start for start, _ in batch])
+            every = np.frombuffer(b"".join(raw for _, raw in batch), fields)
+            (places,) = np.nonzero((every["kind"] != layout.EMPTY) & (every["kind"] != layout.GONE))
+            found = np.empty(len(places), [*fields, ("at", "u8")])
+            for name, _ in fields:
+                found[name] = every[name][places]
+            piece, entry = np.divmod(places, _PIECE // layout.ENTRY_SIZE)
+            found["at"] = starts[piece] + entry * layout.ENTRY_SIZE
+            kept.append(found)
+        return np.concatenate(kept)
+
+    def _written(self) -> Iterator[tuple[int, bytes]]:
+        """What is no hole of the table: pieces of _PIECE bytes, filled up with zeros, each with its place."""
+        at = self.layout.table_start
+        end = at + (self.layout.slots + layout.WINDOW) * layout.ENTRY_SIZE if self.layout.slots else at
+        while at < end:
+            try:
+                found = os.lseek(self.fd, at, os.SEEK_DATA)  # where the file's offset stands is nobody's concern
+            except OSError as exc:
+                if exc.errno == errno.ENXIO:  # a hole up to the end of the file
+                    return
+                raise
+            at = max(at, found // layout.PAGE * layout.PAGE)
+            if at < end:
+                yield at, self.read_at(min(_PIECE, end - at), at).ljust(_PIECE, b"\0")
+            at += _PIECE
 
     def discard(self, places: Iterable[tuple[int, int]]) -> int:
         """Remove the entries (at, offset) that are still the same; how many bytes became free."""
@@ -98,15 +140,20 @@ class Space(CacheFile):
             os.pwrite(self.fd, b"\0", at + layout.VISITED_AT)
 
     def erase(self, at: int, entry: Entry) -> int:
-        """Under the lock: remove one entry; the bytes that became free."""
+        """Under the lock: remove one entry; the bytes that became free.
+
+        Of an entry that is rubbish nothing becomes free: where it points to, another's value may be.
+        """
         room = self.layout.room(entry.length + entry.tail)
+        state = self.state()
+        if not self.layout.data_start <= entry.offset <= entry.offset + room <= max(state.cursor, state.sealed):
+            room = 0
         in_table = at >= self.layout.table_start
         if in_table and self._ends_at(at + layout.ENTRY_SIZE):
             self._empty_back_from(at)
         else:
             kind = layout.GONE if in_table else layout.EMPTY
             os.pwrite(self.fd, layout.ENTRY.pack(0, 0, 0, 0, 0, kind, 0), at)
-        state = self.state()
         self._set_space(state.cursor, state.used - room, state.entries - 1)
         if self.layout.align % layout.PAGE == 0:
             punch(self.fd, entry.offset, room)
@@ -153,6 +200,8 @@ class Space(CacheFile):
 
         For a file without items, whose `align` is a multiple of PAGE. Takes as long as reading the table.
         """
+        for at, offset in self.rubbish():
+            self.discard([(at, offset)])
         with self.lock:
             before, found = self.state(), self.entries()
             cursor = max(before.cursor, self.layout.room(os.fstat(self.fd).st_size), self.layout.data_start)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import hooks
+from .. import hooks, process
 from .eviction import Order, Sieve
 
 if TYPE_CHECKING:
@@ -48,19 +48,29 @@ class Counts:
 
 
 class Tiers:
-    """Memory over disk. `order` is what is known of the future; replace it when more is."""
+    """Memory over disk. `order` is what is known of the future; replace it when more is.
+
+    A forked child begins with an empty memory: what its parent's threads were fetching nobody brings it, and what they
+    were changing may be half changed.
+    """
 
     def __init__(self, memory_bytes: int, disk: EngineDisk | None, claim_timeout: float = CLAIM_TIMEOUT) -> None:
         self.disk = disk
         self.order = Order()
         self._claim_timeout = claim_timeout
         self._memory_bytes = memory_bytes
-        self.memory = Sieve(memory_bytes)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.memory = Sieve(self._memory_bytes)
         self.counts = Counts()
         self._flights: dict[bytes, Flight] = {}
+        self._generation = process.generation()
 
     def get(self, part: Part) -> bytes | None:
         """What is kept; None for a miss."""
+        if self._generation != process.generation():
+            self._begin()
         data = self.memory.get(part.name)
         if data is not None:
             self.counts.memory_hits += 1
@@ -78,6 +88,8 @@ class Tiers:
 
     def put(self, part: Part, data: bytes) -> None:
         """Keep what was fetched."""
+        if self._generation != process.generation():
+            self._begin()
         self.memory.put(part.name, part.url, data, self.order)
         if self.disk is not None:
             self.disk.put(part.name, data, self.order)
@@ -96,22 +108,28 @@ class Tiers:
         What another thread or process is fetching is waited for, at most the claim's timeout. What `fetch` raises is
         raised, here; others fetch for themselves then. With `keep` false nothing is kept.
         """
+        if self._generation != process.generation():
+            self._begin()
         self.counts.misses += len(parts)
         if not keep:
             return list(fetch(range(len(parts))))
         mine: dict[int, Flight] = {}
         theirs: dict[int, Flight] = {}
         found: dict[int, bytes] = {}
-        for number, part in enumerate(parts):
-            flight = Flight()
-            first = self._flights.setdefault(part.name, flight)
-            (mine if first is flight else theirs)[number] = first
+        flights = self._flights
         try:
+            for number, part in enumerate(parts):
+                flight = mine[number] = Flight()
+                first = flights.setdefault(part.name, flight)
+                if first is not flight:
+                    theirs[number] = first
+                    del mine[number]
             self._fill_mine(parts, mine, found, fetch)
         finally:
             for number, flight in mine.items():
                 flight.data = found.get(number)
-                self._flights.pop(parts[number].name, None)
+                if flights.get(parts[number].name) is flight:
+                    del flights[parts[number].name]
                 flight.done.set()
         for number, flight in theirs.items():
             flight.done.wait(self._claim_timeout)

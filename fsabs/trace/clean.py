@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_USER = re.compile(r"(//|^)[^/\s]*@")
+_USER = re.compile(r"(//|^)[^/]*@")
 
 
 def url(where: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from .ring import Record
@@ -16,7 +17,6 @@ CHUNK = "fsabs.chunk"
 """The name of the `M` event that begins a gzip member: `from`, `to` are numbers of records, `lost` those missing."""
 HEADER = "fsabs.process"
 FOOTER = "fsabs.end"
-_quoted = json.JSONEncoder().encode
 
 
 def meta(name: str, pid: int, args: dict[str, Any]) -> str:
@@ -43,14 +43,16 @@ class Lines:
         for begin, took, size, offset, text, thread, name, error, _ in records:
             start = begins.get(name) or self._begin(name)
             end = ends.get((text, error)) or self._end(text, error)
-            extra = f',"offset":{offset}' if offset >= 0 else ""
+            if offset >= 0:
+                end = f',"offset":{offset}{end}'
+            at = str(begin) if begin > 999 else f"{max(0, begin):04}"  # its digits: faster than formatting a float
             if start[0] == "i":
-                found.append(f'{start[1:]}{thread},"ts":{begin / 1000:.3f},"args":{{"size":{size}{end}')
-            else:
-                found.append(
-                    f'{start}{thread},"ts":{begin / 1000:.3f},"dur":{took / 1000:.3f},'
-                    f'"args":{{"size":{size}{extra}{end}'
-                )
+                found.append(f'{start[1:]}{thread},"ts":{at[:-3]}.{at[-3:]},"args":{{"size":{size}{end}')
+                continue
+            long = str(took) if took > 999 else f"{max(0, took):04}"
+            found.append(
+                f'{start}{thread},"ts":{at[:-3]}.{at[-3:]},"dur":{long[:-3]}.{long[-3:]},"args":{{"size":{size}{end}'
+            )
         return "".join(found)
 
     def _begin(self, number: int) -> str:

@@ -15,7 +15,8 @@ from . import ring
 from .lines import CHUNK, FOOTER, HEADER, Lines, parsed
 from .schema import SCHEMA, Event
 
-PIECE = 1024 * 1024
+PIECE = 64 * 1024
+"""Bytes that are read at once: what follows a member in them is copied for each member."""
 SUFFIX = ".json.gz"
 
 

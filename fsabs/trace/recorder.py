@@ -18,11 +18,13 @@ from typing import Any
 
 from .. import hooks
 from . import clean
-from .ring import RECORD, Record, Ring
+from .ring import LONGEST, RECORD, Record, Ring
 
 OTHER = "other"
 NAMES_BOUND = 1024
 """Kinds and names that are told apart; what a program invents beyond them is counted as `other`."""
+LONGEST_NAME = 200
+"""Characters of a name that are kept."""
 BUCKETS = 65
 
 _NO_TEXT = 0
@@ -96,6 +98,7 @@ class Recorder(hooks.Instrument):
         """Kind and name (or `error` and a name), by their number."""
         self.by_number: dict[int, Counter] = {}
         self._number("error", "")
+        self._other = self._number("span", OTHER)
 
     def done(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
@@ -161,25 +164,30 @@ class Recorder(hooks.Instrument):
         with self._lock:
             found = self._more.get((kind, name))
             if found is None:
-                if len(self._more) >= NAMES_BOUND and name != OTHER:
-                    return self.counter("span", OTHER)
-                found = self._more[kind, name] = Counter(kind, name, self._number(kind, name))
-                self.by_number[found.number] = found
+                shown = clean.url(name)[:LONGEST_NAME] if "://" in name else name[:LONGEST_NAME]
+                number = self._number(kind, shown) if len(self._more) < NAMES_BOUND else self._other
+                if number == self._other:
+                    kind, name, shown = "span", OTHER, OTHER
+                    if (found := self._more.get((kind, name))) is not None:
+                        return found
+                found = self.by_number[number] = Counter(kind, shown, number)
                 self._counters.setdefault(name, found)
+                self._more[kind, name] = found
             return found
 
     def _error(self, error: str) -> int:
         with self._lock:
             number = self._errors.get(error)
             if number is None:
-                if len(self._errors) >= NAMES_BOUND and error != OTHER:
-                    return self._error(OTHER)
-                number = self._errors[error] = self._number("error", error)
+                if len(self._errors) >= NAMES_BOUND:
+                    return self._other
+                number = self._errors[error] = self._number("error", error[:LONGEST_NAME])
             return number
 
     def _number(self, kind: str, name: str) -> int:
+        """The next number; `other`'s where there is no more room."""
         if not self.ring.add_name(f"{kind}\t{name}"):
-            return 0
+            return self._other
         self.names.append((kind, name))
         return len(self.names) - 1
 
@@ -212,11 +220,13 @@ class EventRecorder(Recorder):
         try:
             took = monotonic_ns() - begin if begin else 0  # 0: the trace was started in the middle of it
             try:
-                counter, text, thread = self._counters[name], self.wheres[where], self.threads[get_ident()]
+                counter, thread = self._counters[name], self.threads[get_ident()]
                 if counter.kind is not kind:
                     counter = self.counter(kind, name)
             except KeyError:  # something is seen for the first time
-                counter, text, thread = self.counter(kind, name), self.text_number(where), self.thread()
+                counter, thread = self.counter(kind, name), self.thread()
+            if (text := self.wheres.get(where)) is None:  # that is usual where many small files are read
+                text = self.text_number(where)
             counter.calls += 1
             counter.bytes += size
             counter.nanoseconds += took
@@ -246,12 +256,15 @@ class EventRecorder(Recorder):
 
     def distribute(self, records: Iterable[Record]) -> None:
         """Count records of the ring in the histograms; each once."""
+        counters = self.by_number
         for _, took, size, _, _, _, number, _, _ in records:
-            if (counter := self.by_number.get(number)) is not None:
+            if (counter := counters.get(number)) is not None:
                 counter.latency[took.bit_length()] += 1
                 counter.sizes[size.bit_length()] += 1
-                counter.most = max(counter.most, took)
-                counter.least = min(counter.least, took)
+                if took > counter.most:
+                    counter.most = took
+                if took < counter.least:
+                    counter.least = took
 
     def dropped(self) -> int:
         """Events that are neither in the file nor waiting to be."""
@@ -267,7 +280,7 @@ class EventRecorder(Recorder):
         with self._lock:
             if (known := self.wheres.get(where)) is not None:
                 return known
-            shown = clean.url(where)
+            shown = clean.url(where)[:LONGEST]
             number = self._last_text = self._last_text + 1
             if self.ring.add_text(shown, number):
                 self.older_texts = self.texts

@@ -86,6 +86,7 @@ class Ring:
         try:
             os.posix_fallocate(descriptor, 0, self._layout.end)
             self.buffer = mmap.mmap(descriptor, self._layout.end)
+            self.buffer.madvise(mmap.MADV_RANDOM)  # else the first touch of a page makes its neighbours, too: 3 ms
         except BaseException:
             os.unlink(path)
             raise
@@ -108,7 +109,8 @@ class Ring:
         if _USED.size + self._names_used > NAMES_SIZE:
             self._names_used = at
             return False
-        self._put(self._layout.names + _USED.size + at, data)
+        at += self._layout.names + _USED.size
+        self.buffer[at : at + _LENGTH.size + len(data)] = _LENGTH.pack(len(data)) + data
         _USED.pack_into(self.buffer, self._layout.names, self._names_used)
         return True
 
@@ -124,7 +126,8 @@ class Ring:
         if not at:
             _USED.pack_into(self.buffer, start + 8, 0)  # first: else old texts would have new numbers
             _HALF.pack_into(self.buffer, start, number, 0)
-        self._put(start + _HALF.size + at, data)
+        at += start + _HALF.size
+        self.buffer[at : at + need] = _LENGTH.pack(len(data)) + data
         _USED.pack_into(self.buffer, start + 8, self._half_used)
         return turned
 
@@ -142,12 +145,8 @@ class Ring:
         """Remove the file; the mapping stays, for a thread that is still writing to it."""
         try:
             os.unlink(self.path)
-        except FileNotFoundError:  # someone cleared the folder
+        except OSError:  # someone cleared the folder, or made it read-only: what is left is read as of one that died
             pass
-
-    def _put(self, at: int, data: bytes) -> None:
-        self.buffer[at + _LENGTH.size : at + _LENGTH.size + len(data)] = data
-        _LENGTH.pack_into(self.buffer, at, len(data))
 
 
 def _cut(text: str) -> bytes:

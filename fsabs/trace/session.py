@@ -68,7 +68,7 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
     with _lock:
         if _plan == plan:
             return
-        stop()
+        _leave()
         recorder = _begin(plan)
         _plan = plan
         os.environ[FOLDER_VARIABLE] = plan.folder
@@ -78,25 +78,38 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
 
 def stop() -> None:
     """End the trace of this process: all is written when this returns. Without a trace, nothing happens."""
-    global _plan
     with _lock:
-        if _plan is None and not isinstance(hooks.active, hooks.Deferred):
-            return
-        _plan = None
-        os.environ.pop(FOLDER_VARIABLE, None)
-        os.environ.pop(DETAIL_VARIABLE, None)
+        _leave()
+
+
+def _leave() -> None:
+    global _plan
+    if _plan is None and not isinstance(hooks.active, hooks.Deferred):
+        return
+    _plan = None
+    os.environ.pop(FOLDER_VARIABLE, None)
+    os.environ.pop(DETAIL_VARIABLE, None)
+    _take_away()
+    _finish()
+
+
+def _take_away() -> None:
+    """The instrument, if it is ours."""
+    if isinstance(hooks.active, Recorder | hooks.Deferred):
         hooks.install(None)
-        _finish()
 
 
 @contextlib.contextmanager
 def trace(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
-    """`start()` now and `stop()` at the end, as a context manager."""
+    """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither."""
+    before = _plan
     start(folder, detail=detail, max_bytes=max_bytes)
+    mine = _plan
     try:
         yield
     finally:
-        stop()
+        if mine is not before:
+            stop()
 
 
 def current() -> Plan | None:
@@ -122,8 +135,9 @@ def from_environment() -> Recorder | None:
     if plan is None:
         return None
     with _lock:
-        _plan = plan
-        return _begin_quietly(plan)
+        if _plan is None:
+            _plan = plan
+        return _begin_quietly(_plan)
 
 
 def _environments_plan() -> Plan | None:
@@ -138,7 +152,10 @@ def _environments_plan() -> Plan | None:
 def _begin_quietly(plan: Plan) -> Recorder | None:
     """As `_begin`, where nobody expects an error: a process that can't trace says so and goes on without."""
     try:
-        return _begin(plan)
+        with _lock:
+            if _plan is not plan:  # it was stopped meanwhile
+                return None
+            return _running.recorder if _running is not None else _begin(plan)
     except OSError as exc:
         warnings.warn(f"not traced, since {plan.folder} can't be written to: {exc}", RuntimeWarning, stacklevel=2)
         return None
@@ -220,7 +237,7 @@ def _at_end_of_multiprocessing() -> None:
 @atexit.register
 def _finish_at_exit() -> None:
     if _running is not None:
-        hooks.install(None)
+        _take_away()
         _finish()
 
 

@@ -264,10 +264,9 @@ class Files:
     def _number(self, where: str) -> int:
         """The number of a file; -1 for none, and for what is one too many."""
         number = self._numbers.get(where)
-        if number is None and where:
+        if number is None and where and len(self._numbers) < FILES_KEPT:
+            number = self._numbers[where] = len(self._numbers)
             self.seen += 1
-            if len(self._numbers) < FILES_KEPT:
-                number = self._numbers[where] = len(self._numbers)
         return -1 if number is None else number
 
     def _make_room(self, count: int) -> None:

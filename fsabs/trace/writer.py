@@ -19,7 +19,11 @@ from .ring import RECORD, Record
 TICK = 0.05
 """Seconds between two looks at the ring."""
 SECOND = 1.0
-"""Seconds after which even a few records are written, and the counters are saved."""
+"""Seconds after which the counters are saved, and a gap is passed by."""
+LATEST = 5.0
+"""Seconds after which even a few records are written."""
+PENDING = 4096
+"""Records that are worth waking up for: the ring keeps them meanwhile, and to write many together costs less."""
 MEMBER = 1024
 """Records of a gzip member."""
 BATCH = 64
@@ -67,7 +71,10 @@ class TraceFile:
                 written = True
             except OSError:  # the ring stays, and has the counters
                 pass
-        os.close(self._descriptor)
+        try:
+            os.close(self._descriptor)
+        except OSError:  # a disk of the network tells now that it is full
+            return False
         return written
 
     def _put(self, data: bytes) -> None:
@@ -100,6 +107,7 @@ class Flusher:
         self._records = recorder.ring.records
         self._capacity = recorder.ring.capacity
         self._lines = Lines(file.pid, recorder.names, self._events.text) if self._events else None
+        self._worth = min(PENDING, self._capacity // 4)
         self._next = 1
         self._lost = 0
         self._gap_since = 0.0
@@ -134,15 +142,16 @@ class Flusher:
             self._one.release()
 
     def _run(self) -> None:
-        saved = time.monotonic()
+        saved = written = time.monotonic()
         while not self._stopping.wait(TICK):
             with self._one:
-                due = time.monotonic() - saved >= SECOND
-                if due or self._has(self._next + MEMBER // 2):
+                now = time.monotonic()
+                if now - written >= LATEST or self._gap_since or self._has(self._next + self._worth):
                     self._drain()
-                if due:
+                    written = now
+                if now - saved >= SECOND:
                     self._recorder.save_tally()
-                    saved = time.monotonic()
+                    saved = now
 
     def _has(self, number: int) -> bool:
         """Whether record `number` has been written, or was and is overwritten."""
@@ -157,9 +166,10 @@ class Flusher:
         while self._lines is not None and self._events is not None and (records := self._take()):
             lost, self._lost = self._lost, 0
             batches = [meta(CHUNK, self._file.pid, {"from": records[0][-1], "to": records[-1][-1], "lost": lost})]
-            for at in range(0, len(records), BATCH):
-                self._events.distribute(records[at : at + BATCH])
-                batches.append(self._lines.render(records[at : at + BATCH]))
+            batch = MEMBER if self._stopping.is_set() else BATCH  # who waits for the end goes before the others
+            for at in range(0, len(records), batch):
+                self._events.distribute(records[at : at + batch])
+                batches.append(self._lines.render(records[at : at + batch]))
                 time.sleep(0)  # whoever waits for the interpreter goes first
             if self._file.member(batches):
                 self._events.kept += len(records)

@@ -133,9 +133,9 @@ def test_files_are_told_apart(tmp_path: Path) -> None:
     for at in range(3000):
         where = f"s3://b/{at % 1500}"
         events += [
-            event(at * MS, 1000, "fs", "zip.stat", where=where),
-            event(at * MS + 2000, 1000, "fs", "zip.open", where=where),
-            event(at * MS + 4000, 3000 + at, "fs", "zip.read", 10, where=where),
+            event(at * MS // 10, 1000, "fs", "zip.stat", where=where),
+            event(at * MS // 10 + 2000, 1000, "fs", "zip.open", where=where),
+            event(at * MS // 10 + 4000, 3000 + at, "fs", "zip.read", 10, where=where),
         ]
     analysis = _analysed(tmp_path, events)
     assert analysis.files_seen == 1500
@@ -182,9 +182,9 @@ def test_a_trace_of_nothing(tmp_path: Path) -> None:
 READ = [event(at * MS, 100_000, "fs", "local.read", 1 << 20, where=f"file:///{at}") for at in range(300)]
 GET = [event(at * MS, MS // 2, "request", "s3.get", 1 << 20) for at in range(300)]
 FINDINGS: dict[str, list[Event]] = {
-    "F001": [event(at * MS, 1000, "fs", "local.read", 20_000) for at in range(300)],
+    "F001": [event(at * MS, 100_000, "fs", "local.read", 20_000) for at in range(300)],
     "F002": [
-        event(at * MS + part * 1000, 10, "fs", f"local.{name}", where=f"file:///{at}")
+        event(at * MS + part * MS // 2, 100_000, "fs", f"local.{name}", where=f"file:///{at}")
         for at in range(300)
         for part, name in enumerate(("stat", "open"))
     ],
@@ -221,6 +221,21 @@ def test_what_goes_well_has_no_findings(tmp_path: Path) -> None:
     fine += [event(at * MS, 0, "hit", "cache.block", 1) for at in range(300)]
     fine += [event(at * MS, MS, "step", "train.step", at, thread=3) for at in range(300)]
     assert _codes(_analysed(tmp_path, fine)) == set()
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [event(at * MS, 1000, "fs", "local.read", 20_000) for at in range(300)],  # 0.1 % of the time
+        [event(at * MS, 100, "wait", "cache.lock") for at in range(300)],  # and no requests at all
+        [event(0, MS, "fs", "zip.read", 1000), event(0, MS, "request", "s3.get", 1 << 20)],  # an index was read
+        [event(at * MS, 5 * MS, "step", "train.step", at) for at in range(2)]
+        + [event(0, 5 * MS, "wait", "steps.next")],
+        [event(at * MS, 10, "fs", "local.stat") for at in range(300)],
+    ],
+)
+def test_what_costs_next_to_nothing_is_no_finding(tmp_path: Path, events: list[Event]) -> None:
+    assert _codes(_analysed(tmp_path, events)) == set()
 
 
 def test_one_slow_worker_is_named(tmp_path: Path) -> None:

@@ -173,6 +173,26 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path:
     assert hooks.active is None
 
 
+def test_a_trace_within_one_into_the_same_folder_ends_with_the_outer_one(tmp_path: Path, data: Path) -> None:
+    with trace.trace(tmp_path / "trace"):
+        with trace.trace(tmp_path / "trace"):
+            fsabs.from_url(str(data)).read_bytes("0.bin")
+        fsabs.from_url(str(data)).read_bytes("1.bin")
+    assert hooks.active is None
+    assert [event.size for event in trace.events(tmp_path / "trace") if event.name == "local.read_bytes"] == [
+        1000,
+        1001,
+    ]
+
+
+def test_stopping_leaves_the_instrument_of_another(tmp_path: Path) -> None:
+    other = hooks.Instrument()
+    trace.start(tmp_path / "trace")
+    hooks.install(other)
+    trace.stop()
+    assert hooks.install(None) is other
+
+
 def test_a_ring_of_a_live_process_can_be_read(tmp_path: Path, data: Path) -> None:
     with trace.trace(tmp_path / "trace"):
         fs = fsabs.from_url(str(data))

@@ -168,6 +168,32 @@ def test_more_names_than_there_is_room_for_are_counted_as_other(tmp_path: Path) 
     assert names[-1] == "other"
 
 
+def test_names_that_are_too_long_or_too_many_bytes_are_kept_short_or_counted_as_other(tmp_path: Path) -> None:
+    recorder = _recorder(tmp_path, 4096)
+    for number in range(NAMES_BOUND):
+        recorder.done("span", f'{number}-\ud800\n"' + 3000 * "é", monotonic_ns(), error=f"{number}" + 3000 * "é")
+    recorder.done("span", "get https://u:SECRET@h/a?sig=SECRET", monotonic_ns(), where="file:///" + 10_000 * "é\udcff")
+    _flusher(recorder, tmp_path).finish()
+    events = list(trace.events(tmp_path))
+    assert len(events) == NAMES_BOUND + 1
+    assert {event.kind for event in events} == {"span"}
+    assert events[0].name.startswith('0-\ud800\n"é')
+    assert {len(event.name) for event in events} <= {200, len("other")}
+    assert events[-1].name == "other"
+    assert max(len(event.where) for event in events) <= 1024
+    assert "SECRET" not in repr(trace.analyse(tmp_path))
+
+
+def test_times_that_make_no_sense_leave_the_file_readable(tmp_path: Path) -> None:
+    recorder = _recorder(tmp_path)
+    for begin in (1, -5, monotonic_ns() + 10**12):
+        recorder.done("fs", "m.read", begin)
+    _flusher(recorder, tmp_path).finish()
+    first, second, third = trace.events(tmp_path)
+    assert first.begin == second.begin + 1
+    assert third.duration == 0
+
+
 def test_what_the_ring_was_overrun_by_is_counted(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path, 64)
     for number in range(1000):
@@ -295,5 +321,7 @@ def test_deferred_is_made_once_and_replaced(tmp_path: Path) -> None:
     deferred.done("fs", "m.read", monotonic_ns(), 1)
     deferred.happened("hit", "m.get")
     assert hooks.active is made[0]
+    deferred.done("fs", "m.read", 0)  # who began before anybody watched has no duration
+    assert max(each["most"] for each in made[0].tally()["histograms"]) < 10**9
     assert len(made) == 1
-    assert sum(each["calls"] for each in made[0].tally()["histograms"]) == 2
+    assert sum(each["calls"] for each in made[0].tally()["histograms"]) == 3

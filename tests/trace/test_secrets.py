@@ -23,6 +23,7 @@ from fsabs.trace import clean, ring
         ("SECRET@host/path", "host/path"),
         ("file:///home/a%40b/c@d.txt", "file:///home/a%40b/c@d.txt"),
         ("https://user:p@SECRET@host/a", "https://host/a"),
+        ("https://us er:SECRET\n@host/a", "https://host/a"),
         ("hdfs://host:9000/a b", "hdfs://host:9000/a b"),
     ],
 )

@@ -1,0 +1,248 @@
+"""What the first reading of a file costs its store; streams of large files; and tiers across a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import pytest
+
+from fsabs.backends.memory import Memory
+from fsabs.blobs import Blob
+from fsabs.cache import CachedFS, blocks
+from fsabs.cache.eviction import Item, Order, Sieve
+from fsabs.cache.tiers import Part, Tiers
+from fsabs.testing.children import forked
+from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, noise
+
+
+class Far(Store):
+    """A store of which each call is a request, and each open blob a stream."""
+
+    default_concurrency = 4
+    streams: ClassVar[list[int]] = []
+
+    def _open_blob(self, key: str) -> Blob:
+        self._check()
+        self.opened[key] += 1
+        return Streamed(self, key, self.inner._open_blob(key))
+
+
+class Streamed(Ranges):
+    """Gives pieces that fit no block."""
+
+    piece = 3001
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        return self._pieces(start)
+
+    def _pieces(self, start: int) -> Iterator[memoryview]:
+        assert isinstance(self._store, Far)
+        self._store.streams.append(start)
+        for at in range(start, self.size, self.piece):
+            yield memoryview(self._inner.pread(self.piece, at))
+
+
+@pytest.fixture
+def far(store: Store) -> Far:
+    Far.streams = []
+    return Far(store.inner)
+
+
+# ---- one request
+
+
+def test_a_file_that_was_never_kept_is_opened_without_a_question(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    assert [fs.read_bytes(name) for name in NAMES] == CONTENTS
+    assert fs.open("large.bin", "rb").read(10) == noise(50_000)[:10]
+    assert fs.open("empty", "rb").read() == fs.read_bytes("empty") == b""
+    assert far.asked == 0
+    assert {name: far.opened[name] for name in [*NAMES, "large.bin"]} == dict.fromkeys([*NAMES, "large.bin"], 1)
+    again = cached(far, folder)
+    assert [again.open(name, "rb").read() for name in NAMES] == CONTENTS
+    assert far.asked == 20, "the version, and nothing else, of what is kept"
+    assert sum(far.opened[name] for name in NAMES) == 20
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("no such")
+    with pytest.raises(IsADirectoryError):
+        fs.read_bytes("dir")
+
+
+def test_what_was_opened_so_is_never_stale(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    for number in range(3):
+        far.inner.write_bytes("00.bin", b"%d" % number)
+        assert fs.read_bytes("00.bin") == b"%d" % number
+        fs.write_bytes("01.bin", b"own %d" % number)
+        assert fs.open("01.bin", "rb").read() == b"own %d" % number
+        fs.remove("01.bin")
+        with pytest.raises(FileNotFoundError):
+            fs.read_bytes("01.bin")
+
+
+def test_bringing_files_in_asks_nothing_either(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    assert fs.warm("", progress=lambda files, size: None).fetched == sum(map(len, CONTENTS)) + 50_000 + len(
+        "héllo\n".encode()
+    )
+    asked = far.asked
+    assert asked <= 1, "of the folder"
+    far.opened.clear()
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    assert far.reads == 0
+
+
+# ---- streams
+
+
+def test_a_large_file_is_kept_as_it_streams_by(far: Far, folder: str) -> None:
+    data = noise(50_000)
+    fs = cached(far, folder)
+    with fs._open_blob("large.bin") as blob:
+        pieces = blob._stream(5000)
+        assert pieces is not None
+        assert b"".join(pieces) == data[5000:]
+        assert far.streams == [BLOCK], "from the block's start"
+        far.streams.clear()
+        assert b"".join(blob._stream(100) or ()) == data[100:]
+        assert far.streams == [0], "for the one block that was missing"
+    with cached(far, folder)._open_blob("large.bin") as blob:
+        assert b"".join(blob._stream(7) or ()) == data[7:]
+    assert far.streams == [0]
+
+
+def test_a_stream_passes_over_what_is_kept(far: Far, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "AHEAD", 2 * BLOCK)
+    data = noise(50_000)
+    fs = cached(far, folder)
+    with fs._open_blob("large.bin") as blob:
+        blob.pread(1, 2 * BLOCK)
+        blob.pread(4 * BLOCK, 5 * BLOCK)
+        assert b"".join(blob._stream(0) or ()) == data
+    assert far.streams == [0, 9 * BLOCK], "one block is passed over, four are not"
+
+
+def test_a_store_without_streams_gives_several_blocks_at_once(store: Store, folder: str) -> None:
+    with cached(store, folder)._open_blob("large.bin") as blob:
+        assert b"".join(blob._stream(0) or ()) == noise(50_000)
+    assert store.ranges == [(50_000, 0)]
+
+
+def test_a_stream_that_ends_early_is_an_error(far: Far, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Streamed, "_pieces", lambda self, start: iter([memoryview(b"short")]))
+    with cached(far, folder)._open_blob("large.bin") as blob, pytest.raises(OSError, match="5 bytes at offset 0"):
+        list(blob._stream(0) or ())
+
+
+# ---- threads and forks
+
+
+def test_a_fork_while_a_thread_fetches_leaves_the_child_nothing_to_wait_for() -> None:
+    """Its parent's thread is not there to bring it."""
+    tiers, part = Tiers(1000, None), Part(b"x", "memory:x")
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(numbers: Sequence[int]) -> Iterable[bytes]:
+        started.set()
+        go_on.wait(30)
+        return [b"parent's"]
+
+    thread = threading.Thread(target=tiers.fill, args=([part], slow))
+    thread.start()
+    assert started.wait(30)
+    mine = forked("a child", [lambda: tiers.fill([part], lambda numbers: [b"child's"])] * 2, 10)
+    go_on.set()
+    thread.join()
+    assert mine == [[b"child's"]] * 2
+    assert tiers.get(part) == b"parent's"
+
+
+def test_a_memory_that_was_being_changed_is_not_the_childs() -> None:
+    tiers, part = Tiers(1000, None), Part(b"x", "memory:x")
+    tiers.put(part, b"1")
+    tiers.memory._newest = Item(b"half", "linked", b"")
+    tiers.memory._items.clear()
+
+    def child() -> object:
+        for number in range(100):
+            tiers.put(Part(b"%d" % number, "memory:"), bytes(100))
+        return len(tiers.memory), tiers.memory.size
+
+    assert forked("a child", [child], 10) == [(10, 1000)]
+
+
+def test_forks_while_threads_fill_the_memory(folder: str) -> None:
+    memory = Memory()
+    for name, data in zip(NAMES, CONTENTS, strict=True):
+        memory.write_bytes(name, data)
+    fs = cached(Store(memory), folder, memory_bytes=5000, max_bytes=100_000)
+    stop = threading.Event()
+
+    def fill() -> None:
+        while not stop.is_set():
+            assert list(fs.read_many(NAMES)) == CONTENTS
+
+    threads = [threading.Thread(target=fill) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            forked("a child of busy threads", [lambda: list(fs.read_many(NAMES)) == CONTENTS or os._exit(1)] * 2, 20)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_threads_that_keep_one_item_at_once_keep_it_once() -> None:
+    sieve = Sieve(100)
+    within = sieve._lock
+
+    class Overtaken:
+        """A lock for which one waits while another thread has put the same item."""
+
+        def __enter__(self) -> None:
+            sieve._lock = within
+            sieve.put(b"x", "", bytes(60), Order())
+            within.__enter__()
+
+        def __exit__(self, *exc: object) -> None:
+            within.__exit__(*exc)
+
+    sieve._lock = Overtaken()  # type: ignore[assignment]
+    assert not sieve.put(b"x", "", bytes(60), Order())
+    assert (len(sieve), sieve.size) == (1, 60)
+    sieve.put(b"y", "", bytes(60), Order())
+    sieve.put(b"z", "", bytes(60), Order())
+    assert (len(sieve), sieve.size) == (1, 60)
+
+
+def test_what_is_kept_without_its_record_is_opened_once_and_asked_for_then(far: Far, folder: str) -> None:
+    """A record may be evicted before the content."""
+    fs = cached(far, folder)
+    assert fs.read_bytes("00.bin") == CONTENTS[0]
+    fs._forget("00.bin")
+    for _ in range(3):
+        assert cached(far, folder).read_bytes("00.bin") == CONTENTS[0]
+    assert (far.opened["00.bin"], far.asked) == (2, 2)
+
+
+def test_records_of_a_cache_without_a_disk(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+    fs = CachedFS(far)
+    for _ in range(3):
+        assert fs.read_bytes("00.bin") == CONTENTS[0]
+    assert (far.opened["00.bin"], far.asked) == (1, 2)
+
+
+def test_a_child_cancels_its_parents_prefetch_in_vain(far: Far, folder: str) -> None:
+    fs = cached(far, folder)
+    fetching = fs.prefetch(NAMES, max_bytes=0)
+    with fetching._stop._cond:  # type: ignore[attr-defined]  # as the thread has it when it begins to wait
+        assert forked("a child", [fetching.cancel], 10) == [None]
+    fetching.cancel()
+    assert fetching.done
