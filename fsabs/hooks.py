@@ -1,7 +1,7 @@
 """What the library tells of its work, to whoever installed an instrument; nothing is told, and nothing done, before.
 
 Code that does something worth knowing (a request to a store, a decompression, a hit of a cache) tells it when the work
-is done. It reads `hooks.active` once, since another thread may take the instrument away at any moment:
+is done. It reads `hooks.active` once, since another thread may take the instrument away at any moment::
 
     watch = hooks.active
     if watch is not None:

@@ -44,6 +44,7 @@ FLOORS = {
     "errors": 0,
     "process": 0,
     "hooks": 0,
+    "lazy": 0,
     "derived": 0,
 }
 # Names that are looked up when they are used: the door that the map leaves open between a class and what makes it.

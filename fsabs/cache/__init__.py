@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..lazy import exports
+
 if TYPE_CHECKING:
     from .cachedfs import CachedFS
     from .codecs import Codec
@@ -43,16 +45,4 @@ __all__ = [
     "http_cached",
 ]
 
-
-def __getattr__(name: str) -> object:
-    import importlib
-
-    if name in _HOMES:
-        value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(__name__, _HOMES)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..lazy import exports
+
 if TYPE_CHECKING:
     from .analysis import analyse
     from .html import report
@@ -59,17 +61,4 @@ __all__ = [
     "traced",
 ]
 
-
-def __getattr__(name: str) -> object:
-    import importlib
-
-    if name in _HOMES:
-        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-        value: object = getattr(module, name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(__name__, _HOMES)
