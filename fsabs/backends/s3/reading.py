@@ -33,10 +33,10 @@ STREAM_PIECE = 8 * 1024 * 1024
 STREAM_WIDTH = 4
 """So many pieces of a stream are under way: 32 MiB, with what the kernel holds of them."""
 CHUNK = 1024 * 1024
-FAST = 400e6
+FAST = 250e6
 """Bytes a second, while somebody waits for them, from which on one connection is enough for a stream."""
-JUDGED = 8 * 1024 * 1024
-PATIENCE = 0.1
+JUDGED = 32 * 1024 * 1024
+PATIENCE = 0.25
 """So many bytes, or seconds, tell how fast it is."""
 AHEAD = 2
 """How many times as many objects as connections may wait for an earlier one."""
