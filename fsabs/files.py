@@ -309,7 +309,7 @@ class WriteFile(io.BufferedIOBase):
     @property
     def inherited(self) -> bool:
         """Whether this is a forked child's copy of its parent's half-written file: not the child's to finish."""
-        return self._generation != process.generation()
+        return process.inherited(self._generation)
 
     def _close_file(self) -> None:
         self._buffer = bytearray()
@@ -319,7 +319,7 @@ class WriteFile(io.BufferedIOBase):
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError(f"I/O operation on closed file: {self._url}")
-        if self.inherited:
+        if self._generation != process.generation():
             raise errors.unsupported("write", self._url, "the file was opened for writing in another process")
 
     def _drain(self) -> None:

@@ -21,6 +21,7 @@ T_co = TypeVar("T_co", covariant=True)
 # Counts the forks between this process and the first one. Cheaper to compare than os.getpid(), and
 # right where pids are used again.
 _generation = 0
+_pid = os.getpid()
 _renewing = threading.Lock()
 _abandoned: list[object] = []
 
@@ -30,13 +31,22 @@ def generation() -> int:
     return _generation
 
 
+def inherited(made_in: int) -> bool:
+    """Whether what was made in generation `made_in` belongs to a parent of this process; for what frees and closes.
+
+    In a child's first moments the hooks of other modules run, the garbage collector with them, and the new generation
+    doesn't count yet: a finalizer that trusted it would free what is the parent's.
+    """
+    return made_in != _generation or os.getpid() != _pid
+
+
 # What must not be freed in a forked child, by the id of its holder.
 _held: dict[int, object] = {}
 
 
 def _in_child() -> None:
-    global _generation, _renewing
-    _generation += 1
+    global _generation, _pid, _renewing
+    _generation, _pid = _generation + 1, os.getpid()
     _renewing = threading.Lock()
     for resource in _held.values():
         abandon(resource)
@@ -138,7 +148,7 @@ class PerProcess(Generic[T]):
             self._made = None  # kept alive by _in_child
 
     def __del__(self) -> None:
-        if self._made is not None and self._made[0] == _generation:
+        if self._made is not None and not inherited(self._made[0]):
             _held.pop(id(self), None)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -190,7 +200,7 @@ class Resumable(Iterator[T_co]):
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
             items, self._items = self._items, iter(())
-            if items is not None and self._generation != _generation:
+            if items is not None and inherited(self._generation):
                 abandon(items)
             elif items is not None and hasattr(items, "close"):
                 items.close()
@@ -198,7 +208,7 @@ class Resumable(Iterator[T_co]):
 
     def __del__(self) -> None:
         # A generator that is freed is closed, and what it would close in a forked child is its parent's.
-        if self._items is not None and self._generation != _generation:
+        if self._items is not None and inherited(self._generation):
             abandon(self._items)
 
     def __reduce__(self) -> tuple[Any, ...]:

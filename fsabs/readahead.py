@@ -56,14 +56,14 @@ class ReadAhead:
         pieces, self._pieces = self._pieces, None
         self._rest = memoryview(b"")
         self._run = 0
-        if pieces is not None and self._generation != process.generation():
+        if pieces is not None and process.inherited(self._generation):
             process.abandon(pieces)
         elif pieces is not None and hasattr(pieces, "close"):
             pieces.close()
 
     def __del__(self) -> None:
         # A generator that is freed is closed, and what it would close in a forked child is its parent's.
-        if self._pieces is not None and self._generation != process.generation():
+        if self._pieces is not None and process.inherited(self._generation):
             process.abandon(self._pieces)
 
     def _leave_inherited(self) -> None:

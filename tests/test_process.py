@@ -7,6 +7,8 @@ import gc
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -200,3 +202,51 @@ def test_an_abandoned_thing_is_never_freed() -> None:
         return True
 
     assert in_child(child)
+
+
+# Modules register what happens at a fork when they are imported, and are called in that order.
+FREED_AT_FORK = """
+import gc, os, sys
+kept = []
+os.register_at_fork(after_in_child=gc.collect)
+os.register_at_fork(after_in_child=kept.clear)
+from fsabs import process
+from fsabs.files import WriteFile
+
+gc.disable()
+owner = os.getpid()
+
+class Client:
+    def close(self): pass
+    def __del__(self):
+        if os.getpid() != owner: os._exit(1)
+
+def items(start):
+    try: yield from range(start, 9)
+    finally: Client().__del__()
+
+class Writer:
+    def write(self, data): pass
+    def commit(self): os._exit(2)
+    def abort(self):
+        if os.getpid() != owner: os._exit(3)
+
+class Cycle: pass
+cycle = Cycle()
+cycle.holder = process.PerProcess(Client)
+cycle.holder.get()
+kept.append(process.Resumable(items))
+next(kept[0])
+cycle.file = WriteFile(Writer(), "memory://half/written")
+cycle.itself = cycle
+del cycle
+child = os.fork()
+if child == 0:
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_nothing_is_freed_in_the_first_moments_of_a_child() -> None:
+    """The garbage of the parent, collected in a child before its generation counts (in `threading`'s own hook, say)."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FREED_AT_FORK], check=True, timeout=60)

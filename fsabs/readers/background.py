@@ -149,7 +149,7 @@ def _served(
     try:
         yield from channel
     finally:
-        if generation == process.generation():
+        if not process.inherited(generation):
             for other in channels:
                 other.drop()
             for thread in threads:

@@ -98,7 +98,7 @@ class Ahead(Iterator[T], Generic[T]):
 
 
 def _close(shelf: _Shelf[Any], generation: int) -> None:
-    if generation == process.generation():  # a forked child may have inherited the lock as its parent's thread held it
+    if not process.inherited(generation):  # a forked child may have inherited the lock as its parent's thread held it
         shelf.close()
 
 

@@ -338,7 +338,7 @@ class Flight:
         lane.clear()
 
     def _end(self) -> None:
-        if self._generation != process.generation():
+        if process.inherited(self._generation):
             # A forked child shares its parent's epoll: to unregister anything here would have the parent wait for ever.
             process.abandon(self)
             return
