@@ -19,12 +19,12 @@ def run(bench: Bench) -> None:
     if why := hdfs.missing():
         raise SystemExit(f"this benchmark needs HDFS: {why}")
     names = [f"{number:05}.bin" for number in range(FILES)]
-    with hdfs.HdfsCluster() as cluster:
+    with hdfs.HdfsCluster(hdfs.PRODUCTION) as cluster:
         for name in names:
             cluster.put(f"/data/{name}", os.urandom(SIZE))
         url = f"{cluster.url}/data"
         environment = {"HADOOP_CONF_DIR": str(cluster.conf_dir)}
-        with bench.race("100 KB files on HDFS", "file", rounds=12, environment=environment) as race:
+        with bench.race("100 KB files on HDFS", "file", rounds=40, environment=environment) as race:
             ours: dict[str, Any] = {"path": url, "names": names, "size": SIZE}
             many = race.ours("fs.read_many", "files.fsabs_read_many", FILES, **ours)
             race.ours("fs.read_bytes", "files.fsabs_read_bytes", FILES, **ours)

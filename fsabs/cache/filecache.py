@@ -14,7 +14,7 @@ from . import layout
 from .codecs import Bytes, Codec, View
 from .engine import RAW, Engine, Outcome
 from .flights import MISSING, Flights
-from .items import NAME, ItemCache, Key, size_of
+from .items import NAME, ItemCache, Key
 from .mapped import LARGE, Mapped
 
 NONE, CODED = 2, 3
@@ -116,12 +116,7 @@ class _Stored(ItemCache):
                         return view[offset : offset + length]
         except (TypeError, IndexError, OverflowError, OSError, struct.error):
             pass  # out of range, a closed cache, a disk that fails: all that is not usual is looked at below
-        value = self._look(i)
-        if value is MISSING:
-            self._miss()
-            return default
-        self._hit(size_of(value) if hooks.active is not None else 0)
-        return value
+        return super().get(i, default)
 
     def _look(self, i: Key) -> Any:
         key, engine = self._check(i), self._engine

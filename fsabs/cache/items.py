@@ -102,12 +102,17 @@ class ItemCache(Cache):
         """Always."""
         return True
 
-    @abc.abstractmethod
     def get(self, i: Key, default: Any = None) -> Any:
         """The item `i`, or `default` where it isn't there.
 
         None can be an item: where that matters, give another default. `IndexError` for a number that is out of range.
         """
+        value = self._look(i)
+        if value is MISSING:
+            self._miss()
+            return default
+        self._hit(size_of(value) if hooks.active is not None else 0)
+        return value
 
     def __contains__(self, i: Key) -> bool:
         return self.get(i, MISSING) is not MISSING
@@ -220,15 +225,6 @@ class NaiveCache(ItemCache):
             self._items[key] = stored
         self._puts += 1
         return True
-
-    def get(self, i: Key, default: Any = None) -> Any:
-        """The item `i`, or `default` where it isn't there; None can be an item."""
-        value = self._look(i)
-        if value is MISSING:
-            self._miss()
-            return default
-        self._hit(size_of(value) if hooks.active is not None else 0)
-        return value
 
     def _look(self, i: Key) -> Any:
         value = self._items.get(self._check(i), MISSING)

@@ -26,11 +26,11 @@ from collections.abc import Mapping
 from email.utils import formatdate
 from pathlib import Path
 
+from tests.servers import debian
 from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
 
-PACKAGES = ("ceph-mon", "ceph-osd", "radosgw", "ceph-common")
+_PACKAGES = ("ceph-mon", "ceph-osd", "radosgw", "ceph-common")
 _PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool")
-_APT = ("apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
 
 # Every path is inside {root}, so that nothing is shared with another gateway or left behind. `none` in place of
 # cephx keeps the gateway from authenticating; without tcp_nodelay each GET takes 20 ms (Nagle's algorithm meets
@@ -97,19 +97,12 @@ def missing() -> str | None:
     absent = [name for name in _PROGRAMS if shutil.which(name) is None]
     if not absent:
         return None
-    return f"The Ceph gateway needs {', '.join(absent)}: run `{' '.join(_APT)}` as root."
+    return f"The Ceph gateway needs {', '.join(absent)}: run `{debian.command(*_PACKAGES)}` as root."
 
 
 def install() -> None:
     """Installs the packages when a program is missing; needs root or a `sudo` that asks no password."""
-    if missing() is None:
-        return
-    sudo = () if os.geteuid() == 0 else ("sudo", "-n")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run([*sudo, "apt-get", "update"], check=True, env=env)
-    subprocess.run([*sudo, *_APT], check=True, env=env)
-    if (still := missing()) is not None:
-        raise RuntimeError(still)
+    debian.install(missing, *_PACKAGES)
 
 
 class CephGateway(Service):

@@ -7,7 +7,6 @@ network for, and a picture. Nothing of pytest or of `fsabs` belongs here.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-_APT = ("apt-get", "install", "-y", "--no-install-recommends", "chromium")
+from tests.servers import debian
+
+_PACKAGE = "chromium"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -42,19 +43,16 @@ class Rendered(NamedTuple):
 
 def missing() -> str | None:
     """Returns None when Chromium can be started here, else a sentence that names the command to run."""
-    return None if _program() is not None else f"The report's tests need Chromium: run `{' '.join(_APT)}` as root."
+    return (
+        None
+        if _program() is not None
+        else f"The report's tests need Chromium: run `{debian.command(_PACKAGE)}` as root."
+    )
 
 
 def install() -> None:
     """Installs Debian's package when it is missing; needs root or a `sudo` that asks no password."""
-    if missing() is None:
-        return
-    sudo = () if os.geteuid() == 0 else ("sudo", "-n")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run([*sudo, "apt-get", "update"], check=True, env=env)
-    subprocess.run([*sudo, *_APT], check=True, env=env)
-    if (still := missing()) is not None:
-        raise RuntimeError(still)
+    debian.install(missing, _PACKAGE)
 
 
 def render(page: Path, width: int = 1280, height: int = 1000) -> Rendered:

@@ -13,9 +13,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.servers import debian
 from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
 
-_APT = ("apt-get", "install", "-y", "--no-install-recommends", "nginx-light")
+_PACKAGE = "nginx-light"
 _SBIN = "/usr/sbin:/usr/local/sbin"  # where Debian puts it, and a user's PATH doesn't lead
 
 # Bodies above `client_max_body_size` are refused with 413; its default of 1 MB is what users meet first.
@@ -43,23 +44,16 @@ def missing() -> str | None:
     """Returns None when nginx can be started here, else a sentence that names the command to run."""
     program = _program()
     if program is None:
-        return f"The HTTP cache needs nginx: run `{' '.join(_APT)}` as root."
+        return f"The HTTP cache needs nginx: run `{debian.command(_PACKAGE)}` as root."
     built = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stderr
     if "http_dav_module" not in built:
-        return f"{program} is built without its DAV module: run `{' '.join(_APT)}` as root."
+        return f"{program} is built without its DAV module: run `{debian.command(_PACKAGE)}` as root."
     return None
 
 
 def install() -> None:
     """Installs Debian's package when it is missing; needs root or a `sudo` that asks no password."""
-    if missing() is None:
-        return
-    sudo = () if os.geteuid() == 0 else ("sudo", "-n")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run([*sudo, "apt-get", "update"], check=True, env=env)
-    subprocess.run([*sudo, *_APT], check=True, env=env)
-    if (still := missing()) is not None:
-        raise RuntimeError(still)
+    debian.install(missing, _PACKAGE)
 
 
 class DavServer(Service):

@@ -25,7 +25,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from xml.sax.saxutils import escape
@@ -386,15 +386,21 @@ def _site_xml(properties: Mapping[str, str]) -> str:
     return f'<?xml version="1.0"?>\n<configuration>\n{"".join(rows)}</configuration>\n'
 
 
+QUICK_START = ("-Xmx192m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A JVM that is up soon and small, and whose code stays slow."""
+PRODUCTION = ("-Xmx512m",)
+"""A JVM that compiles what is called often as well as it can, as a cluster's does."""
+
+
 class _Daemon:
     """One JVM that runs `Node`; it ends by itself if this process goes."""
 
-    def __init__(self, role: str, root: Path, *more: str) -> None:
+    def __init__(self, role: str, jvm: Sequence[str], root: Path, *more: str) -> None:
         self.role = role
         self.log = root / f"{role}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command(role, root, more),
+                self._command(role, jvm, root, more),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -406,9 +412,8 @@ class _Daemon:
             )
 
     @staticmethod
-    def _command(role: str, root: Path, more: tuple[str, ...]) -> list[str]:
-        flags = ["-Xmx192m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        flags += ["-Xshare:auto", "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={root}"]
+    def _command(role: str, jvm: Sequence[str], root: Path, more: tuple[str, ...]) -> list[str]:
+        flags = [*jvm, "-Xshare:auto", "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={root}"]
         flags += ["-cp", f"{root / 'etc'}:{_jars_dir()}/*"]
         main = ["org.codehaus.janino.JavaSourceClassLoader", "-sourcepath", str(root / "src")]
         return [_java() or "java", *flags, *main, "Node", role, str(os.getpid()), str(root), *more]
@@ -441,11 +446,14 @@ class HdfsCluster:
     ends. Closing a file is quicker than in production: the NameNode waits for the block's report, where it would send
     the client away to ask again after half a second. Side-channel calls take absolute HDFS paths, answer in
     milliseconds, may come from any thread or forked process, and raise `OSError` with Hadoop's own message.
+
+    `jvm` are the options of the two JVMs: `QUICK_START`, or `PRODUCTION` for what is measured.
     """
 
     host = "127.0.0.1"
 
-    def __init__(self) -> None:
+    def __init__(self, jvm: Sequence[str] = QUICK_START) -> None:
+        self._jvm = jvm
         #: Port of the NameNode's RPC server; 0 before `start`.
         self.port = 0
         self._root: Path | None = None
@@ -510,7 +518,7 @@ class HdfsCluster:
         """
         deadline = time.monotonic() + _START_TIMEOUT
         self._write_etc()
-        node = self._daemons["namenode"] = _Daemon("namenode", self._folder())
+        node = self._daemons["namenode"] = _Daemon("namenode", self._jvm, self._folder())
         self.port, self._side_port = node.ports(deadline)
         self._write_xml("client-conf", "core-site", {"fs.defaultFS": self.url})
         if "datanode" in self._daemons:
@@ -519,7 +527,7 @@ class HdfsCluster:
     def start_datanode(self) -> None:
         """Start the DataNode, again after `kill_datanode`, and wait until a write works."""
         deadline = time.monotonic() + _START_TIMEOUT
-        node = self._daemons["datanode"] = _Daemon("datanode", self._folder(), self.url)
+        node = self._daemons["datanode"] = _Daemon("datanode", self._jvm, self._folder(), self.url)
         node.ports(deadline)
         self._wait_for_write(deadline)
 
