@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from ... import process
@@ -103,10 +104,7 @@ class _Helper(threading.Thread):
         """Make the calls, for ever."""
         while True:
             answer, call = self._calls.get()
-            try:
-                outcome = _Outcome(call(), None)
-            except BaseException as exc:  # handed to the caller, whatever it is
-                outcome = _Outcome(None, exc)
+            outcome = _made(call)
             self._idle.append(self)
             answer.put(outcome)
             del answer, call, outcome  # what they hold must not wait for the next call
@@ -116,6 +114,13 @@ class _Helper(threading.Thread):
         answer: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
         self._calls.put((answer, call))
         return answer
+
+
+def _made(call: Callable[[], Any]) -> _Outcome:
+    try:
+        return _Outcome(call(), None)
+    except BaseException as exc:  # handed to the caller, whatever it is
+        return _Outcome(None, exc)
 
 
 # The helpers of this process that have nothing to do; a forked child has none of its parent's.
@@ -150,15 +155,42 @@ def within(seconds: float, what: str, function: Callable[..., T], *arguments: An
 
 
 def each_within(
-    seconds: float, what: str, function: Callable[[A], T], items: Iterable[A], width: int
+    seconds: float, what: str, function: Callable[[A], T], items: Sequence[A], width: int
 ) -> Iterator[T | BaseException]:
-    """What `function` gives for each of `items`, in order, or raises; `width` of the calls are under way at once."""
-    under_way: deque[queue.SimpleQueue[_Outcome]] = deque()
-    for item in items:
-        under_way.append(_begin(functools.partial(function, item)))
-        if len(under_way) >= width:
-            outcome = _outcome(under_way.popleft(), seconds, what)
-            yield outcome.value if outcome.failure is None else outcome.failure
-    while under_way:
-        outcome = _outcome(under_way.popleft(), seconds, what)
-        yield outcome.value if outcome.failure is None else outcome.failure
+    """What `function` gives for each of `items`, in order, or raises; `width` of the calls are under way at once.
+
+    As many more outcomes may wait to be taken: a thread goes on to the next item by itself, which costs less than to
+    be given one at a time.
+    """
+    todo: queue.SimpleQueue[tuple[queue.SimpleQueue[_Outcome], A] | None] = queue.SimpleQueue()
+    answers: deque[queue.SimpleQueue[_Outcome]] = deque()
+    threads = min(width, len(items))
+    for _ in range(threads):
+        _begin(functools.partial(_work, todo, function))
+    try:
+        for item in items:
+            answers.append(queue.SimpleQueue())
+            todo.put((answers[-1], item))
+            if len(answers) >= 2 * width:
+                yield _found(answers.popleft(), seconds, what)
+        while answers:
+            yield _found(answers.popleft(), seconds, what)
+    finally:
+        with contextlib.suppress(queue.Empty):  # what nobody will take
+            while True:
+                todo.get_nowait()
+        for _ in range(threads):
+            todo.put(None)
+
+
+def _found(answer: queue.SimpleQueue[_Outcome], seconds: float, what: str) -> Any:
+    outcome = _outcome(answer, seconds, what)
+    return outcome.value if outcome.failure is None else outcome.failure
+
+
+def _work(todo: queue.SimpleQueue[tuple[queue.SimpleQueue[_Outcome], A] | None], function: Callable[[A], Any]) -> None:
+    """Make the calls of one `each_within`, until there are no more."""
+    while (task := todo.get()) is not None:
+        answer, item = task
+        answer.put(_made(functools.partial(function, item)))
+        del answer, item, task

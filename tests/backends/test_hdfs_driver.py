@@ -1,0 +1,86 @@
+"""Calls with a time limit, in threads that are kept: in order, no more at once than asked, and none left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from fsabs.backends.hdfs.driver import each_within, within
+
+pytestmark = pytest.mark.quick
+
+
+def helpers() -> int:
+    return sum(thread.name == "fsabs-hdfs" for thread in threading.enumerate())
+
+
+class Counted:
+    """A call that knows how many of it are under way."""
+
+    def __init__(self, seconds: float = 0.002) -> None:
+        self.seconds = seconds
+        self.now = self.most = self.calls = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, item: int) -> int:
+        with self._lock:
+            self.now += 1
+            self.calls += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self.seconds * (item % 3))
+        with self._lock:
+            self.now -= 1
+        if item % 10 == 7:
+            raise ValueError(item)
+        return item
+
+
+def test_what_comes_is_in_order_and_failures_stand_at_their_place() -> None:
+    call = Counted()
+    found = list(each_within(10, "read", call, range(50), 4))
+    assert [repr(one) if isinstance(one, ValueError) else one for one in found] == [
+        f"ValueError({item})" if item % 10 == 7 else item for item in range(50)
+    ]
+    assert (call.most, call.calls) == (4, 50)
+
+
+def test_few_items_need_few_threads() -> None:
+    call = Counted()
+    before = helpers()
+    assert list(each_within(10, "read", call, [1], 64)) == [1]
+    assert list(each_within(10, "read", call, [], 64)) == []
+    assert helpers() <= before + 1
+
+
+def test_who_stops_early_leaves_nothing_to_do() -> None:
+    call = Counted()
+    for _ in range(5):
+        found = each_within(10, "read", call, range(1000), 4)
+        assert next(found) == 0
+        found.close()  # type: ignore[attr-defined]
+    before = helpers()
+    calls = call.calls
+    assert within(10, "read", call, 3) == 3
+    time.sleep(0.05)
+    assert call.calls <= calls + 5  # what was under way, and the last one
+    assert list(each_within(10, "read", call, range(4), 4)) == [0, 1, 2, 3]
+    assert helpers() <= before + 1, "the threads of a batch that was given up serve the next one"
+
+
+def test_a_silent_call_is_a_timeout_and_the_others_go_on() -> None:
+    silent = threading.Event()
+
+    def call(item: int) -> int:
+        if item == 1:
+            silent.wait(30)
+        return item
+
+    first, second, third = each_within(0.2, "read", call, [0, 1, 2], 2)
+    silent.set()
+    assert (first, third) == (0, 2)
+    assert isinstance(second, TimeoutError)
+    assert "no answer to read" in str(second)
+    with pytest.raises(TimeoutError, match="no answer to stat within"):
+        within(0.05, "stat", time.sleep, 0.2)
