@@ -16,7 +16,7 @@ RUN := $(VENV)/bin/python
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local disk and on S3
+demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local disk and on S3, cached and traced
 	$(RUN) examples/digits/train.py
 
 test: servers ## all tests; PYTEST_ARGS="-k zip" chooses

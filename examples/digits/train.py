@@ -1,6 +1,6 @@
 """The demo: a classifier of handwritten digits, trained from zips inside a zip, on local disk and then on S3.
 
-    python examples/digits/train.py [--epochs 5] [--workers 4] [--reader torch|pool]
+    python examples/digits/train.py [--epochs 5] [--workers 4] [--reader torch|pool] [--report FILE]
 
 Ends with status 0 if both trainings reach the accuracy that the data gives, and have read the same bytes.
 """
@@ -24,14 +24,19 @@ from make_data import make_data
 from numpy.typing import NDArray
 from reader import Digits, Loader, Pixels, Sample, make_loader
 from tqdm import tqdm
+from traced import parts, print_parts, print_summary
 
 import fsabs
+from fsabs import trace
 
 # Five epochs of softmax regression get 0.96 of the test images right: between 0.939 and 0.978 over 200 random orders.
 # Wrong or mixed-up bytes fall far below.
 EXPECTED_ACCURACY = 0.93
 BATCH_SIZE = 32
 LEARNING_RATE = 1.0
+
+# Below `build`, which git ignores and `make clean` removes.
+REPORT = Path(__file__).parents[2] / "build/digits.html"
 
 # How the second training finds its data. Code names the scheme; where that is and who may read it stands here.
 PFIO_INI = """\
@@ -41,6 +46,7 @@ endpoint = $DEMO_S3_ENDPOINT
 aws_access_key_id = demo
 aws_secret_access_key = $DEMO_S3_SECRET
 region = us-east-1
+cache = dir=$DEMO_CACHE, max_bytes=100MB, min_free=1MB
 """
 
 
@@ -114,12 +120,14 @@ def train(url: str, options: argparse.Namespace) -> Report:
         start = time.perf_counter()
         steps = options.epochs * len(loader) + len(tester)
         with tqdm(total=steps, desc=url.split(":")[0], unit="batch", disable=None) as bar:
-            for _ in range(options.epochs):
-                for batch in loader:
-                    model.learn(*arrays(batch))
-                    seen.add("train.zip", batch)
-                    bar.update()
-            accuracy = test(model, tester, seen, bar)
+            for epoch in range(1, options.epochs + 1):
+                with trace.span(f"epoch {epoch}"):
+                    for batch in trace.steps(loader):
+                        model.learn(*arrays(batch))
+                        seen.add("train.zip", batch)
+                        bar.update()
+            with trace.span("test"):
+                accuracy = test(model, tester, seen, bar)
         return Report(url, accuracy, time.perf_counter() - start, seen.files, seen.size, seen.sha256())
 
 
@@ -144,14 +152,20 @@ def on_local_disk(folder: Path, options: argparse.Namespace) -> Report:
 
 
 def on_s3(folder: Path, options: argparse.Namespace) -> Report:
-    """The same on an S3 server, by a custom scheme; no line that reads or writes data is another."""
+    """The same on an S3 server, cached and traced; no line that reads or writes data is another."""
     (folder / "pfio.ini").write_text(PFIO_INI)
     with local_s3(folder / "s3.log") as endpoint:
-        os.environ.update(PFIO_CONFIG_PATH=str(folder / "pfio.ini"), DEMO_S3_ENDPOINT=endpoint, DEMO_S3_SECRET="demo")
+        os.environ.update(
+            PFIO_CONFIG_PATH=str(folder / "pfio.ini"),
+            DEMO_S3_ENDPOINT=endpoint,
+            DEMO_S3_SECRET="demo",
+            DEMO_CACHE=str(folder / "cache"),
+        )
         url = "digits://bucket/data"
         with fsabs.from_url(url, create_bucket=True) as fs:
             make_data(fs)
-        return train(f"{url}/digits.zip", options)
+        with trace.trace(folder / "trace"):
+            return train(f"{url}/digits.zip", options)
 
 
 def problems(reports: Sequence[Report]) -> list[str]:
@@ -170,12 +184,23 @@ def problems(reports: Sequence[Report]) -> list[str]:
 
 def print_table(reports: Sequence[Report]) -> None:
     """One line for each training."""
-    line = "{:<42} {:>8} {:>10} {:>8} {:>11}  {}"
+    line = "{:<31} {:>8} {:>9} {:>6} {:>7}  {}"
     print(line.format("data", "accuracy", "samples/s", "files", "bytes", "sha256"))
     for report in reports:
-        url = report.url if len(report.url) <= 42 else f"{report.url[:20]}...{report.url[-19:]}"
+        url = report.url if len(report.url) <= 31 else f"{report.url[:13]}...{report.url[-15:]}"
         speed = f"{report.files / report.seconds:.0f}"
         print(line.format(url, f"{report.accuracy:.3f}", speed, report.files, report.size, report.sha256[:12]))
+
+
+def print_trace(folder: Path, report: Path) -> None:
+    """What the trace in `folder` tells, in short here and at length in the file `report`."""
+    print()
+    print_parts(parts(folder))
+    print()
+    print_summary(trace.analyse(folder))
+    report.parent.mkdir(parents=True, exist_ok=True)
+    trace.report(folder, report)
+    print(f"\nThe report, one page for a browser: {report}")
 
 
 def main() -> int:
@@ -186,12 +211,14 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reader", choices=("torch", "pool"), default="torch" if has_torch else "pool")
+    parser.add_argument("--report", type=Path, metavar="FILE", default=REPORT, help=f"by default {REPORT}")
     options = parser.parse_args()
     how = "torch's DataLoader" if options.reader == "torch" else "a pool of processes"
     print(f"1797 digits, {options.epochs} epochs, read by {how} with {options.workers} forked workers", flush=True)
     with tempfile.TemporaryDirectory(prefix="fsabs-digits-") as name:
         reports = [on_local_disk(Path(name), options), on_s3(Path(name), options)]
-    print_table(reports)
+        print_table(reports)
+        print_trace(Path(name) / "trace", options.report)
     for problem in problems(reports):
         print(f"FAILED: {problem}")
     return 1 if problems(reports) else 0

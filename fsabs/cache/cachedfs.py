@@ -315,7 +315,7 @@ class CachedFS(LayerFS):
                 here.records.save(url, here.records.note(url, found.stat))
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        if self.inner.default_concurrency > 1:  # asking for a version takes a while: many at once
+        if self.inner.default_concurrency > 1 and not identity.knows_its_members(self.inner):
             return filling.at_hand_first(self, wanted, concurrency or self.default_concurrency)
         if not (self.inner.capabilities.versions or self._max_age is not None):
             return self.inner._read_many(wanted, concurrency)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .. import errors, keys, process
 from ..fs import FS, FileStat, in_threads
+from . import identity
 from .disk import PINNED
 from .engine import RAW
 
@@ -158,14 +159,14 @@ def at_hand_first(fs: CachedFS, wanted: Sequence[str], concurrency: int) -> Iter
 def bring(fs: CachedFS, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
     """Bring files in, in order: the size of each, and how many bytes of it had to be fetched."""
     workers = min(concurrency or fs.inner.default_concurrency, len(wanted))
-    if workers > 1:
+    if workers > 1 and not identity.knows_its_members(fs.inner):
         brought = in_threads(cast(Any, functools.partial(bring_one, fs)), wanted, workers)
         yield from cast(Iterator[tuple[int, int]], brought)
         return
     for start in range(0, len(wanted), WINDOW_FILES):
         batch = wanted[start : start + WINDOW_FILES]
         small = [key for key in batch if _is_small_and_missing(fs, key)]
-        sizes = {key: len(data) for key, data in zip(small, in_windows(fs, small, None, _nobody), strict=True)}
+        sizes = {key: len(data) for key, data in zip(small, in_windows(fs, small, concurrency, _nobody), strict=True)}
         for key in batch:
             yield (sizes[key], sizes[key]) if key in sizes else bring_one(fs, key)
 

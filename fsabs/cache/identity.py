@@ -41,12 +41,16 @@ def has_slow_clock(fs: FS) -> bool:
 def is_asked_by_request(fs: FS) -> bool:
     """Whether to ask what a file is takes a request, which could as well bring the file's start along.
 
-    Not so of members of a container, which has a list of them; nor where one has to know how old a file is.
+    Not so where one has to know how old a file is.
     """
-    below = fs
-    while isinstance(below, LayerFS):
-        below = below.inner
-    return fs.default_concurrency > 1 and not isinstance(below, Container) and not has_slow_clock(below)
+    return fs.default_concurrency > 1 and not knows_its_members(fs) and not has_slow_clock(fs)
+
+
+def knows_its_members(fs: FS) -> bool:
+    """Whether it is a container, whose list tells what its members are: nothing has to be asked for that."""
+    while isinstance(fs, LayerFS):
+        fs = fs.inner
+    return isinstance(fs, Container)
 
 
 def settled(stat: FileStat) -> bool:

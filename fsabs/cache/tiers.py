@@ -111,6 +111,9 @@ class Tiers:
         if self._generation != process.generation():
             self._begin()
         self.counts.misses += len(parts)
+        if (instrument := hooks.active) is not None:
+            for part in parts:
+                instrument.happened("miss", "cache", where=part.url)
         if not keep:
             return list(fetch(range(len(parts))))
         mine: dict[int, Flight] = {}

@@ -12,11 +12,13 @@ from typing import ClassVar
 
 import pytest
 
+from fsabs import trace
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.errors import StaleFileError
 from fsabs.fs import FileStat
+from fsabs.trace.schema import CacheUse
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Store, cached, noise
 
 # ---- hits and misses
@@ -74,6 +76,17 @@ def test_many_of_a_store_that_takes_its_time(store: Store, folder: str) -> None:
     assert set(far.opened.values()) == {1}
 
 
+def test_a_trace_tells_of_hits_and_misses(store: Store, folder: str, tmp_path: Path) -> None:
+    fs = cached(store, folder)
+    with trace.trace(tmp_path / "trace"):
+        for _ in range(3):
+            assert list(fs.read_many(NAMES)) == CONTENTS
+        fs.read_bytes("large.bin")
+    counts = fs.status()
+    assert (counts["hits"], counts["misses"]) == (40, 20 + 13)
+    assert trace.analyse(tmp_path / "trace").cache == CacheUse(hits=40, misses=33, evictions=0)
+
+
 def test_large_files_are_kept_by_blocks(store: Store, folder: str) -> None:
     data = noise(50_000)
     fs = cached(store, folder)
@@ -107,6 +120,14 @@ def test_members_of_a_container(tmp_path: Path, folder: str) -> None:
     for _ in range(2):
         assert list(fs.read_many(NAMES)) == CONTENTS
     assert set(store.opened.values()) == {1}
+
+    class Far(Store):
+        default_concurrency = 4
+
+    far = Far(Local(tmp_path).open_zip("a.zip"))
+    assert list(cached(far, str(tmp_path / "far")).read_many(NAMES)) == CONTENTS
+    assert cached(far, str(tmp_path / "warm")).warm().files == len(NAMES)
+    assert far.many == [NAMES, NAMES], "members of one file, whose list tells their versions: by one question"
     below = Store(Local(tmp_path))
     for _ in range(2):
         with cached(below, folder).open_zip("a.zip") as archive_fs:
