@@ -71,8 +71,9 @@ class _Pass:
         self.steps.end_process(source.number)
         self.busy.append(busy)
         self.bytes.append(data)
-        self.processes.append(_info(source, first, max(first, last)))
-        self.calls.append(Calls(self.processes[-1].label, calls, nanoseconds / 1e9))
+        info = _info(source, first, max(first, last))
+        self.processes.append(info)
+        self.calls.append(Calls(info.label, calls, nanoseconds / 1e9, info.begin, info.end))
         if last:
             self.begin = min(self.begin or first, first)
             self.end = max(self.end, last)

@@ -65,6 +65,19 @@ class Calls(NamedTuple):
     label: str
     calls: int
     seconds: float
+    begin: int
+    """As `ProcessInfo.begin`."""
+    end: int
+
+    @property
+    def each(self) -> float:
+        """Seconds that a call takes."""
+        return self.seconds / self.calls
+
+    def ran_beside(self, other: Calls) -> bool:
+        """Whether both were there for half of the shorter one's time, or more."""
+        shorter = min(self.end - self.begin, other.end - other.begin)
+        return 2 * (min(self.end, other.end) - max(self.begin, other.begin)) >= shorter
 
 
 class Facts(NamedTuple):
@@ -238,20 +251,22 @@ def retries(facts: Facts) -> Finding | None:
 
 def slow_process(facts: Facts) -> Finding | None:
     """F007."""
-    typical = {one.label: one.seconds / one.calls for one in facts.calls if one.calls >= ENOUGH // 2}
-    if len(typical) < 3:
+    busy = [one for one in facts.calls if one.calls >= ENOUGH // 2]
+    if len(busy) < 3:
         return None
-    slowest = max(typical, key=lambda label: typical[label])
-    median = statistics.median(typical.values())
-    if not median or typical[slowest] < SLOW_FACTOR * median:
+    slowest = max(busy, key=lambda one: one.each)
+    # Not those of other epochs, where workers are started for each: what they read may have been cached by then.
+    beside = [one.each for one in busy if one.ran_beside(slowest)]
+    median = statistics.median(beside)
+    if len(beside) < 3 or not median or slowest.each < SLOW_FACTOR * median:
         return None
     return Finding(
         "F007",
         "medium",
-        f"one slow worker: {slowest} takes {typical[slowest] / median:.1f} times as long for a call as the median",
+        f"one slow worker: {slowest.label} takes {slowest.each / median:.1f} times as long for a call as the median",
         {
-            "worker": slowest,
-            "milliseconds a call": round(typical[slowest] * 1e3, 4),
+            "worker": slowest.label,
+            "milliseconds a call": round(slowest.each * 1e3, 4),
             "median of all": round(median * 1e3, 4),
             "threshold": SLOW_FACTOR,
         },

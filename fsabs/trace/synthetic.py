@@ -162,6 +162,7 @@ def write_process(
     folder: str | os.PathLike[str],
     events: Sequence[Event],
     *,
+    begin: int = 0,
     pid: int = 4000,
     host: str = "node-1",
     rank: int | None = None,
@@ -170,13 +171,13 @@ def write_process(
 ) -> str:
     """Write the trace file of one made-up process, as a process would; returns its path.
 
-    The `begin` of an event is nanoseconds since `BEGIN`; its `process` is ignored. Without `footer` the process looks
-    as if it had been killed.
+    `begin`, the process's and an event's, is nanoseconds since `BEGIN`; an event's `process` is ignored. Without
+    `footer` the process looks as if it had been killed.
     """
     os.makedirs(folder, exist_ok=True)
     header = {
         "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": 1, "rank": rank, "worker": worker,
-        "program": "train.py", "monotonic_ns": 0, "wall_ns": BEGIN, "events": True,
+        "program": "train.py", "monotonic_ns": begin, "wall_ns": BEGIN + begin, "events": True,
     }  # fmt: skip
     path = os.path.join(folder, f"trace-{host}-{pid}-{BEGIN:x}.json.gz")
     file = writer.TraceFile(path, header)

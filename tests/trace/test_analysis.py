@@ -246,6 +246,16 @@ def test_one_slow_worker_is_named(tmp_path: Path) -> None:
     assert found.evidence["milliseconds a call"] == pytest.approx(0.9)
 
 
+def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp_path: Path) -> None:
+    second = max(one.end for one in READ) + MS
+    for worker in range(3):
+        write_process(tmp_path, [one._replace(duration=900_000) for one in READ], pid=100 + worker)
+    for worker in range(4):
+        later = [one._replace(begin=one.begin + second) for one in READ]
+        write_process(tmp_path, later, begin=second, pid=200 + worker)
+    assert "F007" not in _codes(trace.analyse(tmp_path))
+
+
 @pytest.mark.quick
 def test_every_code_is_documented_and_belongs_to_one_rule() -> None:
     codes = [rule.__doc__ for rule in findings.RULES]
