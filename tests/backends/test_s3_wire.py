@@ -255,7 +255,7 @@ def test_a_stream_forks_and_survives_a_pause(ceph: Any) -> None:
 
 @pytest.mark.timeout(20)
 def test_a_forked_child_that_drops_a_batch_leaves_its_parents_going(ceph: Any) -> None:
-    """They share the kernel's list of what the parent waits for."""
+    """The connections are its parent's, too."""
     ceph.create_bucket("wire-dropped")
     keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
     fs = fsabs.from_url("s3://wire-dropped", endpoint=ceph.endpoint, **keys)
@@ -273,6 +273,28 @@ def test_a_forked_child_that_drops_a_batch_leaves_its_parents_going(ceph: Any) -
     assert os.waitpid(pid, 0)[1] == 0
     found += contents
     assert found == [name.encode() * 100_000 for name in names]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_forked_child_needs_no_client_of_its_own(
+    fixed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless credentials are to be renewed, or the environment is another."""
+    answer = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "2099-01-01T00:00:00Z"}'
+    (tmp_path / "config").write_text(f"[profile renewed]\ncredential_process = echo '{answer}'\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with served(0) as port:
+        endpoint = f"http://127.0.0.1:{port}"
+        fs = opened(endpoint) if fixed else cast(S3, fsabs.from_url("s3://b", endpoint=endpoint, profile="renewed"))
+        assert fs.read_bytes("100-0") == content("100-0")
+        for same in (True, False):
+            pid = os.fork()
+            if pid == 0:
+                if not same:
+                    os.environ["AWS_MAX_ATTEMPTS"] = "2"
+                right = fs.read_bytes("100-1") == content("100-1")
+                os._exit(0 if right and (fs._client.peek() is None) == (fixed and same) else 1)
+            assert os.waitpid(pid, 0)[1] == 0
 
 
 # ---- what an instrument sees
@@ -380,8 +402,8 @@ def test_only_plain_answers_are_taken(head: bytes) -> None:
 
 @pytest.mark.quick
 def test_a_plain_answer() -> None:
-    assert parse(b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length:  12\r\nConnection: keep-alive", b"200") == (12, True)
-    assert parse(b"HTTP/1.1 206 OK\r\nConnection: Close\r\nContent-Length: 0", b"206") == (0, False)
+    assert parse(b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length:  12\r\nConnection: keep-alive", b"200")[:2] == (12, True)
+    assert parse(b"HTTP/1.1 206 OK\r\nConnection: Close\r\nContent-Length: 0", b"206")[:2] == (0, False)
 
 
 RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: bytes 5-14/100'

@@ -78,6 +78,8 @@ class Answer(NamedTuple):
     length: int
     keep: bool
     """Whether the connection may be used again."""
+    checksums: bool
+    """Whether there are any."""
 
 
 def backoff(failures: int) -> float:
@@ -116,7 +118,7 @@ def parse(head: bytes, status: bytes) -> Answer:
     digits = lower[at + 17 : end if end >= 0 else len(lower)].strip()
     if not digits.isdigit():
         raise PlainAnswerMissing("a Content-Length that is no number")
-    return Answer(int(digits), b"\r\nconnection: close" not in lower)
+    return Answer(int(digits), b"\r\nconnection: close" not in lower, b"\r\nx-amz-checksum-" in lower)
 
 
 def understood(head: bytes, ask: Ask) -> Answer:

@@ -244,15 +244,7 @@ class S3(FS):
         width = min(concurrency or self.default_concurrency, len(wanted))
         if width <= 1 or self.wire is None or not all(wanted):
             return super()._read_many(wanted, concurrency)
-        return self._many(wanted, width)
-
-    def _many(self, wanted: Sequence[str], width: int) -> Iterator[bytes]:
-        with contextlib.closing(get_many(self, wanted, width)) as contents:
-            for key in wanted:
-                try:
-                    yield next(contents)
-                except FileNotFoundError as exc:
-                    raise self._no_file(key) from exc
+        return get_many(self, wanted, width)
 
     def _no_file(self, key: str) -> OSError:
         """The error for a key with no object: it may be a directory, or the bucket may be missing."""

@@ -39,8 +39,13 @@ class Options(NamedTuple):
 
 def shared_client(options: Options) -> process.PerProcess[Any]:
     """The holder of this process's client with these options; equal options share one, so that it is made once."""
-    settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "S3_", "BOTO"))))
-    return _shared(options, settings)
+    return _shared(options, environment())
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """The variables that a client depends on."""
+    names = (name for name in os.environ if name.startswith(("AWS_", "S3_", "BOTO")) or name.lower().endswith("_proxy"))
+    return tuple((name, os.environ[name]) for name in sorted(names))
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,4 +1,4 @@
-"""Many GETs in flight from one thread: the connections of `wire.py`, and a selector that says whose turn it is.
+"""Many GETs in flight from one thread: the connections of `wire.py`, and `poll`, which says whose turn it is.
 
 A connection whose answer is in sends its next request at once, before anybody looks at what came. What fails by chance
 waits its time and goes again, while the others go on.
@@ -10,7 +10,7 @@ import errno
 import heapq
 import io
 import os
-import selectors
+import select
 import socket
 import ssl
 import time
@@ -54,8 +54,10 @@ class Flight:
         self._ahead = ahead
         self._plain = not wire.target.tls
         self._chunk = CHUNK if self._plain else TLS_RECORD
-        self._selector = selectors.DefaultSelector()
-        self._lanes: set[_Lane] = set()
+        # Connections that block, as idle ones do, need no preparation; TLS, which may have to write, can't do so.
+        self._flags = socket.MSG_DONTWAIT if self._plain else 0
+        self._poll = select.poll()  # a batch is short: epoll takes longer to be told of the connections than they take
+        self._lanes: dict[int, _Lane] = {}  # by their descriptors
         self._free: list[_Lane] = []
         self._done: dict[int, Outcome] = {}
         self._first = self._next = 0  # whose turn it is; the first that was never begun
@@ -73,7 +75,7 @@ class Flight:
                 self._first = number
                 while number not in self._done:
                     self._fill()
-                    self._poll()
+                    self._advance_all()
                 yield self._done.pop(number)
         finally:
             self._end()
@@ -105,14 +107,15 @@ class Flight:
         if connection is None:
             self._begin_connecting(number)
             return
-        connection.setblocking(False)
+        if not self._plain:
+            connection.setblocking(False)
         lane = _Lane(connection, number, used=True)
-        self._add(lane, selectors.EVENT_READ)
+        self._add(lane, select.POLLIN)
         self._send(lane, number)
 
     def _add(self, lane: _Lane, events: int) -> None:
-        self._lanes.add(lane)
-        self._selector.register(lane.connection, events, lane)
+        self._lanes[lane.descriptor] = lane
+        self._poll.register(lane.descriptor, events)
 
     def _send(self, lane: _Lane, number: int) -> None:
         lane.number, lane.sent, lane.since, lane.step = number, self._now, self._now, self._on_head
@@ -120,7 +123,7 @@ class Flight:
         lane.begin = time.monotonic_ns() if hooks.active is not None else 0
         try:
             # A request is much smaller than the kernel's buffer, which is empty.
-            lane.connection.sendall(self._wire.request(lane.ask))
+            lane.connection.sendall(self._wire.request(lane.ask), self._flags)
         except OSError:
             self._fail(lane, hung_up(0))
 
@@ -147,7 +150,7 @@ class Flight:
         lane.connection.setblocking(False)
         self._wire.configure(lane.connection)
         code = lane.connection.connect_ex(address)
-        self._add(lane, selectors.EVENT_WRITE)
+        self._add(lane, select.POLLOUT)
         if code not in (0, errno.EINPROGRESS):
             self._not_connected(lane, code)
 
@@ -162,14 +165,13 @@ class Flight:
         if code := lane.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._not_connected(lane, code)
             return
+        self._poll.modify(lane.descriptor, select.POLLIN)
         if self._plain:
-            self._selector.modify(lane.connection, selectors.EVENT_READ, lane)
+            self._wire.settle(lane.connection)
             self._connected(lane)
             return
-        self._selector.unregister(lane.connection)
         lane.connection = self._wire.secured(lane.connection)
         lane.step = self._on_handshake
-        self._add(lane, selectors.EVENT_READ)
         self._on_handshake(lane)
 
     def _on_handshake(self, lane: _Lane) -> None:
@@ -185,7 +187,7 @@ class Flight:
 
     # ---- what comes
 
-    def _poll(self) -> None:
+    def _advance_all(self) -> None:
         """Wait for something to arrive, or to be due, and take it."""
         self._now = time.monotonic()
         if self._now - self._left > PAUSE:
@@ -193,10 +195,10 @@ class Flight:
         wait = min(PAUSE, self._wire.options.read_timeout, self._wire.options.connect_timeout)
         if self._later:
             wait = min(wait, max(0.0, self._later[0][0] - self._now))
-        events = self._selector.select(wait)
+        events = self._poll.poll(wait * 1000)
         self._now = time.monotonic()
-        for key, _ in events:
-            self._advance(key.data)
+        for descriptor, _ in events:
+            self._advance(self._lanes[descriptor])
         if not events or self._now - self._checked > PAUSE:
             self._checked = self._now
             self._expire()
@@ -221,13 +223,13 @@ class Flight:
     def _on_head(self, lane: _Lane) -> None:
         if self._plain and not lane.head:
             # Looked at first, the head is taken alone, so that the body needs no putting together.
-            seen = lane.connection.recv(PEEK, socket.MSG_PEEK)
+            seen = lane.connection.recv(PEEK, socket.MSG_PEEK | self._flags)
             end = seen.find(b"\r\n\r\n")
             if end >= 0:
                 lane.connection.recv(end + 4)
                 self._begin_body(lane, seen[:end], b"")
                 return
-        more = lane.connection.recv(HEAD_SIZE)
+        more = lane.connection.recv(HEAD_SIZE, self._flags)
         if not more:
             raise hung_up(len(lane.head))
         if len(lane.head) > HEAD_SIZE:
@@ -243,7 +245,7 @@ class Flight:
         if head[9:12] not in GOOD:
             self._fail(lane, self._refusal(lane, rest))
             return
-        lane.length, lane.keep = understood(head, ask)
+        lane.length, lane.keep, lane.checksums = understood(head, ask)
         if len(rest) > lane.length:
             raise PlainAnswerMissing("a body that is longer than announced")
         lane.view = ask.into
@@ -263,23 +265,23 @@ class Flight:
         while missing := lane.length - lane.filled:
             if lane.view is not None:
                 wanted = missing
-                got = lane.connection.recv_into(lane.view[lane.filled :])
+                got = lane.connection.recv_into(lane.view[lane.filled :], missing, self._flags)
                 lane.filled += got
             else:
                 wanted = min(missing, self._chunk)
-                chunk = lane.connection.recv(wanted)
+                chunk = lane.connection.recv(wanted, self._flags)
                 got = len(chunk)
                 if got:
                     lane.take(chunk)
             if not got:
                 raise cut(lane.filled, lane.length)
             if self._plain and got < wanted:
-                return  # there is no more for now; TLS may hold more than the selector knows of
+                return  # there is no more for now; TLS may hold more than poll knows of
         self._complete(lane)
 
     def _complete(self, lane: _Lane) -> None:
         found = lane.result()
-        if lane.ask.part is None and (wrong := mismatch(lane.head, found)):
+        if lane.checksums and lane.ask.part is None and (wrong := mismatch(lane.head, found)):
             raise Transient(errors.CorruptFileError(errno.EBADMSG, wrong))
         self._done[lane.number] = found
         if lane.begin and (watch := hooks.active) is not None:
@@ -326,30 +328,28 @@ class Flight:
     def _expire(self) -> None:
         """Give up what has been silent for too long."""
         options = self._wire.options
-        for lane in [lane for lane in self._lanes if lane.step != self._on_idle]:
+        for lane in [lane for lane in self._lanes.values() if lane.step != self._on_idle]:
             limit = options.connect_timeout if lane.connecting else options.read_timeout
             if self._now - max(lane.since, self._woke) > limit:
                 self._fail(lane, broken(TimeoutError()))
 
     def _drop(self, lane: _Lane) -> None:
-        self._lanes.discard(lane)
-        self._selector.unregister(lane.connection)
+        del self._lanes[lane.descriptor]
+        self._poll.unregister(lane.descriptor)
         lane.connection.close()
         lane.clear()
 
     def _end(self) -> None:
         if process.inherited(self._generation):
-            # A forked child shares its parent's epoll: to unregister anything here would have the parent wait for ever.
             process.abandon(self)
             return
         for lane in self._free:
-            self._lanes.discard(lane)
-            self._selector.unregister(lane.connection)
-            self._wire.settle(lane.connection)
+            del self._lanes[lane.descriptor]
+            if not self._plain:
+                self._wire.settle(lane.connection)
             self._wire.give_back(lane.connection)
-        for lane in list(self._lanes):
+        for lane in list(self._lanes.values()):
             self._drop(lane)
-        self._selector.close()
 
     def _url(self, lane: _Lane) -> str:
         return self._wire.url("" if lane.connecting else lane.ask.key)
@@ -363,9 +363,11 @@ class _Lane:
         "ask",
         "begin",
         "body",
+        "checksums",
         "chunks",
         "connecting",
         "connection",
+        "descriptor",
         "filled",
         "head",
         "keep",
@@ -380,6 +382,7 @@ class _Lane:
 
     def __init__(self, connection: socket.socket, number: int, used: bool) -> None:
         self.connection = connection
+        self.descriptor = connection.fileno()
         self.number = number
         self.ask: Ask
         self.used = used  # whether the store has answered on it before
@@ -390,7 +393,7 @@ class _Lane:
         self.sent = self.since = 0.0  # when the request went out; when there was a sign of life
         self.body: io.BytesIO | None = None
         self.view: memoryview | None = None
-        self.keep = False
+        self.keep = self.checksums = False
         self.length = 0
         self.clear()
 

@@ -46,8 +46,10 @@ def get(fs: S3, ask: Ask) -> bytes:
     """The bytes of one GET."""
     wire = fs.wire
     if wire is not None:
-        with contextlib.suppress(PlainAnswerMissing):
+        try:
             return wire.fetch(ask).body
+        except PlainAnswerMissing:
+            pass
     return get_by_boto3(fs, ask)
 
 
@@ -60,8 +62,8 @@ def get_whole(fs: S3, key: str) -> bytes:
         return S3Blob(fs, key, found.size, version).read_all()
 
 
-def get_many(fs: S3, wanted: Sequence[str], width: int) -> Generator[bytes, None, None]:
-    """The contents of objects, in order; `FileNotFoundError` in its turn."""
+def get_many(fs: S3, wanted: Sequence[str], width: int) -> Iterator[bytes]:
+    """The contents of objects, in order; what is missing raises in its turn."""
     wire = fs.wire
     assert wire is not None
     watch, total = hooks.active, 0
@@ -69,22 +71,20 @@ def get_many(fs: S3, wanted: Sequence[str], width: int) -> Generator[bytes, None
     flight = Flight(wire, lambda number: Ask(wanted[number]), len(wanted), width, width * AHEAD).run()
     try:
         for key, outcome in zip(wanted, flight, strict=True):
-            body = _body(fs, Ask(key), outcome)
+            if isinstance(outcome, list):
+                body = outcome[0] if len(outcome) == 1 else b"".join(outcome)
+            elif outcome is None:
+                body = get_by_boto3(fs, Ask(key))
+            else:
+                raise outcome
             total += len(body)
             yield body
+    except FileNotFoundError as exc:
+        raise fs._no_file(key) from exc
     finally:
         flight.close()
         if watch is not None:
             watch.done("batch", "s3.read_many", begin, total, fs._url(""))
-
-
-def _body(fs: S3, ask: Ask, outcome: list[bytes] | OSError | None) -> bytes:
-    """The bytes of a request of a flight."""
-    if outcome is None:
-        return get_by_boto3(fs, ask)
-    if isinstance(outcome, OSError):
-        raise outcome
-    return outcome[0] if len(outcome) == 1 else b"".join(outcome)
 
 
 def head(fs: S3, key: str) -> tuple[int, datetime, str]:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+_BLOCK = hashlib.sha256().block_size
 
 
 class _Moment(NamedTuple):
-    """What all requests of one second with the same credentials and headers share."""
+    """What all requests of one second with the same headers share."""
 
     second: int
-    credentials: Any
     canonical: str
     """The canonical request after the path."""
-    text: str
-    """The string to sign before the digest."""
-    key: bytes
+    inner: HASH
+    outer: HASH
+    """The two hashes of an HMAC (RFC 2104) that have taken the key, and the string to sign before the digest: copies of
+    them go on in half the time of a new HMAC."""
     lines: str
     """The header lines up to the signature."""
 
@@ -41,16 +45,18 @@ class Signer:
             extra: `name:value` of one header that has to be signed, too, or an empty string: its name is lower case,
                 begins with `x-amz-`, and comes before `x-amz-content-sha256` in the alphabet.
         """
-        frozen = self._credentials.get_frozen_credentials()
         second = int(time.time())
         moment = self._moments.get(extra)
-        if moment is None or moment.second != second or moment.credentials != frozen:
-            moment = self._moments[extra] = self._moment(second, frozen, extra)
+        if moment is None or moment.second != second:
+            moment = self._moments[extra] = self._moment(second, extra)
         digest = hashlib.sha256(f"{method}\n{path}{moment.canonical}".encode()).hexdigest()
-        signature = hmac.digest(moment.key, f"{moment.text}{digest}".encode(), "sha256").hex()
-        return f"{moment.lines}{signature}\r\n"
+        inner, outer = moment.inner.copy(), moment.outer.copy()
+        inner.update(digest.encode())
+        outer.update(inner.digest())
+        return f"{moment.lines}{outer.hexdigest()}\r\n"
 
-    def _moment(self, second: int, frozen: Any, extra: str) -> _Moment:
+    def _moment(self, second: int, extra: str) -> _Moment:
+        frozen = self._credentials.get_frozen_credentials()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         headers = [f"x-amz-content-sha256:{_EMPTY_SHA256}", f"x-amz-date:{stamp}"]
         if extra:
@@ -63,12 +69,13 @@ class Signer:
         lines = "".join(f"{header}\r\n" for header in headers)
         credential = f"{frozen.access_key}/{scope}"
         authorization = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={signed}, Signature="
+        key = self._key(frozen.secret_key, stamp[:8]).ljust(_BLOCK, b"\0")
+        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n"
         return _Moment(
             second,
-            frozen,
             canonical,
-            f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n",
-            self._key(frozen.secret_key, stamp[:8]),
+            hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + text.encode()),
+            hashlib.sha256(bytes(byte ^ 0x5C for byte in key)),
             f"{lines}Authorization: {authorization}",
         )
 

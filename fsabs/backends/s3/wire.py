@@ -9,9 +9,9 @@ Sockets belong to the process.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
+import re
 import socket
 import ssl
 import struct
@@ -20,7 +20,6 @@ import urllib.parse
 import urllib.request
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import errors, hooks, keys, process
@@ -40,21 +39,20 @@ from .answers import (
     understood,
 )
 from .checksums import mismatch
-from .client import Options
+from .client import Options, environment
 from .signing import Signer
 
 PEEK = 2048
 """What is looked at for the head of an answer."""
 HEAD_SIZE = 64 * 1024
 """What a head, or the body of a refusal, has at most."""
-RECEIVE_BUFFER = 4 * 1024 * 1024
-"""What the kernel may keep of a connection that nobody reads for the moment."""
 LARGE = 32 * 1024 * 1024
 """An object of more bytes is read by parallel ranges."""
 TLS_RECORD = 16 * 1024
 """What TLS has in one piece."""
 MAX_IDLE = 64
 _SAFE = "/~"
+_is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most are, and need no quoting
 
 
 class Target(NamedTuple):
@@ -70,6 +68,20 @@ class Target(NamedTuple):
     region: str
 
 
+class Way(NamedTuple):
+    """How to reach a bucket, as boto3 knows it.
+
+    Nothing in it belongs to a process: a forked child takes its parent's, in place of a client of its own, which would
+    take it some 20 ms.
+    """
+
+    target: Target
+    verify: bool | str | None
+    """Whether certificates are checked, or by which file."""
+    credentials: Any
+    """None where each process has to ask its own client: boto3 renews them, or has found none."""
+
+
 class Fetched(NamedTuple):
     """A plain answer."""
 
@@ -80,14 +92,17 @@ class Fetched(NamedTuple):
 class Wire:
     """The connections of one process to the endpoint of one bucket, and how requests to it are signed."""
 
-    def __init__(self, client: Any, bucket: str, options: Options) -> None:
+    def __init__(self, client: process.PerProcess[Any], bucket: str, options: Options) -> None:
         self._idle: deque[socket.socket] = deque()
         self.bucket = bucket
         self.options = options
-        self.target = _target(client, bucket)
-        credentials = None if options.anonymous else client._request_signer._credentials
+        way = _way(client, bucket, environment())
+        self.target = way.target
+        credentials = None
+        if not options.anonymous:
+            credentials = way.credentials or client.get()._request_signer._credentials
         self._signer = credentials and Signer(credentials, self.target.region, self.target.header)
-        self._context = _tls_context(client) if self.target.tls else None
+        self._context = _tls_context(way.verify) if self.target.tls else None
         self._session: ssl.SSLSession | None = None
 
     def url(self, key: str) -> str:
@@ -127,8 +142,6 @@ class Wire:
     def configure(self, connection: socket.socket) -> None:
         """Set the options that every connection has."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if size := _receive_buffer():
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
         if self._context is None:
             # Blocking, with the kernel's own time limit: MSG_WAITALL then fills a buffer in one call.
             timeout = self.options.read_timeout
@@ -156,7 +169,7 @@ class Wire:
 
     def give_back(self, connection: socket.socket) -> None:
         """Keep a connection whose answer was read to its end."""
-        if self._session is None and isinstance(connection, ssl.SSLSocket):
+        if self._context is not None and self._session is None and isinstance(connection, ssl.SSLSocket):
             self._session = connection.session
         if len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
@@ -182,7 +195,7 @@ class Wire:
 
     def _signed(self, method: str, key: str, lines: str, extra: str) -> bytes:
         target = self.target
-        path = target.prefix + urllib.parse.quote(key, safe=_SAFE)
+        path = target.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))
         signature = self._signer.lines(method, path, extra) if self._signer else f"{extra}\r\n" if extra else ""
         return (
             f"{method} {path} HTTP/1.1\r\nHost: {target.header}\r\nAccept-Encoding: identity\r\n{lines}{signature}\r\n"
@@ -246,9 +259,10 @@ class Wire:
 
     def _attempt(self, ask: Ask, exchange: _Exchange) -> Fetched:
         if (connection := self.take()) is not None:
-            # What the store has closed while it was idle is no failure: a new connection decides.
-            with contextlib.suppress(Unanswered):
+            try:
                 return self._over(connection, ask, exchange)
+            except Unanswered:
+                pass  # what the store has closed while it was idle is no failure: a new connection decides
         return self._over(self.connect(), ask, exchange)
 
     def _over(self, connection: socket.socket, ask: Ask, exchange: _Exchange) -> Fetched:
@@ -278,7 +292,7 @@ class Wire:
         if answer.length > LARGE and ask.part is None and ask.total is None:
             raise Large(head, answer.length)
         body = self._receive_rest(connection, rest, answer.length)
-        if ask.part is None and (wrong := mismatch(head, [body])):
+        if answer.checksums and ask.part is None and (wrong := mismatch(head, [body])):
             return Transient(errors.CorruptFileError(errno.EBADMSG, wrong)), answer.keep
         return Fetched(head, body), answer.keep
 
@@ -366,16 +380,6 @@ def _dechunked(body: bytes) -> bytes:
     return found
 
 
-@functools.cache
-def _receive_buffer() -> int:
-    """The size of the kernel's buffer to ask for; 0 where the system allows less than it finds out by itself."""
-    try:
-        most = int(Path("/proc/sys/net/core/rmem_max").read_text())
-    except (OSError, ValueError):
-        return 0
-    return min(RECEIVE_BUFFER, most) if most >= 1024 * 1024 else 0
-
-
 @functools.lru_cache(maxsize=16)
 def shared_wire(client: process.PerProcess[Any], bucket: str, options: Options) -> process.PerProcess[Wire | None]:
     """The holder of this process's connections to a bucket; None where only boto3 knows the way there."""
@@ -386,9 +390,21 @@ def _open_wire(client: process.PerProcess[Any], bucket: str, options: Options) -
     from botocore.exceptions import BotoCoreError
 
     try:
-        return Wire(client.get(), bucket, options)
+        return Wire(client, bucket, options)
     except (PlainAnswerMissing, BotoCoreError):  # boto3 will say what is wrong, in its own time
         return None
+
+
+@functools.lru_cache(maxsize=16)
+def _way(client: process.PerProcess[Any], bucket: str, _: tuple[tuple[str, str], ...]) -> Way:
+    """The way to a bucket, with the variables of the environment as they are; `PlainAnswerMissing`, `BotoCoreError`."""
+    from botocore.credentials import Credentials
+
+    made = client.get()
+    credentials = made._request_signer._credentials
+    # A class of botocore's that renews them has locks, which a forked child might find locked.
+    fixed = credentials if type(credentials) is Credentials else None
+    return Way(_target(made, bucket), made._endpoint.http_session._verify, fixed)
 
 
 def _target(client: Any, bucket: str) -> Target:
@@ -408,9 +424,8 @@ def _target(client: Any, bucket: str) -> Target:
     return Target(host, port, parts.netloc, tls, parts.path[:-1], client.meta.region_name)
 
 
-def _tls_context(client: Any) -> ssl.SSLContext:
+def _tls_context(verify: bool | str | None) -> ssl.SSLContext:
     """The platform's verification, with the certificates that boto3 is told of."""
-    verify = client._endpoint.http_session._verify
     context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
     if verify is False:
         context.check_hostname = False
