@@ -68,6 +68,21 @@ def build_hdf5(files: Files, directories: Iterable[str]) -> bytes:
     return target.getvalue()
 
 
+def build_packed_hdf5(files: Files, directories: Iterable[str]) -> bytes:
+    """The same, but what isn't empty lies in many pieces, compressed and with checksums."""
+    import h5py
+    import numpy as np
+
+    target = io.BytesIO()
+    with h5py.File(target, "w") as root:
+        for key in directories:
+            root.require_group(key)
+        for key, data in files.items():
+            how = {"chunks": (min(len(data), 5000),), "compression": "gzip", "fletcher32": True} if data else {}
+            root.create_dataset(key, data=np.frombuffer(data, np.uint8), **how)
+    return target.getvalue()
+
+
 def parse_hdf5(data: bytes) -> dict[str, bytes]:
     """What is in an HDF5 file of datasets of bytes."""
     import h5py
@@ -105,3 +120,8 @@ def tar_in(outer: Subject, name: str = "a.tar") -> ContainerSubject:
 def hdf5_in(outer: Subject) -> ContainerSubject:
     """An HDF5 file in an FS of `outer`."""
     return ContainerSubject("a.h5", build_hdf5, parse_hdf5, outer)
+
+
+def packed_hdf5_in(outer: Subject) -> ContainerSubject:
+    """An HDF5 file in an FS of `outer`, whose files are read through HDF5."""
+    return ContainerSubject("packed.h5", build_packed_hdf5, parse_hdf5, outer)

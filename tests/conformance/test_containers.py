@@ -12,7 +12,7 @@ import pytest
 
 from fsabs import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, SubFSSubject, Subject, layered, lazified
-from tests.conformance.archives import deflated_zip_in, hdf5_in, tar_in, zip_in
+from tests.conformance.archives import deflated_zip_in, hdf5_in, packed_hdf5_in, tar_in, zip_in
 from tests.conformance.stores import HdfsSubject, S3Subject
 
 WRITE_ONCE = Capabilities(
@@ -130,6 +130,11 @@ class TestHdf5OnHdfs(ContainerConformance):
     capabilities = HDF5
     made = hdf5_in
     over = "hdfs"
+
+
+class TestHdf5InHdf5(ContainerConformance):
+    capabilities = HDF5
+    made = staticmethod(lambda outer: hdf5_in(packed_hdf5_in(outer)))
 
 
 class TestSubFSOfHdf5(ContainerConformance):

@@ -122,32 +122,51 @@ class Hdf5(Container):
         version = None if self._blob is None or self._draft is not None else self._blob.version
         return FileStat(name, size_of(node), version=version)
 
-    def _children(self, key: str) -> list[tuple[FileStat, h5py.Group | None]]:
-        """The members of a group, in order, and of those that are groups the group."""
+    def _group(self, key: str) -> h5py.Group:
         node = self._node(key)
         if not _is_group(node):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return node
+
+    def _children(self, key: str, group: h5py.Group) -> list[tuple[FileStat, h5py.Group | None]]:
+        """The members of `group`, which is at `key`, in order, and of those that are groups the group."""
+        file = self.h5py_file()
         with translated(self._url(key), "list"):
             found = [
                 (self._to_stat(name, child), child if child is not None and _is_group(child) else None)
-                for name, child in nodes.children(self.h5py_file(), key, node)
+                for name, child in nodes.children(file, key, group)
             ]
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
         return found
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        return (stat for stat, _ in self._children(key))
+        return (stat for stat, _ in self._children(key, self._group(key)))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         """As derived, but a link to a group above itself is listed and not entered."""
-        return self._walk_below(key, "", (nodes.identity(self._node(key)),))
+        group = self._group(key)
+        return self._walk_below(key, group, self._identity(key, group))
 
-    def _walk_below(self, key: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator[FileStat]:
-        for stat, group in self._children(key):
+    def _walk_below(self, key: str, group: h5py.Group, identity: tuple[int, int]) -> Iterator[FileStat]:
+        above = [identity]
+        levels = [("", iter(self._children(key, group)))]
+        while levels:
+            base, members = levels[-1]
+            stat, member = next(members, (None, None))
+            if stat is None:
+                levels.pop()
+                above.pop()
+                continue
             name = base + stat.filename
             yield stat._replace(filename=name)
-            if group is not None and (identity := nodes.identity(group)) not in above:
-                yield from self._walk_below(keys.join(key, stat.filename), name + "/", (*above, identity))
+            if member is not None and (identity := self._identity(keys.join(key, name), member)) not in above:
+                above.append(identity)
+                levels.append((name + "/", iter(self._children(keys.join(key, name), member))))
+
+    def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
+        self.h5py_file()  # a ValueError once the container is closed
+        with translated(self._url(key), "list"):
+            return nodes.identity(group)
 
     def _open_blob(self, key: str) -> Blob:
         if self._draft is not None:
@@ -211,6 +230,7 @@ class Hdf5(Container):
                 scratch = self._draft.finish(self.file_url)
             for piece in scratch.pieces(_COPY_SIZE):
                 out.write(piece)
+            scratch.close()
 
     def _close(self) -> None:
         self._opened.close()

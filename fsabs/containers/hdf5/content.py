@@ -34,12 +34,12 @@ def size_of(dataset: h5py.Dataset) -> int:
     try:
         if dataset.shape is None:
             return 0
+        if _is_bytes(dataset):
+            return _nbytes(dataset)
         if _is_value(dataset):
             return len(_value(dataset))
         if _is_text_array(dataset):
             return len(_npy_of_text(dataset))
-        if _is_bytes(dataset):
-            return _nbytes(dataset)
         return len(_npy_header(dataset)) + _nbytes(dataset)
     except TypeError:  # h5py has no dtype, or .npy no place, for the type
         return 0

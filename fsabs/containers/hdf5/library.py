@@ -12,6 +12,7 @@ import abc
 import atexit
 import contextlib
 import os
+import struct
 import sys
 import tempfile
 from collections import OrderedDict
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PAGE = 64 * 1024
-_PAGES = 128
+_PAGES = 512
+_HEAP = b"GCOL\1\0\0\0"  # HDF5 File Format Specification 3.0, III.E: the global heap, which holds strings of any length
+_HEAP_HEAD = 16
+_HEAP_OBJECT = struct.Struct("<H6xQ")
+"""Of an object in it: index, size."""
+_HEAP_STEP = 16 * 1024
 _MARK = "<fsabs HDF5 "  # what h5py knows our files by: the repr of the object that they are read from
 
 
@@ -72,6 +78,8 @@ class Source(_Seekable):
         view = memoryview(buffer).cast("B")
         size = min(len(view), max(0, self.size - self._position))
         data = self._blob.pread(size, self._position) if size >= _PAGE else self._paged(size, self._position)
+        if data.startswith(_HEAP):
+            self._check_heap(data, self._position)
         view[:size] = data
         return size
 
@@ -91,6 +99,23 @@ class Source(_Seekable):
         else:
             self._pages.move_to_end(number)
         return data
+
+    def _check_heap(self, data: bytes, offset: int) -> None:
+        """Raise for a heap whose list of objects doesn't end: HDF5 (2.0 at least) would go round in it for ever.
+
+        `data` is what was read of it from its start, at `offset`, on.
+        """
+        last = min(int.from_bytes(data[8:_HEAP_HEAD], "little"), self.size - offset) - _HEAP_OBJECT.size
+        at, start = _HEAP_HEAD, 0  # in the heap: the object's place, and that of `data`
+        while at <= last:
+            if at - start > len(data) - _HEAP_OBJECT.size:
+                data, start = self._paged(_HEAP_STEP, offset + at), at
+            index, size = _HEAP_OBJECT.unpack_from(data, at - start)
+            step = (size + 7 & ~7) + _HEAP_OBJECT.size if index else size  # what has no index is free space
+            if step % 2**64 == 0:
+                reason = f"HDF5: an object of no size in the global heap at offset {offset}"
+                raise errors.corrupt(self._blob.url, reason)
+            at += step
 
     def write(self, data: Buffer) -> int:
         """A file that is read has nothing to write."""
@@ -153,8 +178,14 @@ class Scratch(_Seekable):
     def _inherited(self) -> bool:
         return self._generation != process.generation()
 
+    def close(self) -> None:
+        """Free the file; nothing can be read or written from then on."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
     def __del__(self) -> None:
-        os.close(self._fd)
+        self.close()
 
     def __repr__(self) -> str:
         return f"{_MARK}{self._url}>"

@@ -61,17 +61,21 @@ def children(file: h5py.File, key: str, group: h5py.Group) -> Iterator[tuple[str
     """
     import h5py
 
-    for raw in group.id:
+    read_only = file.mode == "r"
+    links: list[tuple[int, int, bytes]] = []
+    group.id.links.iterate(lambda raw, info: links.append((info.type, info.u, raw)), info=True)
+    for kind, _, raw in sorted(links):  # hard links by their objects' addresses: the file is read from front to back
         name = _text(raw)
         if unsafe(name):
             continue
-        kind = group.id.links.get_info(raw).type
-        if kind == h5py.h5l.TYPE_HARD:
-            node = group[raw]
-            if isinstance(node, (h5py.Group, h5py.Dataset)):
-                yield name, node
+        if kind != h5py.h5l.TYPE_HARD:
+            yield name, _behind_link(file, keys.join(key, name))
             continue
-        yield name, _behind_link(file, keys.join(key, name))
+        found = h5py.h5o.open(group.id, raw)  # as `group[raw]`, which asks for the file's mode each time
+        if isinstance(found, h5py.h5d.DatasetID):
+            yield name, h5py.Dataset(found, readonly=read_only)
+        elif isinstance(found, h5py.h5g.GroupID):
+            yield name, h5py.Group(found)
 
 
 def _behind_link(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset | None:

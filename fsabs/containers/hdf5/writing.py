@@ -63,6 +63,7 @@ class Draft:
 
     def _write(self, group: h5py.Group, file: IO[bytes], size: int) -> h5py.Dataset:
         """A dataset that has no name yet: it is gone if it doesn't get one."""
+        import h5py
         import numpy as np
 
         packed: dict[str, Any] = {}
@@ -72,7 +73,11 @@ class Draft:
         offset = 0
         while offset < size:
             data = file.read(min(_PIECE, size - offset))
-            dataset[offset : offset + len(data)] = np.frombuffer(data, dtype="u1")
+            values = np.frombuffer(data, dtype="u1")
+            if len(data) == size:  # without a selection, which takes as long as all else
+                dataset.id.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+            else:
+                dataset[offset : offset + len(data)] = values
             offset += len(data)
         return dataset
 
@@ -105,6 +110,7 @@ class Draft:
         """Close the file, whose bytes nobody wants."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
             self.file.close()
+        self._scratch.close()
 
     def _find(self, key: str) -> Any:
         """The group or dataset at `key`; None if there is none."""
@@ -115,10 +121,14 @@ class Draft:
 
     def _group(self, key: str) -> h5py.Group:
         """The group `key`, made with what is missing above it."""
-        if (found := self._find(key)) is None:
-            return _make_group(self._group(keys.parent(key)), nodes.raw(keys.name(key)))
+        missing: list[str] = []
+        while (found := self._find(key)) is None:
+            missing.append(keys.name(key))
+            key = keys.parent(key)
         if not _is_group(found):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        for name in reversed(missing):
+            found = _make_group(found, nodes.raw(name))
         return found
 
 
