@@ -6,87 +6,19 @@ Sources: RFC 1952 (gzip), the bzip2 and xz file formats, RFC 8878 (Zstandard). E
 
 from __future__ import annotations
 
-import abc
 import struct
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
 from ... import errors
+from .decoders import DecodeError, Decoder
+from .gz import GzDecoder, ResumedGz
 
 MAGIC_SIZE = 6
 """Bytes that are enough to tell any compression."""
 
 _ZSTD_STEP = 4096  # compressed bytes fed at once: a block of 4 bytes may stand for 128 KiB, and there is no other limit
-
-
-class DecodeError(ValueError):
-    """Compressed bytes that are not what their format says."""
-
-
-class Decoder(abc.ABC):
-    """The decoder of one frame."""
-
-    @property
-    @abc.abstractmethod
-    def eof(self) -> bool:
-        """Whether the frame has ended, its checksum being right."""
-
-    @property
-    @abc.abstractmethod
-    def unused(self) -> bytes:
-        """After the end: the bytes that were fed and are not the frame's."""
-
-    @property
-    @abc.abstractmethod
-    def needs_input(self) -> bool:
-        """Whether nothing more comes out before more goes in."""
-
-    @abc.abstractmethod
-    def decode(self, data: bytes, limit: int) -> bytes:
-        """Feed `data`, and take about `limit` bytes of what it stands for; `DecodeError`."""
-
-    def copy(self) -> tuple[Decoder, int] | None:
-        """A decoder in the same state, and how many bytes of those fed it has to be fed again; None where it can't."""
-        return None
-
-
-class GzDecoder(Decoder):
-    """A gzip member; zlib checks its CRC and its size."""
-
-    def __init__(self, state: Any = None) -> None:
-        self._state = state or zlib.decompressobj(wbits=31)  # 31: with gzip's header and trailer
-        self._tail = b""
-        self._full = False
-
-    @property
-    def eof(self) -> bool:
-        """See `Decoder`."""
-        return cast(bool, self._state.eof)
-
-    @property
-    def unused(self) -> bytes:
-        """See `Decoder`."""
-        return cast(bytes, self._state.unused_data)
-
-    @property
-    def needs_input(self) -> bool:
-        """See `Decoder`."""
-        return not self._tail and not self._full
-
-    def decode(self, data: bytes, limit: int) -> bytes:
-        """See `Decoder`."""
-        try:
-            found: bytes = self._state.decompress(self._tail + data if self._tail else data, limit)
-        except zlib.error as exc:
-            raise DecodeError(str(exc)) from exc
-        self._tail = self._state.unconsumed_tail
-        self._full = len(found) >= limit  # a long match may be inside still, with no input left
-        return found
-
-    def copy(self) -> tuple[Decoder, int] | None:
-        """See `Decoder`."""
-        return None if self.eof else (GzDecoder(self._state.copy()), len(self._tail))
 
 
 class _Native(Decoder):
@@ -201,6 +133,8 @@ class Codec(NamedTuple):
     decoder: Callable[[], Decoder]
     encoder: Callable[[int, float], Encoder]
     """From a level and, where the format has a place for it, a time in seconds since 1970."""
+    resume: Callable[[bytes], Decoder] | None = None
+    """The decoder that starts at a `Place`, from its `how`."""
 
     def starts(self, data: bytes) -> bool:
         """Whether `data` (of `MAGIC_SIZE` bytes, or all there is) is the start of a frame."""
@@ -258,6 +192,12 @@ def _xz_decoder() -> Decoder:
     return _Native(lzma.LZMADecompressor(lzma.FORMAT_XZ), (lzma.LZMAError,))
 
 
+def _xz_resume(how: bytes) -> Decoder:
+    from .xz import ResumedXz
+
+    return ResumedXz.at(how)
+
+
 def _bz2_encoder(level: int, _: float) -> Encoder:
     import bz2
 
@@ -275,8 +215,8 @@ def _zst_encoder(level: int, _: float) -> Encoder:
 
 
 _CODECS = {
-    "gz": Codec("gz", (".gz", ".tgz"), range(10), 6, GzDecoder, _GzEncoder),
+    "gz": Codec("gz", (".gz", ".tgz"), range(10), 6, GzDecoder, _GzEncoder, ResumedGz.at),
     "bz2": Codec("bz2", (".bz2", ".tbz2", ".tbz", ".tb2"), range(1, 10), 9, _bz2_decoder, _bz2_encoder),
-    "xz": Codec("xz", (".xz", ".txz"), range(10), 6, _xz_decoder, _xz_encoder),
+    "xz": Codec("xz", (".xz", ".txz"), range(10), 6, _xz_decoder, _xz_encoder, _xz_resume),
     "zst": Codec("zst", (".zst", ".tzst"), range(-7, 23), 3, _ZstdDecoder, _zst_encoder),
 }

@@ -20,10 +20,11 @@ from . import codecs, headers, links, saved, writing
 from .headers import BLOCK
 from .index import Index, Member, Scanner
 from .links import Found
+from .points import SPACING, Point, Points
 from .problems import later_problems, trailing_data
 from .sources import PlainSource, StreamSource
 from .sparse import SparseBlob
-from .streams import Cursor, Point, Points, StreamBlob
+from .streams import Cursor, StreamBlob
 
 _READING = READ_ONLY._replace(last_modified=True)
 _WRITING = Capabilities(
@@ -317,8 +318,10 @@ def _load(parent: FS, key: str, blob: Blob) -> tuple[Index, StreamBlob | None]:
     url = parent._url(key)
     found = _kept(url, blob)
     index, decoding, points = found or _scan(blob)
-    if found is None and blob.version is not None and _worth_keeping(parent, key, index):
+    if found is None and blob.version is not None and _worth_keeping(parent, key, index, decoding):
         derived.save(saved.KIND, url, blob.version, blob.size, saved.pack(index, decoding))
+        if points is not None:
+            points.keep(url, blob.version, blob.size)
         if (kept := _kept(url, blob)) is not None:
             index = kept[0]  # mapped: one copy for all processes
     if decoding is None or points is None:
@@ -334,12 +337,17 @@ def _kept(url: str, blob: Blob) -> _Scanned | None:
         index, decoding = saved.unpack(view)
     except ValueError:  # damaged: as good as none
         return None
-    return index, decoding, None if decoding is None else Points(tuple(Point(*point) for point in decoding.points))
+    if decoding is None:
+        return index, None, None
+    points = Points(tuple(Point(*point) for point in decoding.points))
+    if decoding.size > SPACING:
+        points.find(url, blob.version, blob.size)
+    return index, decoding, points
 
 
-def _worth_keeping(parent: FS, key: str, index: Index) -> bool:
+def _worth_keeping(parent: FS, key: str, index: Index, decoding: saved.Decoding | None) -> bool:
     """Whether there is much to keep, of a file so old that what is written from now on has another time."""
-    if len(index.tree) < _WORTH_KEEPING:
+    if len(index.tree) < _WORTH_KEEPING and (decoding is None or decoding.size <= SPACING):
         return False
     written = parent._stat(key).last_modified
     return written is None or time.time() - written > _SETTLED_AFTER
@@ -352,10 +360,15 @@ def _scan(blob: Blob) -> _Scanned:
     if codec is None:
         return Scanner(PlainSource(blob), blob.url).run(), None, None
     points = Points()
-    source = StreamSource(Cursor(blob, codec, points, points.start(0)))
+    source = StreamSource(Cursor(blob, codec, points))
     index = Scanner(source, blob.url).run()
     if source.drain():
         index = index._replace(problems=(*index.problems, trailing_data(index)))
+    if codec.name == "xz" and source.end > SPACING:
+        from . import xz  # loads liblzma
+
+        for place in xz.places(blob):
+            points.add(Point(place.out, place.src, None, place.how))
     return index, saved.Decoding(codec.name, source.end, points.frames()), points
 
 

@@ -22,6 +22,7 @@ PAX, PAX_GLOBAL = frozenset(b"xX"), ord("g")
 GNU_LONG_NAME, GNU_LONG_LINK, GNU_SPARSE, GNU_DUMP_DIRECTORY = ord("L"), ord("K"), ord("S"), ord("D")
 GNU_VOLUME, GNU_CONTINUED = ord("V"), ord("M")
 
+_MAX_SIZE = 2**63 - 1  # of a file, as the systems have it
 _HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s32s32s8s8s155s12x")
 _SPARSE_IN_HEADER = (386, 4)  # offset and number of the entries of a GNU sparse header
 _SPARSE_IN_EXTENSION = (0, 21)
@@ -107,8 +108,8 @@ def number(field: bytes) -> int:
 
 def _size(field: bytes) -> int:
     size = number(field)
-    if size < 0:
-        raise HeaderError(f"a negative size: {size}")
+    if not 0 <= size <= _MAX_SIZE:
+        raise HeaderError(f"a negative size, or one that no file has: {size}")
     return size
 
 
@@ -160,7 +161,8 @@ def pax_time(records: dict[str, bytes], default: float | None) -> float | None:
 
 def _whole(digits: bytes) -> int | None:
     """A number that a size may be."""
-    return int(digits) if digits.isdigit() and len(digits) <= 20 else None
+    value = int(digits) if digits.isdigit() and len(digits) <= 20 else None
+    return value if value is not None and value <= _MAX_SIZE else None
 
 
 # ---- sparse files

@@ -1,131 +1,50 @@
 """A compressed file as a blob of what it holds: positioned reads, by decoders that only go forward.
 
-Reading on is cheap, reading back starts again at the nearest *point* before: the start of a frame, or for gz the copy
-of a decoder's state, of which a bounded number is kept, evenly spread. A few decoders (*cursors*) are kept where they
-stopped, so that several readers at once don't send one back and forth. Cursors belong to a process; a forked child
-starts its own, from the points that it inherits.
+Reading on is cheap, reading back starts again at the nearest point before (see `points.py`), of which a bounded number
+is kept, evenly spread. A few decoders (*cursors*) are kept where they stopped, so that several readers at once don't
+send one back and forth. Cursors belong to a process; a forked child starts its own, from the points that it inherits.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import errors, process
 from ...blobs import Blob, Origin
 from ...readahead import ReadAhead
-from .codecs import MAGIC_SIZE, Codec, DecodeError, Decoder, codec
+from .codecs import MAGIC_SIZE, Codec, codec
+from .decoders import DecodeError, Decoder
+from .points import Point, Points
 
-SPACING = 4 * 1024 * 1024
-"""Decoded bytes between two points, until there are too many of them."""
-MAX_POINTS = 256
-"""Points that are kept of one file; a gz state takes about 45 KB."""
 MAX_CURSORS = 4
 """Decoders that are kept of one file in one process."""
 
 _PIECE = 1024 * 1024  # decoded at once
 _FIRST_FETCH = 128 * 1024
 _MAX_FETCH = 4 * 1024 * 1024
+_MARGIN = 64 * 1024  # fetched beyond what is expected to be enough
+_SEARCHES = 3  # for places that may fail before no more are made: there are compressors that begin no blocks
 _NEAR = 256 * 1024  # decoding this much is not dearer than starting at a point
-
-
-class Point(NamedTuple):
-    """Where decoding may start."""
-
-    out: int
-    """Offset in what the file holds."""
-    src: int
-    """Offset of the next compressed byte."""
-    state: Decoder | None = None
-    """The decoder's state there; None at the start of a frame."""
-
-
-class Points:
-    """The points of a file; safe in threads, and inherited by forked children."""
-
-    def __init__(self, points: tuple[Point, ...] = (Point(0, 0),), spacing: int = SPACING) -> None:
-        self._points = points
-        self._spacing = spacing
-        self._lock = process.Lock()
-        # The point whose state is being copied, and by which process: a child that was forked meanwhile must not
-        # touch that state, whose own lock would stay locked for ever.
-        self._in_use: tuple[int, Point] | None = None
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def wanted(self, out: int, frame: int = 0) -> bool:
-        """Whether a point at `out` would be far enough from the one before it, and from the `frame`'s beginning."""
-        return out >= max(frame, self._before(out).out) + self._spacing
-
-    def add(self, point: Point) -> None:
-        """Keep `point`; when there are too many, every other one is dropped."""
-        with self._lock:
-            self._leave_inherited()
-            if not self.wanted(point.out):
-                return
-            points = self._points
-            at = bisect_right(points, point.out, key=_out)
-            points = (*points[:at], point, *points[at:])
-            if len(points) > MAX_POINTS:
-                points, self._spacing = points[::2], 2 * self._spacing
-            self._points = points
-
-    def frames(self) -> tuple[tuple[int, int], ...]:
-        """The points at the starts of frames, which every process can start from."""
-        return tuple((point.out, point.src) for point in self._points if point.state is None)
-
-    def nearest(self, out: int) -> int:
-        """The offset of the last point up to `out`."""
-        return self._before(out).out
-
-    def start(self, out: int) -> Point:
-        """The last point up to `out`, with a state of the caller's own."""
-        with self._lock:
-            self._leave_inherited()
-            point = self._before(out)
-            if point.state is None:
-                return point
-            self._in_use = (process.generation(), point)
-            copied = point.state.copy()
-            self._in_use = None
-        assert copied is not None
-        return point._replace(state=copied[0])
-
-    def _before(self, out: int) -> Point:
-        points = self._points
-        return points[bisect_right(points, out, key=_out) - 1]
-
-    def _leave_inherited(self) -> None:
-        in_use = self._in_use
-        if in_use is not None and in_use[0] != process.generation():
-            process.abandon(in_use[1])
-            self._points = tuple(point for point in self._points if point is not in_use[1])
-            self._in_use = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Points, (tuple(point for point in self._points if point.state is None), self._spacing)
-
-
-def _out(point: Point) -> int:
-    return point.out
 
 
 class Cursor:
     """A decoder on its way through a file; for one thread at a time."""
 
-    def __init__(self, blob: Blob, kind: Codec, points: Points, point: Point) -> None:
+    def __init__(self, blob: Blob, kind: Codec, points: Points, until: int = 0, start: int = 0) -> None:
+        """At the last point up to `start`; what is read first will be used up to `until`."""
+        point, self._decoder = points.start(start, kind)
         self._blob = blob
         self._source = ReadAhead(blob)
         self._codec = kind
         self._points = points
-        self._decoder = point.state
         self._out = point.out  # offset behind all that is decoded
         self._ready = b""  # decoded bytes, taken up to `_at`
         self._at = 0
         self._src = point.src  # offset behind all that is fetched
         self._pending = b""  # fetched, not fed
         self._fetch_size = _FIRST_FETCH
+        self._expected = points.src(until) + _MARGIN  # offset up to which is fetched in any case
+        self._searches = _SEARCHES
         self._started = point.out > 0 or point.src > 0
         self._frame = point.out  # offset where the frame began, or was entered
 
@@ -206,14 +125,26 @@ class Cursor:
             pass
 
     def _keep_point(self, decoder: Decoder) -> None:
-        """Keep the state inside of a long frame; the starts of short ones are cheaper, and travel in pickles."""
-        if self._points.wanted(self._out, self._frame) and (copied := decoder.copy()):
+        """Keep a place, or the state, inside of a long frame; the starts of short ones are cheaper."""
+        if not self._points.wanted(self._out, self._frame):
+            return
+        if decoder.LOOKS_AHEAD and self._searches:
+            while len(self._pending) < decoder.LOOKS_AHEAD and self._fetch():
+                pass
+            if (place := decoder.place_ahead(self._pending)) is not None:
+                src = self._src - len(self._pending) + place.src
+                self._points.add(Point(self._out + place.out, src, None, place.how))
+                self._searches = _SEARCHES
+                return
+            self._searches -= 1
+        if copied := decoder.copy():
             state, waiting = copied
             self._points.add(Point(self._out, self._src - len(self._pending) - waiting, state))
 
     def _fetch(self) -> bool:
         """Read more of the file behind `_pending`; False at its end."""
-        data = self._source.pread(self._fetch_size, self._src)
+        size = min(max(self._fetch_size, self._expected - self._src), _MAX_FETCH)
+        data = self._source.pread(size, self._src)
         self._src += len(data)
         self._pending += data
         self._fetch_size = min(2 * self._fetch_size, _MAX_FETCH)
@@ -272,7 +203,7 @@ class StreamBlob(Blob):
         if cursor is None or cursor.position + _NEAR < self._points.nearest(offset):
             if cursor is not None:
                 pool.give(cursor)
-            cursor = Cursor(self._blob, self._codec, self._points, self._points.start(offset))
+            cursor = Cursor(self._blob, self._codec, self._points, offset + size, offset)
         data = cursor.read(size) if cursor.skip_to(offset) else b""  # a short read is an error further up
         pool.give(cursor)
         return data

@@ -1,0 +1,57 @@
+"""What every decoder of a frame is: fed compressed bytes, giving decoded ones in bounded pieces."""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+
+class DecodeError(ValueError):
+    """Compressed bytes that are not what their format says."""
+
+
+class Place(NamedTuple):
+    """Where inside of a frame a decoder may start that is made of `how` alone, by `Codec.resume`."""
+
+    out: int
+    """Decoded bytes up to there."""
+    src: int
+    """Compressed bytes up to the first that the decoder has to be fed."""
+    how: bytes
+
+
+class Decoder(abc.ABC):
+    """The decoder of one frame."""
+
+    LOOKS_AHEAD = 0
+    """Compressed bytes that `place_ahead` makes use of."""
+
+    @property
+    @abc.abstractmethod
+    def eof(self) -> bool:
+        """Whether the frame has ended, its checksum being right."""
+
+    @property
+    @abc.abstractmethod
+    def unused(self) -> bytes:
+        """After the end: the bytes that were fed and are not the frame's."""
+
+    @property
+    @abc.abstractmethod
+    def needs_input(self) -> bool:
+        """Whether nothing more comes out before more goes in."""
+
+    @abc.abstractmethod
+    def decode(self, data: bytes, limit: int) -> bytes:
+        """Feed `data`, and take about `limit` bytes of what it stands for; `DecodeError`."""
+
+    def copy(self) -> tuple[Decoder, int] | None:
+        """A decoder in the same state, and how many bytes of those fed it has to be fed again; None where it can't."""
+        return None
+
+    def place_ahead(self, following: bytes) -> Place | None:
+        """A place not far ahead; None if none is found. `following` are the bytes that would be fed next.
+
+        Its `out` counts from what has been decoded, its `src` from the start of `following`, and may be negative.
+        """
+        return None
