@@ -62,9 +62,10 @@ class Blob(abc.ABC):
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only where the blob ends, `b""` at and after its end."""
-        size = self._clip(size, offset)
-        if not size:
-            return b""
+        if self._closed or not size > 0 <= offset <= self.size - size:
+            size = self._clip(size, offset)
+            if not size:
+                return b""
         try:
             data = self._pread(size, offset)
         except OSError as exc:

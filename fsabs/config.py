@@ -79,7 +79,11 @@ def resolve(name: str) -> Scheme | None:
         for key, value in section.items():
             options.setdefault(key, expand(value, name, key))
         name = base
-    return Scheme(name, options, keys.normalize("/".join(prefixes)))
+    try:
+        prefix = keys.normalize("/".join(prefixes))
+    except (PermissionError, ValueError, TypeError) as exc:
+        raise ConfigError(f"the prefix of the custom scheme [{chain[0]}] is no path ({config_path()}): {exc}") from exc
+    return Scheme(name, options, prefix)
 
 
 def expand(value: Any, section: str, key: str) -> Any:
@@ -146,14 +150,22 @@ def _sections() -> dict[str, dict[str, Any]]:
 def _parse(path: str) -> dict[str, dict[str, Any]]:
     parser = configparser.RawConfigParser()
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             parser.read_file(file)
     except (configparser.Error, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path}: {exc}") from exc
+        raise ConfigError(f"{path}: {_told(exc)}") from None  # the error itself shows lines, and so a secret
     return {
         _checked(name, path): {key.replace(" ", "_").replace("-", "_"): value for key, value in parser[name].items()}
         for name in parser.sections()
     }
+
+
+def _told(exc: Exception) -> str:
+    if isinstance(exc, configparser.MissingSectionHeaderError):
+        return f"line {exc.lineno} stands before the first [section]"
+    if isinstance(exc, configparser.ParsingError):
+        return f"neither a [section] nor key = value in line {', '.join(str(number) for number, _ in exc.errors)}"
+    return str(exc)
 
 
 def _checked(name: str, where: str) -> str:

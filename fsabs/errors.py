@@ -22,9 +22,15 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 from typing import TypeVar
 
 E = TypeVar("E", bound=OSError)
+
+_USER = re.compile(r"(?<=:)//[^/\s]*@")
+_SECRET = re.compile(
+    r"([?&][^=&#\s]*(?:sig|token|key|secret|pass|pwd|auth|cred)[^=&#\s]*=)([^&#\s'\")]+)", re.IGNORECASE
+)
 
 
 class CorruptFileError(OSError):
@@ -70,6 +76,18 @@ def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperatio
 def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:
     """The error for an optional library that is not installed."""
     return MissingDependencyError(f"{purpose} needs {package}: pip install 'fsabs[{extra}]'", name=package)
+
+
+def without_secrets(text: str) -> str:
+    """`text` without the passwords in its URLs, and with a digest in place of what grants access in their queries."""
+    text = _USER.sub("//***@", text)
+    return _SECRET.sub(lambda found: f"{found[1]}***{_digest(found[2])}", text) if "=" in text else text
+
+
+def _digest(secret: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def named(exc: E, operation: str, url: str) -> E:

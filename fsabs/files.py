@@ -1,4 +1,4 @@
-"""Python file objects: a blob becomes a reader here, and a store's `Writer` a file that is whole or not at all.
+"""Binary file objects: a blob becomes a reader here, and a store's `Writer` a file that is whole or not at all.
 
 A reader keeps its position and its buffer to itself, as one value that is replaced and never mutated, so that a
 fork at any moment leaves a good copy in the child. A written file becomes visible at `close()`; what is left by an
@@ -8,11 +8,13 @@ exception, by garbage collection, by the interpreter's exit or in a forked child
 from __future__ import annotations
 
 import abc
-import codecs
 import io
+import operator
 import os
+import secrets
 import warnings
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import errors, process
 from .blobs import Blob
@@ -26,6 +28,19 @@ if TYPE_CHECKING:
 BUFFER_SIZE = 128 * 1024  # the first read of a file, and of each jump in it
 MAX_WINDOW = 8 * 1024 * 1024  # what sequential reading grows the buffer to
 WRITE_BUFFER_SIZE = 1024 * 1024
+PARTIAL_SUFFIX = ".fsabs-partial"
+"""What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+
+
+def partial_name(name: str) -> str:
+    """A hidden name beside `name`, within the 255 bytes that most filesystems have for one."""
+    short = name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "ignore")
+    return f".{short}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
+
+
+def is_partial(name: str) -> bool:
+    """Whether `name` is that of a half-written file."""
+    return name.endswith(PARTIAL_SUFFIX) and name.startswith(".")
 
 
 class Writer(abc.ABC):
@@ -47,7 +62,34 @@ class Writer(abc.ABC):
         """Forget everything written; what the key held stays."""
 
 
-class BlobReader(io.BufferedIOBase):
+class _Binary(io.BufferedIOBase):
+    """What a binary file refuses, it refuses with errno, URL and operation."""
+
+    name: str
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"I/O operation on closed file: {self.name}")
+
+    def _refuse(self, operation: str) -> NoReturn:
+        self._check_open()
+        raise errors.unsupported(operation, self.name, f"a file of mode {self.mode!r} can't {operation}")
+
+    @property
+    def mode(self) -> str:
+        """As of `builtins.open`."""
+        raise NotImplementedError
+
+    def truncate(self, size: int | None = None, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("truncate")
+
+    def detach(self) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("detach")
+
+
+class BlobReader(_Binary):
     """A buffered binary reader of a blob, with a position of its own; safe in threads, forks and pickles."""
 
     def __init__(self, blob: Blob, buffer_size: int = BUFFER_SIZE, position: int = 0) -> None:
@@ -59,7 +101,7 @@ class BlobReader(io.BufferedIOBase):
         self._lock = process.Lock()
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The full URL of the file."""
         return self._blob.url
 
@@ -81,50 +123,59 @@ class BlobReader(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         """Up to `size` bytes by at most one read of the store."""
         with self._lock:
-            buffered = self._buffered()
-            if not buffered and size != 0:
-                buffered = self._fetch(max(1, size) if size < self._buffer_size else size)
-            return self._take(len(buffered) if size < 0 else min(size, len(buffered)))
+            there = self._buffered()
+            if not there and size != 0:
+                there = self._fetch(max(1, size) if size < self._buffer_size else size)
+            return self._take(there if size < 0 else min(size, there))
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Fill `buffer` as far as the file goes; returns the number of bytes."""
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        return self._read_into(buffer, self.read)
 
     def readinto1(self, buffer: Buffer, /) -> int:
         """Fill `buffer` by at most one read of the store; returns the number of bytes."""
-        view = memoryview(buffer).cast("B")
-        data = self.read1(len(view))
-        view[: len(data)] = data
-        return len(data)
+        return self._read_into(buffer, self.read1)
+
+    def _read_into(self, buffer: Buffer, read: Callable[[int], bytes]) -> int:
+        with memoryview(buffer) as given:
+            if given.readonly:
+                raise TypeError("a read-write bytes-like object is required")
+            if not given.nbytes:  # has no shape to be cast from
+                self._check_open()
+                return 0
+            view = given.cast("B")
+            data = read(len(view))
+            view[: len(data)] = data
+            return len(data)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """What is buffered from the position on, at least one byte unless the file is at its end."""
+        """What is buffered from the position on, at least one byte unless the file is at its end; not too much."""
         with self._lock:
-            return self._buffered() or self._fetch(max(1, size))
+            if not self._buffered():
+                self._fetch(max(1, size))
+            position, start, data, _ = self._state
+            return data[position - start :][: max(size, BUFFER_SIZE)] if position >= start else b""
 
     def readline(self, size: int | None = -1, /) -> bytes:
         """The bytes up to and with the next newline, at most `size` of them."""
         limit = -1 if size is None else size
-        found: list[bytes] = []
         with self._lock:
-            while limit:
-                buffered = self._buffered() or self._fetch(max(1, self._buffer_size))
-                if not buffered:
+            there, searched = self._buffered(), 0
+            while True:
+                position, start, data, _ = self._state
+                begin = position - start
+                end = data.find(b"\n", begin + searched) + 1 if there else 0
+                if end or 0 <= limit <= there:
                     break
-                end = buffered.find(b"\n") + 1
-                step = end or len(buffered)
-                found.append(self._take(step if limit < 0 else min(step, limit)))
-                if limit > 0:
-                    limit -= len(found[-1])
-                if found[-1].endswith(b"\n"):
+                searched, there = there, self._fetch(max(1, 2 * there, self._buffer_size))
+                if there == searched:  # the file ends
                     break
-        return b"".join(found)
+            found = end - begin if end else there
+            return self._take(found if limit < 0 else min(found, limit))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move the position; beyond the end is allowed, before the start is a `ValueError`."""
+        offset = operator.index(offset)
         with self._lock:
             self._check_open()
             base = {os.SEEK_SET: 0, os.SEEK_CUR: self._state[0], os.SEEK_END: self._blob.size}.get(whence)
@@ -150,6 +201,10 @@ class BlobReader(io.BufferedIOBase):
         self._check_open()
         return True
 
+    def write(self, data: Buffer, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("write")
+
     def fileno(self) -> int:
         """A descriptor of a local file, this process's own; the position of the reader is not its position."""
         self._check_open()
@@ -170,20 +225,15 @@ class BlobReader(io.BufferedIOBase):
     def __repr__(self) -> str:
         return f"<BlobReader {self.name!r} at {self._state[0]}{' closed' if self.closed else ''}>"
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError(f"I/O operation on closed file: {self._blob.url}")
-
-    def _buffered(self) -> bytes:
-        """The part of the buffer from the position on."""
+    def _buffered(self) -> int:
+        """How many bytes are buffered from the position on."""
         self._check_open()
         position, start, data, _ = self._state
-        if not 0 <= position - start < len(data):
-            return b""
-        return data[position - start :]
+        at = position - start
+        return len(data) - at if 0 <= at < len(data) else 0
 
-    def _fetch(self, least: int) -> bytes:
-        """Read the store at the end of the buffer, or at the position after a jump; returns what is now buffered."""
+    def _fetch(self, least: int) -> int:
+        """Read the store at the end of the buffer, or at the position after a jump; how many bytes are buffered now."""
         position, start, data, window = self._state
         ahead = data[position - start :] if 0 <= position - start <= len(data) else None
         if ahead is None:
@@ -194,7 +244,7 @@ class BlobReader(io.BufferedIOBase):
         grown = min(2 * window, max(MAX_WINDOW, self._buffer_size))
         # A stream is ahead by itself: a small buffer will do, and larger reads go past it.
         self._state = (position, position, data, self._buffer_size if self._source.streaming else grown)
-        return data
+        return len(data)
 
     def _take(self, size: int) -> bytes:
         self._check_open()
@@ -210,13 +260,14 @@ class BlobReader(io.BufferedIOBase):
             found = ahead + found if ahead else found
             start, data = position + size, b""
         else:
-            found = self._fetch(size)[:size]
+            self._fetch(size)
             _, start, data, window = self._state
+            found = data[:size]
         self._state = (position + size, start, data, window)
         return found
 
 
-class WriteFile(io.BufferedIOBase):
+class WriteFile(_Binary):
     """A binary file being written: visible, complete, once `close()` has returned; else never."""
 
     def __init__(self, writer: Writer, url: str, buffer_size: int = WRITE_BUFFER_SIZE) -> None:
@@ -231,7 +282,7 @@ class WriteFile(io.BufferedIOBase):
         process.abort_at_exit(self)
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The full URL of the file."""
         return self._url
 
@@ -279,8 +330,36 @@ class WriteFile(io.BufferedIOBase):
         """False: a store takes the bytes in their order."""
         return False
 
+    def read(self, size: int | None = -1, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("read")
+
+    def readline(self, size: int | None = -1, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("read")
+
+    read1 = read
+
+    def readinto(self, buffer: Buffer, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("read")
+
+    readinto1 = readinto
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("seek")
+
+    def fileno(self) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("fileno")
+
     def close(self) -> None:
         """Make the file visible, or raise what went wrong and leave things as they were."""
+        with self._lock:  # what another thread is writing comes before, or is refused
+            self._commit()
+
+    def _commit(self) -> None:
         writer, self._writer = self._writer, None
         if writer is None or self.inherited:
             self._close_file()
@@ -317,8 +396,7 @@ class WriteFile(io.BufferedIOBase):
         super().close()
 
     def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError(f"I/O operation on closed file: {self._url}")
+        super()._check_open()
         if self._generation != process.generation():
             raise errors.unsupported("write", self._url, "the file was opened for writing in another process")
 
@@ -330,7 +408,8 @@ class WriteFile(io.BufferedIOBase):
     def _pass_on(self, data: bytes) -> None:
         if self._failure is not None:
             raise self._failure
-        assert self._writer is not None
+        if self._writer is None:
+            raise ValueError(f"I/O operation on closed file: {self._url}")
         try:
             self._writer.write(data)
         except BaseException as exc:
@@ -348,7 +427,7 @@ class WriteFile(io.BufferedIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        _drop(self)
+        drop(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(f"a file opened for writing can't be pickled: {self._url}")
@@ -357,50 +436,7 @@ class WriteFile(io.BufferedIOBase):
         return f"<WriteFile {self._url!r}{' closed' if self.closed else ''}>"
 
 
-class TextReader(io.TextIOWrapper):
-    """A text file over a `BlobReader`, which pickles with its position."""
-
-    buffer: BlobReader
-
-    def __next__(self) -> str:  # type: ignore[override]
-        # The base class's own takes tell() away until the end of the file, and pickling with it.
-        if line := self.readline():
-            return line
-        raise StopIteration
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        how = (self.encoding, self.errors, self._newline, self.line_buffering)
-        return _reopen_text, (self.buffer, how, self.tell())
-
-    _newline: str | None = None
-
-
-class TextWriter(io.TextIOWrapper):
-    """A text file over a `WriteFile`: whole or not at all."""
-
-    buffer: WriteFile
-
-    def abort(self) -> None:
-        """Close without making anything visible."""
-        self.buffer.abort()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
-    def __del__(self) -> None:
-        try:
-            file = self.buffer
-        except ValueError:  # detached, or never made: there is nothing to drop
-            return
-        _drop(file)
-
-
-def _drop(file: WriteFile) -> None:
+def drop(file: WriteFile) -> None:
     """What becomes of a written file that nobody closed: nothing, and a warning."""
     if getattr(file, "_writer", None) is None:
         return
@@ -409,55 +445,3 @@ def _drop(file: WriteFile) -> None:
             warnings.warn(f"never closed, so not written: {file.name}", ResourceWarning, stacklevel=3, source=file)
     finally:  # also where warnings are errors
         file.abort()
-
-
-def _reopen_text(buffer: BlobReader, how: tuple[Any, ...], position: int) -> TextReader:
-    text = cast(TextReader, as_text(buffer, *how))
-    text.seek(position)
-    return text
-
-
-def as_text(
-    file: io.BufferedIOBase, encoding: str | None, error_handler: str | None, newline: str | None, line_buffering: bool
-) -> io.TextIOWrapper:
-    """The text file over a binary one, with `builtins.open`'s meaning of the arguments."""
-    kind: type[io.TextIOWrapper] = io.TextIOWrapper
-    if isinstance(file, BlobReader):
-        kind = TextReader
-    elif isinstance(file, WriteFile):
-        kind = TextWriter
-    text = kind(cast(IO[bytes], file), encoding or io.text_encoding(None, 3), error_handler, newline, line_buffering)
-    if isinstance(text, TextReader):
-        text._newline = newline
-    return text
-
-
-def write_bom(text: io.TextIOWrapper) -> None:
-    """Begin a new text file with its byte order mark, which `TextIOWrapper` leaves out where it can't seek."""
-    if codecs.lookup(text.encoding).name in ("utf-16", "utf-32"):
-        text.write("\ufeff")
-
-
-def check_arguments(mode: Mode, buffering: int, encoding: str | None, errors: str | None, newline: str | None) -> None:
-    """Refuse the combinations of arguments that `builtins.open` refuses."""
-    if not mode.text and (encoding is not None or errors is not None or newline is not None):
-        raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
-    if buffering == 0 and mode.text:
-        raise ValueError("can't have unbuffered text I/O")
-
-
-class Mode:
-    """A parsed mode of `builtins.open`: `action` is one of `r w x a`, beside `update` (`+`) and `text`."""
-
-    __slots__ = ("action", "text", "update")
-
-    def __init__(self, mode: str) -> None:
-        letters = set(mode)
-        actions = letters & set("rwxa")
-        if not isinstance(mode, str) or letters - set("rwxabt+") or len(letters) < len(mode) or len(actions) != 1:
-            raise ValueError(f"invalid mode: {mode!r}")
-        if {"b", "t"} <= letters:
-            raise ValueError(f"can't have text and binary mode at once: {mode!r}")
-        self.action = cast(Literal["r", "w", "x", "a"], actions.pop())
-        self.update = "+" in letters
-        self.text = "b" not in letters

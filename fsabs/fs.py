@@ -1,27 +1,26 @@
-"""FS: the required core that a backend or container writes, and the public face that is derived from it.
+"""FS: the public face of every filesystem, built on the core that a backend or container writes (`core.py`).
 
-A backend writes the methods under "the core", all on keys counted from its own root; nothing else is needed. The
-public methods are PFIO v2's, with its names and arguments, and a few more. Whatever must hold on every FS (the jail,
-the names in a listing, the URL in an error) is done here, once.
+The methods are PFIO v2's, with its names and arguments, and a few more. Whatever must hold on every FS (the jail, the
+names in a listing, the URL in an error) is done here, once.
 """
 
 from __future__ import annotations
 
-import abc
 import copy
 import errno
 import functools
 import io
 import itertools
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from . import errors, files, keys, process, registry
-from .blobs import Blob
-from .files import BlobReader, Mode, WriteFile, Writer
+from . import errors, files, keys, modes, process, registry, texts
+from .core import Core, pump
+from .core import in_threads as in_threads
+from .files import BlobReader, WriteFile
+from .modes import Mode
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
 
@@ -32,125 +31,16 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Path = str | PathLike[str]
-T = TypeVar("T")
-
-
 Names = list[str]
 
 
-class FS(abc.ABC):
+class FS(Core):
     """A tree of files under one interface, whatever it lies in.
 
     Use it from any thread, in forked processes and pickled, with no preparation; as a context manager it closes
     itself. Paths are `/`-separated and relative to `cwd`; an absolute one starts at the root of the backend and must
     lie inside the FS's own root.
     """
-
-    capabilities: Capabilities = Capabilities()
-    scheme: str = ""
-    default_concurrency: int = 1
-    """How many files `read_many` has under way at once if not told."""
-
-    _root: str = ""
-    _cwd: str = ""
-    _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
-
-    # ---- the core: what a backend or container writes, on keys counted from the backend's own root
-
-    @abc.abstractmethod
-    def _stat(self, key: str) -> FileStat:
-        """The stat of `key`; `FileNotFoundError` if there is nothing."""
-
-    @abc.abstractmethod
-    def _list(self, key: str) -> Iterator[FileStat]:
-        """The members of the directory `key`, one level, with bare names.
-
-        In the order of their names as listed (a directory counts with its `/`), by code point. `FileNotFoundError` or
-        `NotADirectoryError` at the latest when the first item is asked for.
-        """
-
-    @abc.abstractmethod
-    def _open_blob(self, key: str) -> Blob:
-        """The blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
-
-    @abc.abstractmethod
-    def _url(self, key: str) -> str:
-        """The full URL of `key`, with no secret in it."""
-
-    def _create(self, key: str, exclusive: bool) -> Writer:
-        """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
-        raise self._unsupported("open for writing", key)
-
-    def _append(self, key: str) -> Writer:
-        """A writer at the end of the file `key`, made if missing (needs `append`)."""
-        raise self._unsupported("open for appending", key)
-
-    def _open_update(self, key: str) -> io.BufferedIOBase:
-        """A file of the existing `key` that reads and writes in place (needs `update`)."""
-        raise self._unsupported("open for update", key)
-
-    def _mkdir(self, key: str, mode: int) -> None:
-        """Make the directory `key`; `FileExistsError`, and `FileNotFoundError` without its parent."""
-        raise self._unsupported("mkdir", key)
-
-    def _rename(self, src: str, dst: str) -> None:
-        """Move a file or directory; a file at `dst` is replaced."""
-        raise self._unsupported("rename", src)
-
-    def _remove(self, key: str) -> None:
-        """Remove a file or an empty directory (ENOTEMPTY otherwise); `FileNotFoundError`."""
-        raise self._unsupported("remove", key)
-
-    def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
-        """Free what is held in this process; may be called again."""
-
-    def _abort(self) -> None:
-        """As `_close`, after a failure: a container being written is thrown away."""
-        self._close()
-
-    # ---- fast paths: right as they stand, overridden where a store can do better
-
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        """All files and directories below `key`, a directory before its members, names relative to `key`."""
-        stack = [("", self._list(key))]
-        while stack:
-            base, members = stack[-1]
-            member = next(members, None)
-            if member is None:
-                stack.pop()
-                continue
-            name = base + member.filename
-            yield member._replace(filename=name)
-            if member.directory:
-                stack.append((name + "/", self._list(keys.join(key, name))))
-
-    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """The contents of the files `wanted`, in order."""
-        workers = min(concurrency or self.default_concurrency, len(wanted))
-        if workers <= 1:
-            return map(self._read_bytes, wanted)
-        return in_threads(self._read_bytes, wanted, workers)
-
-    def _read_bytes(self, key: str) -> bytes:
-        """The content of the file `key`."""
-        with self._open_blob(key) as blob:
-            return blob.read_all()
-
-    def _open_from_start(self, key: str) -> Blob:
-        """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
-        return self._open_blob(key)
-
-    def _remove_tree(self, key: str) -> None:
-        """Remove the directory `key` and all that is in it."""
-        for member in reversed(list(self._walk(key))):
-            self._remove(keys.join(key, member.filename))
-        if not self.capabilities.implied_directories or self._is(key, directory=True):
-            self._remove(key)
-
-    def _copy(self, src: str, dst: str) -> None:
-        """Copy the file `src` to `dst`, replacing it."""
-        with self._open_blob(src) as blob:
-            _pump(blob, self, dst)
 
     # ---- reading
 
@@ -168,8 +58,8 @@ class FS(abc.ABC):
         Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
         `capabilities` say so.
         """
-        how = _mode(mode)
-        files.check_arguments(how, buffering, encoding, errors, newline)
+        how = modes.parsed(mode)
+        modes.check(how, buffering, encoding, errors, newline)
         key = self._key(path, "open")
         if how.action == "r" and not how.update:
             binary: io.BufferedIOBase = self._open_reader(key, buffering)
@@ -178,9 +68,9 @@ class FS(abc.ABC):
         if not how.text:
             return cast(IO[Any], binary)
         try:
-            text = files.as_text(binary, encoding, errors, newline, buffering == 1)
-            if how.action in "wx":
-                files.write_bom(text)
+            text = texts.as_text(binary, encoding, errors, newline, buffering == 1, mode)
+            if how.action != "r" and texts.is_marked(text):
+                texts.mark(text, empty=how.action != "a" or not self._stat(key).size)
             return cast(IO[Any], text)
         except BaseException:
             binary.abort() if isinstance(binary, WriteFile) else binary.close()
@@ -229,17 +119,18 @@ class FS(abc.ABC):
         `recursive` yields what is in its directories, too, and them; `detail` yields `FileStat` in place of names. What
         is missing, or a file, raises at the call.
         """
-        key = self._key(path_or_prefix or "", "list")
+        key = self._key("" if path_or_prefix is None else path_or_prefix, "list")
         return process.Resumable(functools.partial(self._members, key, recursive, detail)).prime()
 
     def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
         """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
-        return Walk(self, str(path))
+        self._key(path, "walk")
+        return Walk(self, os.fspath(path))
 
-    def glob(self, pattern: str) -> Iterator[str]:
+    def glob(self, pattern: Path) -> Iterator[str]:
         """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
         self._key(pattern, "glob")
-        return process.Resumable(functools.partial(self._glob_from, pattern))
+        return process.Resumable(functools.partial(self._glob_from, os.fspath(pattern)))
 
     # ---- writing
 
@@ -314,7 +205,7 @@ class FS(abc.ABC):
                     self._copy(source, target)
                 return
             with self._open_blob(source) as blob:
-                _pump(blob, target_fs, target)
+                pump(blob, target_fs, target)
         except OSError as exc:
             self._named(exc, "copy", source)
             raise
@@ -413,41 +304,6 @@ class FS(abc.ABC):
             self._named(exc, operation, self._root)
             raise
 
-    def _named(self, exc: OSError, operation: str, key: str) -> None:
-        if getattr(exc, "operation", None) is None:
-            errors.named(exc, operation, self._url(key))
-
-    def _rename_target(self, dst: str, source: FileStat) -> FileStat | None:
-        """What is at `dst`, if `source` may be renamed to there: a file over a file, a directory over an empty one."""
-        try:
-            target = self._stat(dst)
-        except FileNotFoundError:
-            return None
-        if target.directory and not source.directory:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if source.directory and not target.directory:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if target.directory and next(self._list(dst), None) is not None:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-        return target
-
-    def _require(self, capability: str, operation: str, key: str) -> None:
-        if not getattr(self.capabilities, capability):
-            raise self._unsupported(operation, key)
-
-    def _unsupported(self, operation: str, key: str) -> io.UnsupportedOperation:
-        return errors.unsupported(operation, self._url(key), f"{type(self).__name__} can't {operation}")
-
-    def _is(self, key: str, directory: bool | None) -> bool:
-        try:
-            found = self._stat(key).directory
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as exc:
-            self._named(exc, "stat", key)
-            raise
-        return directory is None or found == directory
-
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)
         try:
@@ -455,7 +311,7 @@ class FS(abc.ABC):
         except OSError as exc:
             self._named(exc, "open", key)
             raise
-        return BlobReader(blob, buffering if buffering not in (-1, 1) else files.BUFFER_SIZE)
+        return BlobReader(blob, buffering if buffering > 1 or not buffering else files.BUFFER_SIZE)
 
     def _open_writer(self, key: str, how: Mode, buffering: int) -> io.BufferedIOBase:
         if how.update and how.action != "r":
@@ -473,18 +329,6 @@ class FS(abc.ABC):
             self._named(exc, "open", key)
             raise
         return WriteFile(writer, self._url(key), buffering if buffering > 1 else files.WRITE_BUFFER_SIZE)
-
-    def _makedirs(self, key: str, mode: int) -> None:
-        try:
-            self._mkdir(key, mode)
-        except FileNotFoundError:
-            if not key:
-                raise
-            try:
-                self._makedirs(keys.parent(key), 0o777)
-            except FileExistsError:  # another process was faster
-                pass
-            self._mkdir(key, mode)
 
     def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
         at = start
@@ -511,61 +355,35 @@ class FS(abc.ABC):
         return itertools.islice(glob(self, pattern), start, None)
 
 
-class Walk(Iterator[tuple[str, list[str], list[str]]]):
+class Walk(Iterator[tuple[str, Names, Names]]):
     """`FS.walk`'s iterator: a stack of directories still to visit, so that it forks and pickles as it stands."""
 
     def __init__(self, fs: FS, top: str) -> None:
         self._fs = fs
-        self._current: tuple[str, list[str]] | None = None
-        self._todo: list[str] = [top]
+        self._stack = [top]
+        # How much of the stack counts, and what was given last, with the directories that the caller may prune. It is
+        # replaced when a step is done: a child that is forked in the middle of one takes that step again.
+        self._state: tuple[int, tuple[str, Names] | None] = (1, None)
+        self._lock = process.Lock()
 
-    def __next__(self) -> tuple[str, list[str], list[str]]:
-        if self._current is not None:  # only now is it known what the caller pruned
-            base, directories = self._current
-            self._todo += [keys.join(base.rstrip("/"), name) if base else name for name in reversed(directories)]
-        if not self._todo:
-            self._current = None
-            raise StopIteration
-        path = self._todo.pop()
-        names = list(self._fs.list(path))
-        directories = [name[:-1] for name in names if name.endswith("/")]
-        self._current = (path, directories)
-        return path, directories, [name for name in names if not name.endswith("/")]
+    def __next__(self) -> tuple[str, Names, Names]:
+        with self._lock:
+            depth, last = self._state
+            del self._stack[depth:]
+            if last is not None:  # only now is it known what the caller pruned
+                below = [os.path.join(last[0], name) for name in reversed(last[1])]
+                self._stack += [path for path in below if self._enters(path)]
+            if not self._stack:
+                raise StopIteration
+            path, left = self._stack[-1], len(self._stack) - 1
+            try:
+                names = list(self._fs.list(path))
+            except OSError:
+                self._state = (left, None)
+                raise
+            directories = [name[:-1] for name in names if name.endswith("/")]
+            self._state = (left, (path, directories))
+            return path, directories, [name for name in names if not name.endswith("/")]
 
-
-@functools.lru_cache(maxsize=64)
-def _mode(mode: str) -> Mode:
-    return Mode(mode)
-
-
-def _pump(blob: Blob, target: FS, key: str, chunk: int = 8 * 1024 * 1024) -> None:
-    """Write the whole of `blob` to the file `key` of `target`, whose errors name it."""
-    try:
-        writer = target._create(key, False)
-        try:
-            for offset in range(0, blob.size, chunk):
-                writer.write(blob.pread(chunk, offset))
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
-    except OSError as exc:
-        target._named(exc, "copy", key)
-        raise
-
-
-def in_threads(read: Callable[[T], bytes], wanted: Sequence[T], workers: int) -> Iterator[bytes]:
-    """`read` of each, in order, with `workers` threads and at most twice as many results waiting."""
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-read")
-    under_way: deque[Future[bytes]] = deque()
-    try:
-        for key in wanted:
-            under_way.append(pool.submit(read, key))
-            if len(under_way) >= 2 * workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    def _enters(self, path: str) -> bool:
+        return not self._fs._leads_back(self._fs._key(path, "walk"))

@@ -60,7 +60,7 @@ def _match_any_depth(fs: FS, base: str, rest: list[str]) -> Iterator[str]:
         path = _below(base, name)
         if not rest:
             yield path
-        if directory:
+        if directory and not fs._leads_back(fs._key(path, "glob")):
             yield from _match_any_depth(fs, path, rest)
 
 

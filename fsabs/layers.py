@@ -1,9 +1,9 @@
 """LayerFS, an FS around an FS that changes how and not what; and lazify, the layer that builds its FS on first use.
 
-A layer is transparent: same keys, same root, same capabilities. It overrides the core methods that it has something
-to add to; every other call goes to the inner FS, fast paths included, so that a layer never makes a store slower by
-being forgetful. But where it overrides `_open_blob`, the other ways to the same bytes (`_open_from_start`,
-`_read_bytes`, `_read_many`) lead through that, unless it overrides them, too.
+A layer is transparent: same keys, same root, same capabilities, and whatever else the inner FS offers. It overrides the
+core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
+layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
+bytes (`_open_from_start`, `_read_bytes`, `_read_many`) lead through that, unless it overrides them, too.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ class LayerFS(FS):
     def inner(self) -> FS:
         """The FS that this layer is around."""
         return self._inner
+
+    if not TYPE_CHECKING:  # which would take any name for one of every layer's
+
+        def __getattr__(self, name: str) -> Any:
+            """What the inner FS has beyond an FS's interface: a cache's `status` below a trace, a zip's `verify`."""
+            if name.startswith("_") or name == "inner":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return getattr(self.inner, name)
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
@@ -94,6 +102,9 @@ class LayerFS(FS):
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         return self.inner._walk(key)
+
+    def _leads_back(self, key: str) -> bool:
+        return self.inner._leads_back(key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         return self.inner._read_many(wanted, concurrency)
@@ -171,7 +182,7 @@ class LazyFS(LayerFS):
 
     def __repr__(self) -> str:
         made = self._made.peek()
-        return f"lazify({made if made is not None else self._init_func!r})"
+        return f"lazify({_name_of(self._init_func) if made is None else repr(made)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LazyFS, (self._init_func, True, self._recreate_on_fork), {"_moved": self._moved}
@@ -190,7 +201,15 @@ class _SubOf:
         return sub
 
     def __repr__(self) -> str:
-        return f"{self._init_func!r}.subfs({self._path!r})"
+        return f"{_name_of(self._init_func)}.subfs({self._path!r})"
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """What a function is called, without the arguments of a `functools.partial`: a password may be among them."""
+    if isinstance(function, _SubOf):
+        return repr(function)
+    named = getattr(function, "func", function)
+    return str(getattr(named, "__qualname__", type(named).__name__))
 
 
 def lazify(init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> LazyFS:

@@ -23,7 +23,6 @@ T_co = TypeVar("T_co", covariant=True)
 _generation = 0
 _pid = os.getpid()
 _renewing = threading.Lock()
-_abandoned: list[object] = []
 
 
 def generation() -> int:
@@ -40,7 +39,8 @@ def inherited(made_in: int) -> bool:
     return made_in != _generation or os.getpid() != _pid
 
 
-# What must not be freed in a forked child, by the id of its holder.
+# What must not be freed in a forked child, by the id of its holder. (Its finalizer alone could not see to that: in a
+# reference cycle, the garbage collector finalizes what is held, too.)
 _held: dict[int, object] = {}
 
 
@@ -53,15 +53,36 @@ def _in_child() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_in_child)
+def hold(holder: object, resource: object) -> None:
+    """Have a forked child abandon `resource` at once; `let_go(holder)` takes it back, at the latest in a finalizer."""
+    _held[id(holder)] = resource
+
+
+def let_go(holder: object, held: dict[int, object] = _held) -> None:
+    """What `holder` had held may be freed, in the process that made it."""
+    held.pop(id(holder), None)
+
+
+_immortalize: list[Callable[[object], None]] = []
+
+
+def _before_fork() -> None:
+    """Have what `abandon` needs at hand: finalizers call it, in the middle of imports and when the interpreter ends."""
+    if not _immortalize:
+        import ctypes
+
+        # A function of our own: others may set the argument types of `ctypes.pythonapi.Py_IncRef`.
+        _immortalize.append(ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi)))
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
 
 
 def abandon(resource: object) -> None:
     """Keep `resource` for ever: never closed, never freed, not even when the interpreter exits."""
-    import ctypes
-
-    _abandoned.append(resource)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
+    if not _immortalize:
+        _before_fork()
+    _immortalize[0](resource)
 
 
 class Lock:
@@ -119,14 +140,14 @@ class PerProcess(Generic[T]):
             self._leave_inherited()
             if self._made is None:
                 value = self._make()
-                _held[id(self)] = value
+                hold(self, value)
                 self._made = (_generation, value)
             return self._made[1]
 
     def adopt(self, value: T) -> None:
         """Take `value`, made elsewhere, as this process's."""
         with self._lock:
-            _held[id(self)] = value
+            hold(self, value)
             self._made = (_generation, value)
 
     def peek(self) -> T | None:
@@ -139,7 +160,7 @@ class PerProcess(Generic[T]):
         with self._lock:
             self._leave_inherited()
             made, self._made = self._made, None
-            _held.pop(id(self), None)
+            let_go(self)
         if made is not None and self._dispose is not None:
             self._dispose(made[1])
 
@@ -147,9 +168,10 @@ class PerProcess(Generic[T]):
         if self._made is not None and self._made[0] != _generation:
             self._made = None  # kept alive by _in_child
 
-    def __del__(self) -> None:
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(self, inherited: Callable[[int], bool] = inherited, let_go: Callable[[object], None] = let_go) -> None:
         if self._made is not None and not inherited(self._made[0]):
-            _held.pop(id(self), None)
+            let_go(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PerProcess, (self._make, self._dispose)
@@ -159,7 +181,8 @@ class Resumable(Iterator[T_co]):
     """An iterator that goes on in a forked child, in several threads and after pickling.
 
     `start(n)` gives an iterator that begins at item `n`; it is called again, with the number of items
-    taken so far, in each new process.
+    taken so far, in each new process. A generator that is freed is closed, and what it would close in a forked
+    child is its parent's: the child abandons it at once.
     """
 
     __slots__ = ("_generation", "_items", "_lock", "_start", "_taken")
@@ -177,11 +200,10 @@ class Resumable(Iterator[T_co]):
             lock._renew()
         with lock._lock:  # what `with lock` does, without two more calls for each item
             if self._generation != _generation:
-                if self._items is not None:
-                    abandon(self._items)
                 self._items, self._generation = None, _generation
             if self._items is None:
                 self._items = self._start(self._taken)
+                hold(self, self._items)
             item = next(self._items)
             self._taken += 1
             return item
@@ -193,23 +215,24 @@ class Resumable(Iterator[T_co]):
         except StopIteration:
             return self
         with self._lock:
-            self._items, self._taken = _chain(first, self._items), self._taken - 1
+            chained = _chain(first, self._items)
+            hold(self, chained)
+            self._items, self._taken = chained, self._taken - 1
         return self
 
     def close(self) -> None:
         """Stop early and free what the iterator holds in this process."""
         with self._lock:
             items, self._items = self._items, iter(())
-            if items is not None and inherited(self._generation):
-                abandon(items)
-            elif items is not None and hasattr(items, "close"):
-                items.close()
+            if items is not None and not inherited(self._generation):
+                let_go(self)
+                if hasattr(items, "close"):
+                    items.close()
             self._generation = _generation
 
-    def __del__(self) -> None:
-        # A generator that is freed is closed, and what it would close in a forked child is its parent's.
-        if self._items is not None and inherited(self._generation):
-            abandon(self._items)
+    def __del__(self, inherited: Callable[[int], bool] = inherited, let_go: Callable[[object], None] = let_go) -> None:
+        if self._items is not None and not inherited(self._generation):
+            let_go(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Resumable, (self._start, self._taken)

@@ -6,7 +6,7 @@ blob knows a way to have more of them under way than were asked for (`Blob._stre
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from . import errors, process
 from .blobs import Blob
@@ -45,6 +45,7 @@ class ReadAhead:
         size = self._blob._clip(size, offset)
         if self._pieces is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
             self._pieces = self._blob._stream(offset)
+            process.hold(self, self._pieces)  # a generator that is freed is closed: in a child, its parent's
             self._run = 0  # where there is no stream, it is asked for again after as many bytes
         data = self._blob.pread(size, offset) if self._pieces is None else self._take(size, offset)
         self._next = offset + len(data)
@@ -56,15 +57,18 @@ class ReadAhead:
         pieces, self._pieces = self._pieces, None
         self._rest = memoryview(b"")
         self._run = 0
-        if pieces is not None and process.inherited(self._generation):
-            process.abandon(pieces)
-        elif pieces is not None and hasattr(pieces, "close"):
-            pieces.close()
+        if pieces is not None and not process.inherited(self._generation):
+            process.let_go(self)
+            if hasattr(pieces, "close"):
+                pieces.close()
 
-    def __del__(self) -> None:
-        # A generator that is freed is closed, and what it would close in a forked child is its parent's.
-        if self._pieces is not None and process.inherited(self._generation):
-            process.abandon(self._pieces)
+    def __del__(
+        self,
+        inherited: Callable[[int], bool] = process.inherited,
+        let_go: Callable[[object], None] = process.let_go,
+    ) -> None:
+        if self._pieces is not None and not inherited(self._generation):
+            let_go(self)
 
     def _leave_inherited(self) -> None:
         self.close()

@@ -132,12 +132,12 @@ def _load_plugins() -> None:
     global _plugins_loaded
     if _plugins_loaded:
         return
-    _plugins_loaded = True
     for entry in _entry_points("fsabs.backends"):
         _BACKENDS.setdefault(entry.name, entry.value)
     for entry in _entry_points("fsabs.containers"):
         _SUFFIXES.setdefault("." + entry.name.lower(), entry.name)
         _CONTAINERS.setdefault(entry.name, entry.value)
+    _plugins_loaded = True  # not before: another thread, or a child that is forked meanwhile, would miss them
 
 
 def _entry_points(group: str) -> Any:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
 from . import config, errors, hooks, keys, registry
-from .errors import ConfigError, UnknownSchemeError
+from .errors import ConfigError, UnknownSchemeError, error
 from .fs import FS
 
 _VERBATIM = frozenset({"http", "https"})
@@ -33,7 +33,7 @@ class Location(NamedTuple):
     path: str
     """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
     text: str
-    """The URL as it was given, without its credentials."""
+    """The URL as it was given, without what is secret in it."""
 
 
 def from_url(
@@ -92,7 +92,7 @@ def open_url(
     location = parse(url)
     folder, _, name = location.path.rpartition("/")
     if not name:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), location.text)
+        raise error(errno.EISDIR, "open", location.text)
     force_type = options.pop("force_type", None)
     create = options.pop("create", False)
     layers = {name: options.pop(name, None) for name in registry.LAYERS}
@@ -114,7 +114,7 @@ def parse(url: str | os.PathLike[str]) -> Location:
         return Location("file", "", path, "file://" + keys.to_url_path(path))
     rest = text[match.end() :]
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
-    scheme, shown = match[1].lower(), _without_credentials(text)
+    scheme, shown = match[1].lower(), errors.without_secrets(text)
     return Location(scheme, authority, slash + path if scheme in _VERBATIM else _decoded(slash + path, shown), shown)
 
 
@@ -122,10 +122,6 @@ def _decoded(path: str, url: str) -> str:
     if bad := re.search(r"[?#]", path):
         raise ValueError(f"a {bad[0]!r} in a path is written as %{ord(bad[0]):02X}: {url}")
     return keys.from_url_path(path)
-
-
-def _without_credentials(url: str) -> str:
-    return re.sub(r"^([^/]*//)[^/@]*@", r"\1***@", url)
 
 
 # ---- the backend
@@ -213,6 +209,8 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
         scheme = custom.scheme
         location = location._replace(path=_prefixed(custom.prefix, location.path))
     backend = registry.backend(scheme)
+    if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
+        raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
         opener = _Opener(backend.from_location, known_options(backend), backend.__name__)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,27 @@ def test_an_unknown_scheme_lists_what_is_known() -> None:
     fsabs.add_custom_scheme("mine", "file")
     with pytest.raises(fsabs.UnknownSchemeError, match=r"nonesuch.*file.*hdfs.*s3.*mine.*pfio\.ini"):
         fsabs.from_url("nonesuch://x/y")
+
+
+def test_no_line_of_the_file_is_shown(tmp_path: Path) -> None:
+    """There may be a secret in it."""
+    path = write(tmp_path / ".config/pfio.ini", "secret = hunter2\n")
+    with pytest.raises(ConfigError, match="line 1") as caught:
+        fsabs.from_url("mine://x/y")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    path.write_text("[mine]\nscheme = memory\nhunter2\n")
+    with pytest.raises(ConfigError, match="line 3") as caught:
+        fsabs.from_url("mine://x/y")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    write(tmp_path / ".config/pfio.ini", "\ufeff[mine]\nscheme = memory\nprefix = 100%\n")
+    assert fsabs.from_url("mine://x", create=True).url() == "memory://x/100%25"
+
+
+def test_a_prefix_that_is_no_path_is_refused() -> None:
+    for prefix in ("../x", "a\0b", 5):
+        fsabs.add_custom_scheme("mine", "memory", {"prefix": prefix})
+        with pytest.raises(ConfigError, match="prefix"):
+            fsabs.from_url("mine://x")

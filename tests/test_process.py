@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -197,7 +198,6 @@ def test_an_abandoned_thing_is_never_freed() -> None:
         process.abandon(thing)
         thing.pid = -1  # freeing it would fail
         del thing
-        process._abandoned.clear()
         gc.collect()
         return True
 
@@ -250,3 +250,94 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_nothing_is_freed_in_the_first_moments_of_a_child() -> None:
     """The garbage of the parent, collected in a child before its generation counts (in `threading`'s own hook, say)."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", FREED_AT_FORK], check=True, timeout=60)
+
+
+IMPORTED_AT_FORK = """
+import os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import fsabs, first, time
+begun = time.monotonic()
+importing = threading.Thread(target=__import__, args=("slow",))
+importing.start()
+while "slow" not in sys.modules:
+    time.sleep(0.001)
+child = os.fork()
+if child == 0:
+    import slow
+    os._exit(0 if slow.ready else 1)
+importing.join()
+deadline = time.monotonic() + 20
+while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+    if time.monotonic() > deadline:
+        os.kill(child, 9)
+    time.sleep(0.01)
+sys.exit(ended[1] or first.took > 2)
+"""
+FORKS_ITSELF = """
+import os, threading, time
+def wait():
+    import first
+waiting = threading.Thread(target=wait, daemon=True)
+waiting.start()
+time.sleep(0.1)
+begun = time.monotonic()
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+took = time.monotonic() - begun
+"""
+
+
+def test_a_fork_waits_for_what_other_threads_import(tmp_path: Path) -> None:
+    """A child can't finish what they began; but a module that forks while it is imported has nobody to wait for."""
+    (tmp_path / "slow.py").write_text("import time\nready = False\ntime.sleep(0.3)\nready = True\n")
+    (tmp_path / "first.py").write_text(FORKS_ITSELF)
+    subprocess.run([sys.executable, "-c", IMPORTED_AT_FORK, str(tmp_path)], check=True, timeout=60)
+
+
+ENDS_WITH_A_GENERATOR = """
+import builtins, os, sys
+from fsabs import process
+
+owner = os.getpid()
+
+def items(start):
+    try: yield from range(start, 9)
+    finally: os.getpid() == owner or os.write(1, b"closed in a child")
+
+builtins.kept = process.Resumable(items)  # outlives all modules
+next(builtins.kept)
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+"""
+COLLECTED_IN_AN_IMPORT = """
+import builtins, gc, os
+from fsabs import process
+
+owner = os.getpid()
+
+def items(start):
+    try: yield from range(start, 9)
+    finally: os.getpid() == owner or os.write(1, b"closed in a child")
+
+gc.disable()
+cycle = [process.Resumable(items)]
+next(cycle[0])
+cycle.append(cycle)
+del cycle
+child = os.fork()
+if child == 0:
+    builtins.__import__ = None  # in the middle of an import, another may fail
+    gc.collect()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize("code", [ENDS_WITH_A_GENERATOR, COLLECTED_IN_AN_IMPORT])
+def test_a_generator_of_the_parent_is_never_closed_in_a_child(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.stdout, done.stderr) == (b"", b"")

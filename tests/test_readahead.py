@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -132,3 +133,25 @@ def test_any_reads_give_the_right_bytes(reads: list[tuple[int, int]]) -> None:
                 file.seek(position)
             at = file.tell()
             assert file.read(size) == DATA[at : at + size]
+
+
+def test_a_child_that_collects_a_reader_leaves_its_parents_stream_open() -> None:
+    """One in a reference cycle: the garbage collector finalizes the stream as well as the reader."""
+    blob = Streaming()
+    reader = ReadAhead(blob)
+    while not reader.streaming:
+        reader.pread(MIB, reader._next)
+    cycle: list[object] = [reader]
+    cycle.append(cycle)
+    gc.disable()
+    try:
+        del reader, cycle
+        pid = os.fork()
+        if pid == 0:
+            gc.collect()
+            os._exit(blob.closed_streams)
+        assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        gc.enable()
+    gc.collect()
+    assert blob.closed_streams == 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import io
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import registry, urls
+from fsabs import config, registry, urls
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 
@@ -291,3 +293,40 @@ def test_what_is_dropped_unclosed_keeps_no_descriptor(nested: Path) -> None:
         del fs, file
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory", "s3", "hdfs", "mine"])
+def test_a_password_is_refused_where_it_would_be_shown(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "_added", {"mine": {"scheme": "memory"}})
+    for call in (fsabs.from_url, lambda url: fsabs.open_url(url).__enter__()):
+        with pytest.raises(ValueError, match=re.escape("//***@host")) as caught:
+            call(f"{scheme}://user:pass@word@host/a/b")
+        assert "word@" not in str(caught.value)
+
+
+def test_what_is_shown_of_urls_and_of_names_with_at_signs() -> None:
+    assert urls.parse("gs://user:pass@word@host/a@b").text == "gs://***@host/a@b"
+    assert urls.parse("file:///a@b").text == "file:///a@b"
+    shown = urls.parse("https://h/a?page=2&X-Amz-Signature=c0ffee&sig=beef#x").text
+    assert re.fullmatch(r"https://h/a\?page=2&X-Amz-Signature=\*\*\*\w+&sig=\*\*\*\w+#x", shown)
+    assert shown != urls.parse("https://h/a?page=2&X-Amz-Signature=decaf&sig=beef#x").text
+
+
+def test_a_recipe_shows_no_arguments() -> None:
+    fs = fsabs.lazify(functools.partial(fsabs.from_url, "s3://b", aws_secret_access_key="hunter2"))
+    assert (repr(fs), repr(fs.subfs("a"))) == ("lazify(from_url)", "lazify(from_url.subfs('a'))")
+
+
+def test_plugins_are_there_only_once_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread, and a child that is forked meanwhile, looks for them itself."""
+    monkeypatch.setattr(registry, "_plugins_loaded", False)
+    seen: list[bool] = []
+
+    def looked_for(group: str) -> list[Any]:
+        seen.append(registry._plugins_loaded)
+        return []
+
+    monkeypatch.setattr(registry, "_entry_points", looked_for)
+    registry.schemes()
+    registry.containers()
+    assert seen == [False, False]

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import functools
 import os
-import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -19,10 +18,9 @@ from typing import Any
 
 from .. import errors, keys, process
 from ..blobs import Blob, BytesBlob
-from ..files import Writer
+from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
+from ..files import Writer, is_partial, partial_name
 from ..fs import FS, Capabilities, FileStat
-
-PARTIAL_SUFFIX = ".fsabs-partial"
 
 _READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
 _REAL_DIRECTORIES = frozenset(
@@ -75,7 +73,9 @@ class Fsspec(FS):
 
     def _url(self, key: str) -> str:
         authority = self._authority.rpartition("@")[2]
-        return f"{self.scheme}://{authority}/{key if self.scheme in ('http', 'https') else keys.to_url_path(key)}"
+        if self.scheme in ("http", "https"):  # with its query
+            return errors.without_secrets(f"{self.scheme}://{authority}/{key}")
+        return f"{self.scheme}://{authority}/{keys.to_url_path(key)}"
 
     def _path(self, key: str) -> str:
         return str(self.fsspec._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
@@ -110,7 +110,7 @@ class Fsspec(FS):
             found = self.fsspec.ls(path, detail=True)
         stats = [_to_stat(info["name"].rstrip("/").rpartition("/")[2], info) for info in found]
         stats = [stat for stat, info in zip(stats, found, strict=True) if info["name"].rstrip("/") != path.rstrip("/")]
-        stats = [stat for stat in stats if not stat.filename.endswith(PARTIAL_SUFFIX)]
+        stats = [stat for stat in stats if not is_partial(stat.filename)]
         return iter(sorted(stats, key=FileStat.listed))
 
     def _open_blob(self, key: str) -> Blob:
@@ -242,8 +242,7 @@ class FsspecWriter(Writer):
         self.abort()
 
     def _upload_and_move(self) -> None:
-        name = f".{keys.name(self._key)[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
-        partial = keys.join(keys.parent(self._key), name)
+        partial = keys.join(keys.parent(self._key), partial_name(keys.name(self._key)))
         try:
             self._fs.fsspec.put_file(self._spool.name, self._fs._path(partial))
             self._fs._move_file(partial, self._key)
@@ -296,23 +295,28 @@ def _translated() -> Iterator[None]:
         if cause is not None and (
             isinstance(cause, OSError) or hasattr(cause, "status")
         ):  # fsspec's http says so of every failure
-            raise _of(cause) from exc
-        raise
+            raise _of(cause) from _shown(cause)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from _shown(exc)
     except OSError as exc:
         if type(exc).__module__ in ("builtins", "io") or type(exc).__module__.startswith("fsabs."):
             raise
-        raise _of(exc) from exc
+        raise _of(exc) from _shown(exc)
     except (TypeError, AttributeError, ImportError):
         raise
     except Exception as exc:  # every implementation has exceptions of its own, and their bases tell nothing
-        raise _of(exc) from exc
-
-
-_ERRNO_OF_STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT, 504: errno.ETIMEDOUT}
+        raise _of(exc) from _shown(exc)
 
 
 def _of(exc: BaseException) -> OSError:
-    return OSError(_errno_of(exc), f"{type(exc).__name__}: {exc}")
+    return OSError(_errno_of(exc), errors.without_secrets(f"{type(exc).__name__}: {exc}"))
+
+
+def _shown(exc: BaseException) -> BaseException | None:
+    """`exc` as a cause that is printed with what it caused; None if it tells a secret."""
+    return exc if errors.without_secrets(str(exc)) == str(exc) else None
+
+
+_ERRNO_OF_STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT, 504: errno.ETIMEDOUT}
 
 
 def _errno_of(exc: BaseException) -> int:

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import io
 import os
-import secrets
 import shutil
 import stat as stat_bits
 from collections.abc import Iterator, Sequence
@@ -19,11 +18,12 @@ from typing import Any
 
 from .. import errors, keys, process
 from ..blobs import Blob, BytesBlob
-from ..files import Writer
+from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
+from ..files import Writer, is_partial, partial_name
 from ..fs import FS, Capabilities, FileStat, Path
+from .update import UpdateFile
 
-PARTIAL_SUFFIX = ".fsabs-partial"
-"""What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
+_SMALL = 1 << 16  # bytes; as much as a page has anywhere
 _ONE_READ = 1 << 30  # bytes; Linux gives at most 2 GiB in one
 
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
@@ -69,32 +69,29 @@ class Local(FS):
         return "file:///" + keys.to_url_path(key)
 
     def _stat(self, key: str) -> FileStat:
-        return _to_stat(keys.name(key), os.stat("/" + key))
+        path = "/" + key
+        try:
+            status = os.stat(path)
+        except OSError:
+            status = os.lstat(path)  # a link to nothing is there as what it is, as in a listing
+            if not stat_bits.S_ISLNK(status.st_mode):
+                raise
+        return _to_stat(keys.name(key), status)
 
     def _list(self, key: str) -> Iterator[FileStat]:
         with os.scandir("/" + key) as entries:
-            found = [_entry(entry) for entry in entries if not _is_partial(entry.name)]
+            found = [_entry(entry) for entry in entries if not is_partial(entry.name)]
         found.sort(key=FileStat.listed)
         return iter(found)
 
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        """As derived, but a link to a directory above itself is listed and not entered."""
-        stack = [("", self._list(key))]
-        above = [_identity("/" + key)]
-        while stack:
-            base, members = stack[-1]
-            member = next(members, None)
-            if member is None:
-                stack.pop()
-                above.pop()
-                continue
-            name = base + member.filename
-            yield member._replace(filename=name)
-            if member.directory:
-                path = f"/{keys.join(key, name)}"
-                if (identity := _identity(path)) not in above:
-                    stack.append((name + "/", self._list(path[1:])))
-                    above.append(identity)
+    def _leads_back(self, key: str) -> bool:
+        path = "/" + key
+        if not os.path.islink(path):
+            return False
+        try:
+            return any(os.path.samefile(path, "/" + above) for above in ("", *keys.ancestors(key)))
+        except OSError:  # gone since it was listed
+            return False
 
     def _open_blob(self, key: str) -> Blob:
         path = "/" + key
@@ -105,10 +102,12 @@ class Local(FS):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat_bits.S_ISREG(status.st_mode):
                 raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
-            if status.st_size:
+            if status.st_size > _SMALL or status.st_blocks:
                 return LocalBlob(self, key, fd, status)
-            # Files of /proc and the like say that they are empty, and are not.
+            # Files of /proc say that they are empty, and those of /sys that they fill a page; neither is so.
             data = b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
+            if len(data) == status.st_size > 0:
+                return LocalBlob(self, key, fd, status)
             blob = BytesBlob(self, key, data, _version(status))
             os.close(fd)
             return blob
@@ -119,21 +118,29 @@ class Local(FS):
     def _create(self, key: str, exclusive: bool) -> Writer:
         path = "/" + key
         with contextlib.suppress(FileNotFoundError):
-            kind = os.stat(path).st_mode
+            kind = os.lstat(path).st_mode
+            if exclusive and not stat_bits.S_ISDIR(kind):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            if stat_bits.S_ISLNK(kind):
+                path = os.path.realpath(path)  # what a link points to is replaced, and not the link
+                kind = os.stat(path).st_mode
             if stat_bits.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if exclusive:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             if not stat_bits.S_ISREG(kind):  # a device or a pipe is written to; moving a file over it would destroy it
                 return AppendWriter(path, False)
-            path = os.path.realpath(path)  # what a link points to is replaced, and not the link
+            if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # which tells why
         return LocalWriter(path, exclusive, self._fsync)
 
     def _append(self, key: str) -> Writer:
         return AppendWriter("/" + key, self._fsync)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
-        return open("/" + key, "r+b")
+        fd = os.open("/" + key, os.O_RDWR | os.O_CLOEXEC)
+        if stat_bits.S_ISREG(os.fstat(fd).st_mode):
+            return UpdateFile(fd, self._url(key))
+        os.close(fd)
+        raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
 
     def _mkdir(self, key: str, mode: int) -> None:
         os.mkdir("/" + key, mode)
@@ -214,7 +221,7 @@ class LocalWriter(Writer):
         self._exclusive = exclusive
         self._fsync = fsync
         folder, name = os.path.split(path)
-        self._partial = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}")
+        self._partial = os.path.join(folder, partial_name(name))
         self._named = False
         self._fd = self._open(folder)
 
@@ -241,30 +248,32 @@ class LocalWriter(Writer):
             os.fchmod(self._fd, stat_bits.S_IMODE(os.stat(self._path).st_mode))
         if self._fsync:
             os.fsync(self._fd)
-        if self._exclusive:
-            self._link(self._path)
+        if not self._named:
+            self._named = not self._exclusive  # from now on, in whatever moment a signal comes
+            # Naming a directory descriptor makes Python call linkat(), which follows; link() does not.
+            target = self._path if self._exclusive else self._partial
+            os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
+            self._close()
         else:
-            if not self._named:
-                self._link(self._partial)
-                self._named = True
+            self._close()  # a network filesystem tells only now whether all of it has arrived
+            if self._exclusive:
+                os.link(self._partial, self._path)
+        if not self._exclusive:
             os.replace(self._partial, self._path)
             self._named = False
         if self._fsync:
             _fsync_directory(os.path.dirname(self._path))
         self.abort()
 
-    def _link(self, target: str) -> None:
-        if self._named:
-            os.link(self._partial, target)
-        else:
-            # Naming a directory descriptor makes Python call linkat(), which follows; link() does not.
-            os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
-
-    def abort(self) -> None:
-        """Close, and remove what has a hidden name."""
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def abort(self) -> None:
+        """Close, and remove what has a hidden name."""
+        with contextlib.suppress(OSError):  # what it would tell is of bytes that nobody will see
+            self._close()
         if self._named:
             self._named = False
             with contextlib.suppress(OSError):  # gone already, or the directory is: nothing is left either way
@@ -288,10 +297,14 @@ class AppendWriter(Writer):
         """Close the file."""
         if self._fsync:
             os.fsync(self._fd)
-        self.abort()
+        self._close()
 
     def abort(self) -> None:
         """Close the file; what was appended stays."""
+        with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
+            self._close()
+
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -315,15 +328,6 @@ def _entry(entry: os.DirEntry[str]) -> FileStat:
             return _to_stat(entry.name, entry.stat(follow_symlinks=False))
         except OSError:
             return FileStat(entry.name, 0)
-
-
-def _is_partial(name: str) -> bool:
-    return name.endswith(PARTIAL_SUFFIX) and name.startswith(".")
-
-
-def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
 
 
 def _fsync_directory(path: str) -> None:

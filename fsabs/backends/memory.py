@@ -105,8 +105,10 @@ class Memory(FS):
 
     def _append(self, key: str) -> Writer:
         self._check_target(key, False)
-        node = self._tree.nodes.get(key)
-        return MemoryWriter(self, key, False, node[0] if node is not None else b"")
+        with self._tree.lock:
+            if key not in self._tree.nodes:
+                self._put(key, b"")
+        return MemoryWriter(self, key, False, append=True)
 
     def _check_target(self, key: str, exclusive: bool) -> None:
         self._check_ancestors(key)
@@ -157,11 +159,12 @@ class Memory(FS):
 class MemoryWriter(Writer):
     """Collects the parts, and puts them into the tree at once."""
 
-    def __init__(self, fs: Memory, key: str, exclusive: bool, start: bytes | None = b"") -> None:
+    def __init__(self, fs: Memory, key: str, exclusive: bool, append: bool = False) -> None:
         self._fs = fs
         self._key = key
         self._exclusive = exclusive
-        self._parts = [start or b""]
+        self._append = append
+        self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
         """Keep `data`."""
@@ -171,7 +174,9 @@ class MemoryWriter(Writer):
         """Put the file into the tree."""
         with self._fs._tree.lock:
             self._fs._check_target(self._key, self._exclusive)
-            self._fs._put(self._key, b"".join(self._parts))
+            there = self._fs._tree.nodes.get(self._key) if self._append else None
+            start = there[0] or b"" if there is not None else b""
+            self._fs._put(self._key, b"".join([start, *self._parts]))
 
     def abort(self) -> None:
         """Forget the parts."""

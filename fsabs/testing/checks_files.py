@@ -144,7 +144,7 @@ def _short_read(file: BlobReader, reference: io.BytesIO, name: str, size: int, w
         expect.equal(reference.read(1), b"", f"{what} gave nothing before the end; what follows")
 
 
-@check("read-file-object")
+@check("read-file-object", "error-attributes")
 def a_read_file_says_what_it_is(subject: Subject) -> None:
     with subject.make(TREE) as fs, fs.open("a.txt", "rb") as file:
         expect.equal(file.name, fs.url("a.txt"), "the file's name")
@@ -154,7 +154,8 @@ def a_read_file_says_what_it_is(subject: Subject) -> None:
         expect.equal(file.closed, False, "closed")
         expect.true(isinstance(file, io.BufferedIOBase), "a binary file is an io.BufferedIOBase")
         for call, arguments in ((file.write, (b"x",)), (file.truncate, ()), (file.writelines, ([b"x"],))):
-            expect.raises(io.UnsupportedOperation, f"{call.__name__} on a read file", call, *arguments)
+            exc = expect.raises(io.UnsupportedOperation, f"{call.__name__} on a read file", call, *arguments)
+            expect.named(exc, f"{call.__name__} on a read file")
         expect.equal(file.read(), TREE["a.txt"], "the file, after what it refused")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
@@ -193,6 +194,32 @@ def forking_while_threads_read(subject: Subject) -> None:
         expect.equal(failures, [], "what went wrong in threads that read while others forked")
         same_rest(half.rest(), "the parent, after forking while threads read")
         half.close()
+
+
+@check("fork-threads", processes=("fork",))
+def forking_in_the_middle_of_a_walk(subject: Subject) -> None:
+    """What a thread of the parent was about to list is the child's, too, and with it all that is below."""
+    with subject.make({"d/" * 40 + "x": b"x"}) as fs:
+        everything = [path for path, _, _ in fs.walk()]
+        for _ in range(10):
+            walk, taken = fs.walk(), list[str]()
+            thread = threading.Thread(target=_take, args=(walk, taken), daemon=True)
+            thread.start()
+            while len(taken) < 5 and thread.is_alive():
+                time.sleep(0)
+            what = "a child forked in the middle of a walk"
+            [theirs] = forked(what, [functools.partial(_take, walk, taken)], subject.patience)
+            thread.join(subject.patience)
+            expect.equal(taken, everything, "a walk in a thread of the parent's, which forked")
+            # What the thread had just been given, and had not noted yet, can't be known to the child.
+            missing = sorted(set(everything) - set(theirs))
+            expect.true(len(missing) <= 1, f"{what} never comes to {missing}")
+
+
+def _take(walk: Iterator[tuple[str, list[str], list[str]]], taken: list[str]) -> list[str]:
+    for path, _, _ in walk:
+        taken.append(path)
+    return taken
 
 
 def _noting(failures: list[BaseException], function: Any, number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
@@ -15,7 +16,7 @@ from . import expect
 from .agreement import check_tree
 from .kit import check
 from .subject import Subject
-from .trees import TREE, members
+from .trees import TREE, members, walked
 
 # fmt: off
 _NAMES = (
@@ -72,7 +73,16 @@ def spellings_of_a_path(subject: Subject) -> None:
         expect.raises(TypeError, "a path that is an int", fs.open, 0)
 
 
-@check("path-absolute", "path-cwd")
+@check("path-relative")
+def nothing_else_is_a_path(subject: Subject) -> None:
+    with subject.make(TREE) as fs:
+        for path in (b"a.txt", b"", 0, 7, 1.5, False, ["a.txt"]):
+            for what, call in _calls(fs, path):  # type: ignore[arg-type]
+                expect.raises(TypeError, f"{what} of {path!r}", call)
+        check_tree(fs, TREE)
+
+
+@check("path-absolute", "path-cwd", "walk")
 def cwd_is_where_relative_paths_start(subject: Subject) -> None:
     with subject.make(TREE) as fs:
         root = fs.cwd
@@ -84,6 +94,8 @@ def cwd_is_where_relative_paths_start(subject: Subject) -> None:
         expect.equal(fs.read_bytes("../a.txt"), TREE["a.txt"], "a path through `..`, above cwd and inside of the root")
         expect.equal(fs.read_bytes(f"{root}/a.txt"), TREE["a.txt"], "an absolute path, with cwd set")
         expect.equal(list(fs.glob("deep/*")), ["deep/er", "deep/second.txt"], "glob, from cwd")
+        absolute = [os.path.join(root, path).rstrip("/") or "/" for path, _, _ in walked(TREE)]
+        expect.equal([path.rstrip("/") or "/" for path, _, _ in fs.walk(root)], absolute, "walk from the root, by cwd")
         fs.cwd = "deep"
         expect.equal(list(fs.list()), ["er/", "second.txt"], "list(), from cwd")
         fs.cwd = root
@@ -125,7 +137,8 @@ def _calls(fs: FS, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "a subfs", lambda: fs.subfs(path).stat("")  # one that is lazy knows only now
     yield "walk", lambda: list(fs.walk(path))
     yield "glob", lambda: list(fs.glob(path))
-    yield "glob of all", lambda: list(fs.glob(path.rstrip("/") + "/*"))
+    if isinstance(path, str):
+        yield "glob of all", lambda: list(fs.glob(path.rstrip("/") + "/*"))
     yield "read_many", lambda: list(fs.read_many([path]))
     yield "cwd", lambda: setattr(fs, "cwd", path)
     yield "copy from there", lambda: fs.copy(path, "new.txt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import io
 import itertools
 import os
@@ -80,6 +81,18 @@ def arguments_are_refused_as_builtins_open_does(subject: Subject) -> None:
         {"newline": "\r\n"},
         {"newline": "x"},
         {"buffering": 4096},
+        {"buffering": -5},
+    ]
+    wrong: list[dict[str, Any]] = [
+        {"mode": None},
+        {"mode": 5},
+        {"mode": b"rb"},
+        {"mode": ("r",)},
+        {"buffering": 1.5},
+        {"buffering": None},
+        {"encoding": 5},
+        {"errors": 5},
+        {"newline": b"\n"},
     ]
     with tempfile.TemporaryDirectory() as folder, subject.make({"a.txt": b"a\nb"}) as fs:
         local = os.path.join(folder, "a.txt")
@@ -88,13 +101,14 @@ def arguments_are_refused_as_builtins_open_does(subject: Subject) -> None:
         for mode, how in itertools.product(modes, arguments):
             found, expected = _opened(fs.open, "a.txt", mode, how), _opened(builtins.open, local, mode, how)
             expect.equal(found, expected, f"open('a.txt', {mode!r}, **{how})")
-        expect.raises(TypeError, "a mode that is no str", fs.open, "a.txt", None)
+        for how in wrong:
+            expect.raises(TypeError, f"open('a.txt', **{how})", functools.partial(fs.open, "a.txt", **how))
 
 
 def _opened(opener: Callable[..., Any], path: str, mode: str, how: dict[str, Any]) -> object:
     """What is read, or the kind of error."""
     try:
         with opener(path, mode, **how) as file:
-            return file.read()
+            return file.mode, file.read()
     except (ValueError, LookupError) as exc:
         return "ValueError" if isinstance(exc, ValueError) else "LookupError"

@@ -166,17 +166,19 @@ def close_raises_what_went_wrong(subject: Subject) -> None:
 @check("whole-forked", needs=("write",), processes=("fork",))
 def a_child_has_no_part_in_its_parents_file(subject: Subject) -> None:
     with subject.create() as fs:
-        file = fs.open("a.bin", "wb")
+        file, text = fs.open("a.bin", "wb"), fs.open("a.txt", "w")
         file.write(_DATA)
+        text.write("the parent's")
 
         def child() -> None:
             expect.raises(OSError, "writing to a file that the parent opened", file.write, b"the child's")
             file.flush()
             file.close()
+            text.close()
 
         def dropping() -> None:
-            nonlocal file
-            del file
+            nonlocal file, text
+            del file, text
             gc.collect()
 
         forked("a child with its parent's written file", [child, dropping], subject.patience)
@@ -184,7 +186,26 @@ def a_child_has_no_part_in_its_parents_file(subject: Subject) -> None:
             expect.equal(subject.files(fs), {}, "what is stored after a child closed its parent's file")
         file.write(b"the parent's")
         file.close()
-    expect.equal(subject.files(fs), {"a.bin": _DATA + b"the parent's"}, "what is stored")
+        text.close()
+    expect.equal(subject.files(fs), {"a.bin": _DATA + b"the parent's", "a.txt": b"the parent's"}, "what is stored")
+
+
+@check("whole-forked", needs=("live", "update"), processes=("fork",))
+def a_child_has_no_part_in_what_its_parent_updates(subject: Subject) -> None:
+    with subject.make({"a.bin": b"0123456789", "a.txt": b"0123456789"}) as fs:
+        files: list[IO[Any]] = [fs.open("a.bin", "r+b"), fs.open("a.txt", "r+")]
+        files[0].write(b"abc")
+        files[1].write("abc")
+
+        def child() -> None:
+            expect.raises(OSError, "writing to a file that the parent opened", files[0].write, b"the child's")
+            for file in files:
+                file.close()
+
+        forked("a child with files that its parent updates", [child, files.clear], subject.patience)
+        for file in files:
+            file.close()
+    expect.equal(subject.files(fs), {"a.bin": b"abc3456789", "a.txt": b"abc3456789"}, "what is stored")
 
 
 @check("whole-killed", needs=("live", "write"), processes=("fork",))

@@ -91,13 +91,14 @@ def text_is_written_as_textiowrapper_does(subject: Subject) -> None:
     )
 
 
-@check("write-file-object", "pickle-writer", needs=("write",))
+@check("write-file-object", "pickle-writer", "error-attributes", needs=("write",))
 def a_written_file_says_what_it_is(subject: Subject) -> None:
     with subject.create() as fs, fs.open("a.txt", "wb") as file:
         expect.equal((file.name, file.mode), (fs.url("a.txt"), "wb"), "the file's name and mode")
         expect.equal((file.readable(), file.writable(), file.seekable()), (False, True, False), "what it can do")
         for call, arguments in ((file.read, ()), (file.readline, ()), (file.seek, (0,)), (file.truncate, ())):
-            expect.raises(io.UnsupportedOperation, f"{call.__name__} on a written file", call, *arguments)
+            exc = expect.raises(io.UnsupportedOperation, f"{call.__name__} on a written file", call, *arguments)
+            expect.named(exc, f"{call.__name__} on a written file")
         expect.raises(TypeError, "pickling a file that is being written", pickle.dumps, file)
         file.write(b"x")
         file.flush()
@@ -279,6 +280,38 @@ def a_adds_to_the_end(subject: Subject) -> None:
         files = {"old.txt": "old, appended, and again ü\r\n".encode(), "new.txt": b", appended, and again"}
         check_tree(fs, files)
     expect.equal(subject.files(fs), files, "what is stored")
+
+
+@check("append", needs=("live", "append"))
+def text_is_appended_with_one_mark_at_most(subject: Subject) -> None:
+    encodings = ("utf-8-sig", "utf-16", "utf-8")
+    with subject.make({f"old-{encoding}": "old".encode(encoding) for encoding in encodings}) as fs:
+        for kind, encoding in itertools.product(("old", "new"), encodings):
+            with fs.open(f"{kind}-{encoding}", "a", encoding=encoding) as file:
+                file.write("added")
+    expected = {f"new-{encoding}": "added".encode(encoding) for encoding in encodings}
+    expected |= {f"old-{encoding}": "oldadded".encode(encoding) for encoding in encodings}
+    expect.equal(subject.files(fs), expected, "what is stored")
+
+
+@check("append", needs=("live", "append"))
+def two_who_append_lose_nothing(subject: Subject) -> None:
+    """A store may have one writer at a time, and refuse the second."""
+    with subject.make({"log": b"old"}) as fs:
+        first = fs.open("log", "ab")
+        first.write(b"1")
+        added = {b"1"}
+        try:
+            second = fs.open("log", "ab")
+        except OSError as exc:
+            expect.named(exc, "a second writer")
+        else:
+            second.write(b"2")
+            second.close()
+            added.add(b"2")
+        first.close()
+        found = fs.read_bytes("log")
+    expect.true(found in {b"old" + b"".join(order) for order in itertools.permutations(added)}, f"there is {found!r}")
 
 
 @check("append", needs=("live", "append"))

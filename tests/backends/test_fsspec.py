@@ -176,3 +176,19 @@ def test_a_scheme_that_lacks_its_package_says_so() -> None:
 def test_passwords_are_not_shown() -> None:
     fs = Fsspec("sftp", "me:secret@host", "/data")
     assert "secret" not in repr(fs) + fs.url("x")
+
+
+def test_no_secret_of_a_url_is_shown() -> None:
+    fs = fsabs.from_url("http://user:pass@word@127.0.0.1:1/d?token=hunter2")
+    for shown in (repr(fs), fs.url(), str(fs.info())):
+        assert "hunter2" not in shown
+        assert "word" not in shown
+    for ask in (fs.read_bytes, fs.exists, fs.open):
+        with pytest.raises(OSError) as caught:
+            ask("x?sig=hunter3")
+        told = ""
+        at: BaseException | None = caught.value
+        while at is not None:
+            told += f"{at} {getattr(at, 'filename', '')}"
+            at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+        assert not re.search("hunter|word", told), told

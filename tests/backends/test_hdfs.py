@@ -16,7 +16,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs
-from fsabs.backends.hdfs.libhdfs import Arrow
+from fsabs.backends.hdfs.libhdfs import Arrow, _host_and_port
 from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
 from fsabs.files import BlobReader
 from tests.servers.hdfs import HdfsCluster
@@ -120,6 +120,24 @@ def test_a_child_that_only_exits_does_not_hang(hdfs: HdfsCluster, fs: Hdfs) -> N
     assert done.returncode == 0, done.stderr
 
 
+def test_an_exit_in_the_middle_of_reads_is_no_crash(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    """A thread that comes back from the library into an interpreter that ends would have the process aborted."""
+    code = (
+        "import fsabs, os, sys, threading, time\n"
+        f"fs = fsabs.from_url({hdfs.url + '/' + fs._root!r}); fs.write_bytes('x', bytes(4 << 20))\n"
+        "def read_on():\n"
+        "    while True: fs.read_bytes('x')\n"
+        "threading.Thread(target=read_on, daemon=True).start()\n"
+        "contents = fs.read_many(['x'] * 200); next(contents)\n"
+        "child = os.fork()\n"
+        "next(contents)\n"
+        "if child:\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("end", ["kill", "exit"])
 def test_a_process_that_ends_leaves_no_file(hdfs: HdfsCluster, fs: Hdfs, end: str) -> None:
     fs.write_bytes("x", b"old")
@@ -170,7 +188,7 @@ def test_a_silent_namenode_times_out(connects: bool) -> None:
 
 
 def test_a_datanode_that_dies(own_cluster: HdfsCluster) -> None:
-    fs = fsabs.from_url(f"{own_cluster.url}/", timeout=5)
+    fs = fsabs.from_url(f"{own_cluster.url}/", timeout=2)
     fs.write_bytes("x", bytes(MIB))
     reader = fs.open("x", "rb", buffering=0)
     assert reader.read(10) == bytes(10)
@@ -186,7 +204,11 @@ def test_a_datanode_that_dies(own_cluster: HdfsCluster) -> None:
     with pytest.raises(OSError):
         writer.close()
     assert list(fs.list()) == ["x"]
-    own_cluster.start_datanode()
+    patient = fsabs.from_url(f"{own_cluster.url}/").open("x", "rb", buffering=0)
+    restart = threading.Timer(1, own_cluster.start_datanode)
+    restart.start()
+    assert patient.read() == bytes(MIB)
+    restart.join()
     assert fs.read_bytes("x") == bytes(MIB)
 
 
@@ -279,6 +301,18 @@ def test_a_directory_of_many_files_in_order(hdfs: HdfsCluster, fs: Hdfs) -> None
 
 
 @pytest.mark.quick
+def test_addresses_of_the_jvm() -> None:
+    for url, expected in {
+        "hdfs://nn:8020": ("nn", 8020),
+        "hdfs://[::1]:8020": ("::1", 8020),
+        "hdfs://[::1]": ("hdfs://[::1]", 0),
+        "hdfs://nameservice": ("hdfs://nameservice", 0),
+        None: ("default", 0),
+    }.items():
+        assert _host_and_port(url) == expected
+
+
+@pytest.mark.quick
 def test_the_drivers_are_named() -> None:
     with pytest.raises(ValueError, match="native, libhdfs"):
         Hdfs("/x", driver="jni")
@@ -328,6 +362,11 @@ def test_many_ranges_at_once_are_the_right_ones_over_blocks(hdfs: HdfsCluster, f
     wanted = [(100_000, at * 700_001 % (4 * MIB)) for at in range(40)] + [(0, 5), (5 * MIB, 0), (3, MIB - 1)]
     with cast(BlobReader, fs.open("blocks", "rb")) as file:
         assert file.blob.pread_many(wanted) == [data[offset : offset + size] for size, offset in wanted]
+
+
+def test_long_names_of_long_characters(fs: Hdfs) -> None:
+    fs.write_bytes("漢" * 80, b"1")
+    assert list(fs.list()) == ["漢" * 80]
 
 
 def test_a_whole_read_of_what_is_no_file_says_so(hdfs: HdfsCluster, fs: Hdfs) -> None:

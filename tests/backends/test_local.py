@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 import fsabs
+from tests.test_process import in_child
 
 pytestmark = pytest.mark.quick
 
@@ -61,6 +64,9 @@ def test_a_link_to_a_directory_above_ends_a_walk(tmp_path: Path) -> None:
     (tmp_path / "d" / "dangling").symlink_to("nowhere")
     fs = fsabs.from_url(tmp_path)
     assert list(fs.list(recursive=True)) == ["d/", "d/dangling", "d/up/"]
+    (tmp_path / "d" / "once more").symlink_to("../d")
+    assert [path for path, _, _ in fs.walk()] == ["", "d"]
+    assert list(fs.glob("**")) == ["d", "d/dangling", "d/once more", "d/up"]
     fs.remove("d", recursive=True)
     assert tmp_path.is_dir()
 
@@ -109,3 +115,82 @@ def test_append_and_update_in_place(tmp_path: Path) -> None:
         file.seek(0)
         file.write("ONE")
     assert (tmp_path / "log").read_text() == "ONE\ntwo\n"
+
+
+def test_a_link_to_nothing_is_there_and_can_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "loop").symlink_to("loop")
+    fs = fsabs.from_url(tmp_path)
+    for name in ("link", "loop"):
+        assert (fs.exists(name), fs.isfile(name), stat.S_ISLNK(fs.stat(name).mode)) == (True, True, True)
+        with pytest.raises(FileExistsError):
+            fs.open(name, "x")
+    with pytest.raises(FileNotFoundError):
+        fs.open("link")
+    fs.write_bytes("link", b"through")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"through"
+    fs.remove("target")
+    fs.remove("link")
+    fs.remove("loop")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_is_not_to_be_written_is_not_replaced() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is for its user alone
+        os.chmod(folder, 0o777)
+        path = Path(folder, "x")
+        path.write_bytes(b"kept")
+        path.chmod(0o444)
+        fs = fsabs.from_url(folder)
+        fs.write_bytes("y", b"")  # what this imports, another user may not be able to read
+
+        def refused() -> bool:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            try:
+                fs.write_bytes("x", b"new")
+            except PermissionError as exc:
+                return bool(exc.filename == fs.url("x"))
+            return False
+
+        assert in_child(refused)
+        assert path.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_names_of_the_full_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool) -> None:
+    if not unnamed:
+        monkeypatch.delattr(os, "O_TMPFILE")
+    fs = fsabs.from_url(tmp_path)
+    for name in ("x" * 255, "\u6f22" * 85, os.fsdecode(b"\xff" * 255)):
+        fs.write_bytes(name, b"1")
+        assert fs.read_bytes(name) == b"1"
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")  # there is none
+    fs = fsabs.from_url(tmp_path)
+    fs.write_bytes("x", b"old")
+    close = os.close
+
+    def full(fd: int) -> None:
+        close(fd)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for mode in ("wb", "xb"):
+        file = fs.open("x" if mode == "wb" else "y", mode)
+        file.write(b"new")
+        with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
+            patch.setattr(os, "close", full)
+            file.close()
+        assert (caught.value.errno, caught.value.operation) == (errno.ENOSPC, "close")  # type: ignore[attr-defined]
+    assert os.listdir(tmp_path) == ["x"]
+    assert fs.read_bytes("x") == b"old"
+
+
+def test_files_that_say_they_fill_a_page_and_do_not() -> None:
+    assert fsabs.from_url("/sys/kernel").read_bytes("mm/transparent_hugepage/enabled").endswith(b"\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fsabs.backends.memory import Memory
 from fsabs.testing import FSConformance, MemorySubject, SubFSSubject, model_test
 
@@ -24,3 +26,13 @@ class TestMemorySubFS(FSConformance):
 
 TestMemoryModel = model_test(MemorySubject)
 TestMemorySubFSModel = model_test(_subfs)
+
+
+def test_a_deep_tree_takes_no_deep_stack() -> None:
+    path = "/".join("d" * 1000)
+    fs = Memory()
+    fs.makedirs(path)
+    fs.makedirs(path, exist_ok=True)
+    with pytest.raises(FileExistsError):
+        fs.makedirs(path)
+    assert fs.isdir(path)

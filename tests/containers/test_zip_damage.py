@@ -287,6 +287,7 @@ def test_overlapping_entries() -> None:
         ([Made(b"a", b"x" * 10), Made(b"b", b"y" * 10, size=11, compressed=11)], ["b"]),
         ([Made(b"a", b"x" * 10), Made(b"b", b"y" * 10, offset=1 << 31)], ["b"]),
         ([Made(b"a", b"x" * 9 + b"PK\3\4" + bytes(90)), Made(b"b", b"y", offset=40)], ["a", "b"]),
+        ([Made(b"a", b"x" * 90, local_extra=bytes(20)), Made(b"b", b"y", offset=31 + 20 + 85)], ["a", "b"]),
     ):
         archive = opened(by_hand(made))
         for name in bad:
@@ -329,23 +330,28 @@ def test_encrypted_members() -> None:
         assert caught.value.filename == "memory:///a.zip/s.txt"
     assert [(problem.path, problem.kind) for problem in archive.verify()] == [("s.txt", "unreadable")]
     for flag in (0, 6, 13):
-        with pytest.raises(io.UnsupportedOperation, match="encrypted"):
-            opened(by_hand([Made(b"x", b"abc", flags=1 << flag)])).open("x")
+        archive = opened(by_hand([Made(b"x", b"abc", flags=1 << flag)]))
+        for read in (archive.open, archive.read_bytes):
+            with pytest.raises(io.UnsupportedOperation, match="encrypted"):
+                read("x")
 
 
 @pytest.mark.parametrize(("method", "name"), [(9, "deflate64"), (98, "PPMd"), (1, "shrink"), (77, "unknown")])
 def test_methods_that_are_not_read(method: int, name: str) -> None:
     archive = opened(by_hand([Made(b"x", b"abc", method=method), Made(b"y", b"good")]))
-    with pytest.raises(io.UnsupportedOperation, match=f"{method} .{name}") as caught:
-        archive.open("x")
-    _check_error(caught.value)
+    for read in (archive.open, archive.read_bytes):
+        with pytest.raises(io.UnsupportedOperation, match=f"{method} .{name}") as caught:
+            read("x")
+        _check_error(caught.value)
     assert archive.read_bytes("y") == b"good"
     assert [(problem.path, problem.kind) for problem in archive.verify()] == [("x", "unreadable")]
 
 
 def test_patched_data() -> None:
-    with pytest.raises(io.UnsupportedOperation, match="patch"):
-        opened(by_hand([Made(b"x", b"abc", flags=1 << 5)])).open("x")
+    archive = opened(by_hand([Made(b"x", b"abc", flags=1 << 5)]))
+    for read in (archive.open, archive.read_bytes):
+        with pytest.raises(io.UnsupportedOperation, match="patch"):
+            read("x")
 
 
 def test_verify_tells_everything() -> None:

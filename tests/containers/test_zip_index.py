@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import resource
 import threading
+import types
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsabs import FS, Local, Memory, StaleFileError
-from fsabs.containers.zip import Zip, directory, members, table
+from fsabs.containers.zip import Zip, directory, entries, index, members, table
 from fsabs.containers.zip.hashing import Hashed, hashed
 
 from .zips import DEFLATED, STORED, CountingFS, Made, by_hand, contents, extra_field, opened, packed, zipped
@@ -97,6 +99,48 @@ def test_a_wrong_guess_costs_one_more_read() -> None:
         assert len(store.taken()) == 2
         assert list(archive.read_many(["x"])) == [content]
         assert len(store.taken()) == 2
+
+
+@pytest.mark.parametrize("local_extra", [0, 60, 61, 200])
+@pytest.mark.parametrize("method", [0, DEFLATED])
+def test_a_small_member_is_one_read_and_the_rest_if_its_header_is_long(method: int, local_extra: int) -> None:
+    """Read by `read_bytes`, for the first time and again, and by `read_many`."""
+    data = random.Random(local_extra).randbytes(500)
+    member = packed("x", data) if method else Made(b"x", data)
+    member = member._replace(local_extra=extra_field(0x9999, bytes(local_extra)))
+    store = counting(by_hand([Made(b"a", b"before"), member, Made(b"z", b"behind")]))
+    archive = Zip(store, "a.zip")
+    store.taken()
+    more = max(0, 4 + local_extra - entries.SLACK)  # what doesn't fit into the first read
+    for read in (archive.read_bytes, archive.read_bytes, lambda path: next(archive.read_many([path]))):
+        assert read("x") == data
+        taken = store.taken()
+        first = taken[0][0] if isinstance(taken[0], list) else taken[0]
+        assert first[0] < len(data) + 200
+        assert [size for size, _ in taken[1:]] == ([more] if more else [])
+
+
+@pytest.mark.quick
+def test_the_first_members_are_remembered_and_all_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "SEEN", 3)
+    files = {f"{n}": f"{n}".encode() * 3 for n in range(10)}
+    archive = opened(zipped(files))
+    for _ in range(2):
+        assert [archive.read_bytes(name) for name in files] == list(files.values())
+        assert list(archive.read_many(files)) == list(files.values())
+        assert [archive.open(name, "rb").read() for name in files] == list(files.values())
+        assert list(archive._index().known) == ["0", "1", "2"]
+
+
+@pytest.mark.quick
+def test_a_closed_archive_reads_nothing_that_it_remembers() -> None:
+    outer = opened(zipped({"i.zip": zipped({"x": b"content"})}))
+    for failed in (False, True):
+        inner = outer.open_zip("i.zip")
+        assert inner.read_bytes("x") == b"content"
+        inner._abort() if failed else inner.close()
+        with pytest.raises(ValueError, match="closed container: memory:///a.zip/i.zip"):
+            inner.read_bytes("x")
 
 
 def test_a_large_stored_member_is_read_where_it_is() -> None:
@@ -233,6 +277,13 @@ def test_names_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
     archive = opened(by_hand([*[Made(name.encode(), data) for name, data in files.items()], Made(b"3", b"last")]))
     assert contents(archive) == {**files, "3": b"last"}
     assert not archive.exists("x")
+    # A name that is changed is not found by what it was, though nothing but the names tells them apart.
+    data = by_hand([Made(b"d\\a", b"content", host=0)])
+    monkeypatch.setattr(directory, "zlib", types.SimpleNamespace(crc32=lambda name: 7))
+    archive = opened(data)
+    assert contents(archive) == {"d/a": b"content"}
+    with pytest.raises(FileNotFoundError):
+        archive.read_bytes("d\\a")
 
 
 # ---- processes
@@ -281,7 +332,7 @@ def test_as_many_reads_at_once_as_the_store_can_do() -> None:
 
 
 def test_a_streamed_archive_is_read_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "SMALL", 1000)
+    monkeypatch.setattr(entries, "SMALL", 1000)
     parent = Memory()
     parent.default_concurrency = 8
     parent.write_bytes("a.zip", zipped({"o.zip": zipped({"i.zip": zipped({"x": bytes(5000)})})}, DEFLATED))

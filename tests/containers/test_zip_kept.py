@@ -255,6 +255,19 @@ def test_a_damaged_index_is_never_believed(folder: Path, many: bytes) -> None:
     assert file.read_bytes() == right
 
 
+def test_an_index_that_was_looked_at_block_by_block_is_known_to_be_right(folder: Path, many: bytes) -> None:
+    store = far(many)
+    Zip(store, "a.zip")
+    archive = Zip(store, "a.zip")
+    found = archive._index().table
+    assert archive.read_bytes("train/1/000001.jpg") == b"111"
+    assert not found.sound
+    assert list(archive.read_many(MANY)) == list(MANY.values())
+    assert found.sound
+    assert not archive.exists("train/no")
+    assert archive._index().table is found
+
+
 def test_one_flipped_bit_in_every_entry(folder: Path, many: bytes) -> None:
     """Each entry that is found is right, without anything missing being asked for."""
     store = far(many)

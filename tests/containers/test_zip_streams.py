@@ -17,7 +17,7 @@ import pytest
 
 from fsabs import FS, CorruptFileError, Memory
 from fsabs.blobs import Blob
-from fsabs.containers.zip import Zip, decoders, members
+from fsabs.containers.zip import Zip, decoders, entries, members
 
 from .test_zip_read import zstd_member
 from .zips import BZIP2, DEFLATED, LZMA, STORED, CountingFS, Made, by_hand, opened, zipped
@@ -28,7 +28,7 @@ ALL = (DEFLATED, BZIP2, LZMA, 93)
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have small members treated as large ones, so that the tests take no time."""
-    monkeypatch.setattr(members, "SMALL", 1000)
+    monkeypatch.setattr(entries, "SMALL", 1000)
     monkeypatch.setattr(members, "BLOCK", 1024)
     monkeypatch.setattr(members, "LEAST_SPACING", 8 * 1024)
     monkeypatch.setattr(decoders, "LEAST_CHUNK", 64)

@@ -18,7 +18,7 @@ from fsabs import keys
 from fsabs.blobs import Blob
 from fsabs.fs import FS, FileStat, Path
 from fsabs.layers import LayerFS
-from fsabs.testing import MemorySubject, WrappedSubject
+from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
 
 from .broken import ALL, Broken, breaks
 
@@ -157,16 +157,51 @@ class WalksOnRegardless(LayerFS):
         return ((base, list(folders), names) for base, folders, names in super().walk(path))
 
 
+@breaks("walk")
+class WalksFromTheRootAsIfRelative(LayerFS):
+    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+        return ((base.lstrip("/"), folders, names) for base, folders, names in super().walk(path))
+
+
+class HastyWalk(Iterator[tuple[str, list[str], list[str]]]):
+    """Takes a directory away before it has listed it."""
+
+    def __init__(self, fs: FS, top: str) -> None:
+        self.fs = fs
+        self.todo = [top]
+
+    def __next__(self) -> tuple[str, list[str], list[str]]:
+        if not self.todo:
+            raise StopIteration
+        path = self.todo.pop()
+        names = list(self.fs.list(path))
+        directories = [name[:-1] for name in names if name.endswith("/")]
+        self.todo += [os.path.join(path, name) for name in reversed(directories)]
+        return path, directories, [name for name in names if not name.endswith("/")]
+
+
+@breaks("fork-threads", over=LocalSubject)
+class WalksHastily(LayerFS):
+    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+        return HastyWalk(self, str(path))
+
+
+@breaks("path-relative")
+class WalksWhateverItIs(LayerFS):
+    def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
+        return super().walk(str(path))
+
+
 @breaks("glob")
 class GlobsHiddenNames(LayerFS):
-    def glob(self, pattern: str) -> Iterator[str]:
+    def glob(self, pattern: Path) -> Iterator[str]:
         return iter(sorted([*super().glob(pattern), *(super().glob(".*") if pattern == "*" else [])]))
 
 
 @breaks("glob")
 class GlobsFilesAsDirectories(LayerFS):
-    def glob(self, pattern: str) -> Iterator[str]:
-        return super().glob(pattern.rstrip("/"))
+    def glob(self, pattern: Path) -> Iterator[str]:
+        return super().glob(str(pattern).rstrip("/"))
 
 
 # ---- paths

@@ -243,6 +243,54 @@ class ChildrenFinishTheirParentsFiles(Rewritten):
     kind = AnybodysFile
 
 
+@breaks("whole-forked", "append")
+class PlainText(LayerFS):
+    """Text over the right binary files: a child writes what its parent had buffered, and marks come in the middle."""
+
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+        if "b" in mode or "r" in mode:
+            return super().open(path, mode, *rest, **keywords)
+        return io.TextIOWrapper(super().open(path, mode + "b"), **keywords)
+
+
+@breaks("whole-forked", over=LocalSubject)
+class UpdatesThroughASharedPosition(LayerFS):
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        return open("/" + key, "r+b")
+
+
+class RememberingWriter(Rewriter):
+    """Appends to what was there when it began."""
+
+    def __init__(self, fs: Rewriting, key: str, inner: Writer) -> None:
+        super().__init__(fs, key, inner)
+        self.data = fs.inner._read_bytes(key)
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def commit(self) -> None:
+        writer = self.fs.inner._create(self.key, False)
+        writer.write(self.data)
+        writer.commit()
+
+
+@breaks("append")
+class AppendsToWhatWasThere(Rewriting):
+    def _append(self, key: str) -> Writer:
+        return RememberingWriter(self, key, self.inner._append(key))
+
+
+class MuteFile(WriteFile):
+    def read(self, *size: Any) -> Any:
+        raise io.UnsupportedOperation("read")
+
+
+@breaks("error-attributes")
+class RefusesToReadWithoutAWord(Rewritten):
+    kind = MuteFile
+
+
 class InPlaceWriter(Writer):
     """As a plain open() would."""
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fsabs import from_url, lazify, trace
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob, BytesBlob
+from fsabs.core import Core
 from fsabs.fs import FS
 from fsabs.layers import LayerFS
 from fsabs.testing import FaultyFS
@@ -21,7 +25,7 @@ DERIVED |= {"_glob_from", "_rename_target"}
 
 CORE = sorted(
     name
-    for name, member in vars(FS).items()
+    for name, member in {**vars(Core), **vars(FS)}.items()
     if name.startswith("_") and not name.startswith("__") and inspect.isfunction(member) and name not in DERIVED
 )
 
@@ -54,10 +58,19 @@ def arguments_of(name: str) -> tuple[Any, ...]:
 def test_the_core_is_known() -> None:
     required = {"_stat", "_list", "_open_blob", "_url"}
     writing = {"_create", "_append", "_open_update", "_mkdir", "_rename", "_remove", "_close", "_abort"}
-    fast = {"_walk", "_read_many", "_read_bytes", "_open_from_start", "_makedirs", "_remove_tree", "_copy"}
-    assert required | writing | fast <= set(CORE)
+    fast = {
+        "_walk",
+        "_read_many",
+        "_read_bytes",
+        "_open_from_start",
+        "_makedirs",
+        "_remove_tree",
+        "_copy",
+        "_leads_back",
+    }
+    assert required | writing | fast | {"_copy"} <= set(CORE)
     assert required == FS.__abstractmethods__
-    assert set(vars(FS)) >= DERIVED
+    assert {*vars(Core), *vars(FS)} >= DERIVED
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -86,7 +99,7 @@ def test_a_layer_forgets_nothing() -> None:
 def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
     """What it has of LayerFS goes round its faults, and may only be what has none."""
     kept = {name for name in CORE if getattr(FaultyFS, name) is getattr(LayerFS, name)}
-    assert kept == {"_url", "_close", "_abort"}
+    assert kept == {"_url", "_close", "_abort", "_leads_back"}
 
 
 def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:
@@ -100,3 +113,35 @@ def test_a_layer_that_opens_blobs_leaves_no_way_round_it() -> None:
     fs = Reversed(inner)
     with fs.open("a", "rb") as file:
         assert [file.read(), fs.read_bytes("a"), *fs.read_many(["a"])] == [b"cba"] * 3
+
+
+def test_what_else_an_fs_offers_is_offered_by_its_layers() -> None:
+    class More(Memory):
+        def more(self) -> str:
+            return f"more of {self.cwd}"
+
+    layer: Any = LayerFS(LayerFS(More()))
+    assert layer.more() == "more of /"
+    with pytest.raises(AttributeError, match="'More' object has no attribute 'less'"):
+        _ = layer.less
+    made: list[str] = []
+
+    def make() -> FS:
+        made.append("made")
+        return More()
+
+    lazy: Any = lazify(make)
+    assert not hasattr(lazy, "_more")
+    assert copy.copy(lazy).__class__ is type(lazy)
+    assert made == [], "looking for what is private, as copy and pickle do, is no use of it"
+    assert lazy.more() == "more of /"
+
+
+def test_a_cache_below_a_trace_has_its_own_methods(tmp_path: Path) -> None:
+    """As with FSABS_TRACE, which must not break a program that uses them."""
+    (tmp_path / "file").write_bytes(b"content")
+    with trace.trace(tmp_path / "trace"):
+        fs: Any = from_url(tmp_path, cache=str(tmp_path / "cache"))
+        assert repr(fs).startswith("TracedFS(CachedFS(")
+        assert fs.read_bytes("file") == b"content"
+        assert fs.status()["misses"] == 1

@@ -1,12 +1,17 @@
-"""What a driver of HDFS does, on absolute paths, with Python's own errors; and the time limit that both need."""
+"""What a driver of HDFS does, on absolute paths, with Python's own errors; and what both need: a time limit, and that
+no call is under way when the interpreter ends.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import functools
+import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -86,6 +91,48 @@ class Driver(Protocol):
         """Remove a file, or a directory with all that is in it; what is missing is no error."""
 
 
+class _Calls:
+    """The calls of the drivers' libraries that are under way, which the end of the interpreter waits for.
+
+    Python ends a thread that comes back from such a call later, and neither Rust nor C++ lets that pass: the process is
+    aborted.
+    """
+
+    _PATIENCE = 10.0  # seconds; one that comes back in the very moment of the end is unlikely then
+
+    def __init__(self) -> None:
+        self._under_way: set[object] = set()  # changes in one step, without a lock
+        self.ending = False
+        atexit.register(self._end)
+        os.register_at_fork(after_in_child=self._under_way.clear)
+
+    def begin(self, call: object, for_main: bool = False) -> None:
+        """Note a call before it begins; once the interpreter ends, only what the main thread asks for still does."""
+        self._under_way.add(call)
+        if self.ending and not for_main and threading.current_thread() is not threading.main_thread():
+            self.done(call)
+            threading.Event().wait()  # for ever
+
+    def done(self, call: object) -> None:
+        """A call has ended, or is given up."""
+        self._under_way.discard(call)
+
+    def __enter__(self) -> None:
+        self.begin(threading.get_ident())
+
+    def __exit__(self, *exc: object) -> None:
+        self.done(threading.get_ident())
+
+    def _end(self) -> None:
+        self.ending = True
+        end = time.monotonic() + self._PATIENCE
+        while self._under_way and time.monotonic() < end:
+            time.sleep(0.001)
+
+
+calls = _Calls()
+
+
 class _Outcome(NamedTuple):
     value: Any
     failure: BaseException | None
@@ -105,6 +152,7 @@ class _Helper(threading.Thread):
         while True:
             answer, call = self._calls.get()
             outcome = _made(call)
+            calls.done(answer)
             self._idle.append(self)
             answer.put(outcome)
             del answer, call, outcome  # what they hold must not wait for the next call
@@ -112,6 +160,7 @@ class _Helper(threading.Thread):
     def begin(self, call: Callable[[], Any]) -> queue.SimpleQueue[_Outcome]:
         """Begin a call; where its outcome will be."""
         answer: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+        calls.begin(answer)
         self._calls.put((answer, call))
         return answer
 
@@ -140,6 +189,7 @@ def _outcome(answer: queue.SimpleQueue[_Outcome], seconds: float, what: str) -> 
     try:
         return answer.get(timeout=seconds)
     except queue.Empty:
+        calls.done(answer)
         return _Outcome(None, TimeoutError(errno.ETIMEDOUT, f"no answer to {what} within {seconds:g} s"))
 
 
@@ -166,7 +216,7 @@ def each_within(
     answers: deque[queue.SimpleQueue[_Outcome]] = deque()
     threads = min(width, len(items))
     for _ in range(threads):
-        _begin(functools.partial(_work, todo, function))
+        calls.done(_begin(functools.partial(_work, todo, function)))  # it waits, and notes its calls itself
     try:
         for item in items:
             answers.append(queue.SimpleQueue())
@@ -190,7 +240,11 @@ def _found(answer: queue.SimpleQueue[_Outcome], seconds: float, what: str) -> An
 
 def _work(todo: queue.SimpleQueue[tuple[queue.SimpleQueue[_Outcome], A] | None], function: Callable[[A], Any]) -> None:
     """Make the calls of one `each_within`, until there are no more."""
+    for_main = calls.ending
     while (task := todo.get()) is not None:
         answer, item = task
-        answer.put(_made(functools.partial(function, item)))
-        del answer, item, task
+        calls.begin(answer, for_main)
+        outcome = _made(functools.partial(function, item))
+        calls.done(answer)
+        answer.put(outcome)
+        del answer, item, task, outcome

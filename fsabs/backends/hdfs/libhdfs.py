@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import errors, process
-from .driver import Driver, Info, Output, Reader, within
+from .driver import Driver, Info, Output, Reader, calls, within
 
 _jvm_of: int | None = None  # the generation of the process that has started the JVM
 
@@ -100,7 +100,7 @@ class ArrowReader:
 
     def read_range(self, offset: int, size: int) -> bytes:
         """As `Reader.read_range`."""
-        with _translated():
+        with _translated(), calls:
             data: bytes = self._raw.read_at(size, offset)
             return data
 
@@ -113,12 +113,12 @@ class ArrowOutput:
 
     def write(self, data: bytes) -> None:
         """As `Output.write`."""
-        with _translated():
+        with _translated(), calls:
             self._raw.write(data)
 
     def close(self) -> None:
         """As `Output.close`."""
-        with _translated():
+        with _translated(), calls:
             self._raw.close()
 
 
@@ -149,8 +149,8 @@ def _host_and_port(url: str | None) -> tuple[str, int]:
     if url is None:
         return "default", 0
     authority = url.removeprefix("hdfs://").rstrip("/")
-    host, _, port = authority.partition(":")
-    return (host, int(port)) if port else (f"hdfs://{authority}", 0)
+    host, colon, port = authority.rpartition(":")
+    return (host.strip("[]"), int(port)) if colon and port.isdigit() else (f"hdfs://{authority}", 0)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from ... import errors, process
-from .driver import Driver, Info, Output, Reader, within
+from .driver import Driver, Info, Output, Reader, calls, within
 
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
 
@@ -41,7 +41,7 @@ class Native:
             "dfs.client.failover.sleep.base.millis": "100",
             "dfs.client.failover.sleep.max.millis": "1000",
         }
-        with _translated():
+        with _translated(), calls:
             self._client = self._library.RawClient(url, settings, None)
 
     def stat(self, path: str) -> Info:
@@ -111,7 +111,7 @@ class NativeReader:
 
     def read_range(self, offset: int, size: int) -> bytes:
         """As `Reader.read_range`."""
-        with _translated():
+        with _translated(), calls:
             return cast(bytes, self._raw.read_range(offset, size))
 
 
@@ -125,13 +125,13 @@ class NativeOutput:
     def write(self, data: bytes) -> None:
         """As `Output.write`."""
         raw = self._raw.get()
-        with _translated(), memoryview(data) as view:
+        with _translated(), calls, memoryview(data) as view:
             for start in range(0, len(view), _BUFFER):
                 raw.write(bytes(view[start : start + _BUFFER]))
 
     def close(self) -> None:
         """As `Output.close`."""
-        with _translated():
+        with _translated(), calls:
             self._raw.get().close()
 
 

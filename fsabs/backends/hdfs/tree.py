@@ -13,7 +13,6 @@ import functools
 import getpass
 import os
 import random
-import secrets
 import stat as stat_bits
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,15 +21,15 @@ from typing import Any
 from ... import errors, keys, process
 from ... import ranges as ranges_of
 from ...blobs import Blob
-from ...files import Writer
+from ...files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
+from ...files import Writer, is_partial, partial_name
 from ...fs import FS, Capabilities, FileStat, Path, in_threads
 from .driver import Driver, Info, Output, Reader, each_within
 from .libhdfs import open_libhdfs
 from .native import open_native
 
-PARTIAL_SUFFIX = ".fsabs-partial"
-"""What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
-READ_ATTEMPTS = 3
+PATIENCE = 10.0
+"""Seconds, at most, that a read is tried again for: a DataNode that restarts is away for some."""
 GAP = 256 * 1024
 """Bytes between two ranges that are read along: a request of its own takes about as long."""
 MOST = 8 * 1024 * 1024
@@ -119,7 +118,7 @@ class Hdfs(FS):
     def _list(self, key: str) -> Iterator[FileStat]:
         if not self._info(key).directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        found = [_to_stat(info.name, info) for info in self.driver.list("/" + key) if not _is_partial(info.name)]
+        found = [_to_stat(info.name, info) for info in self.driver.list("/" + key) if not is_partial(info.name)]
         return iter(sorted(found, key=FileStat.listed))  # older NameNodes compare names by signed bytes
 
     def _open_blob(self, key: str) -> Blob:
@@ -200,19 +199,21 @@ class HdfsBlob(Blob):
         self._reader.adopt(reader)
 
     def _pread(self, size: int, offset: int) -> bytes:
-        for attempt in range(READ_ATTEMPTS):
+        delay, end = 0.1, 0.0
+        while True:
             try:
                 return self._reader.get().read_range(offset, size)
             except errors.StaleFileError:
                 raise
             except OSError as exc:
                 self._check_version(exc)
-                if attempt + 1 == READ_ATTEMPTS or isinstance(exc, PermissionError):
+                end = end or time.monotonic() + min(self._origin.driver.timeout, PATIENCE)
+                if time.monotonic() + delay > end or isinstance(exc, PermissionError):
                     raise
                 # The drivers give a DataNode up for good at one connection that breaks; open the file anew.
                 self._reader.close()
-                time.sleep(0.1 * 2**attempt * random.random())
-        raise AssertionError("the last attempt returns or raises")
+                time.sleep(delay * (0.5 + random.random() / 2))
+                delay = min(2 * delay, 2.0)
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Neighbours together, and several requests at once."""
@@ -255,7 +256,7 @@ class HdfsWriter(Writer):
         self._path = "/" + key
         self._exclusive = exclusive
         folder, name = os.path.split(self._path)
-        self._partial = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}")
+        self._partial = os.path.join(folder, partial_name(name))
         self._output: Output | None = fs.driver.create(self._partial)
         self._written = 0
 
@@ -311,10 +312,6 @@ def _to_stat(name: str, info: Info) -> FileStat:
     if info.directory:
         return FileStat.of_directory(name, written, stat_bits.S_IFDIR | info.mode)
     return FileStat(name, info.size, False, written, stat_bits.S_IFREG | info.mode, _version(info))
-
-
-def _is_partial(name: str) -> bool:
-    return name.startswith(".") and name.endswith(PARTIAL_SUFFIX)
 
 
 def _version(info: Info) -> str:

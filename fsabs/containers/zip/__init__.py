@@ -20,7 +20,7 @@ from ...fs import FS, Capabilities, FileStat, Path
 from ..base import READ_ONLY, Container
 from ..problems import Problem
 from . import index, members, records, verify, writing
-from .entries import Entry
+from .entries import Whole
 from .index import Index
 from .table import Table
 
@@ -166,25 +166,34 @@ class Zip(Container):
         return members.open_member(self, key, self._index().file(key), self._reader(), self._max_ratio)
 
     def _read_bytes(self, key: str) -> bytes:
-        if self._mode != "r":
+        blob, index = self._blob, self._held.index
+        if index is None or blob is None or blob._closed or self._mode != "r":
             self._require("read", "read_bytes", key)
-        table = self._index().table
+            blob, index = self._reader(), self._index()
+        table = index.table
         try:
-            return self._read_one(key)
+            how = index.known.get(key) or index.whole(key)
+            if how is None or how[1] > members.EAGER:
+                return self._read_one(key)
+            bottom, shift = self._held.bottom or self._bottom()
+            answer = bottom.pread(how[1], shift + how[0])
+            data = members.checked(answer, how, self, key)
+            return members.content(answer, index.file(key), blob, self, key) if data is None else data
         except CorruptFileError:
-            if not self._index().distrust(table):
+            if not index.distrust(table):
                 raise
             return self._read_one(key)
 
     def _read_one(self, key: str) -> bytes:
+        """As `_read_bytes`, with a look at all that may be wrong."""
         entry = self._index().file(key)
         if not members.is_small(entry):
             return super()._read_bytes(key)
         if not members.is_fine(entry):
             members.refuse(entry, self, key, self._max_ratio)
         bottom, shift = self._bottom()
-        answer = bottom.pread(entry.header + members.SLACK + entry.compressed, shift + entry.offset)
-        return members.content(answer, entry, self._reader(), self, key)
+        size, offset = members.request(entry)
+        return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
@@ -200,39 +209,38 @@ class Zip(Container):
                 yield self._read_bytes(wanted[start])
             start += len(batch) or 1
 
-    def _batch(self, wanted: Sequence[str]) -> builtins.list[Entry]:
-        """The entries at the start of `wanted` that are read together: up to one that is large, or can't be read."""
-        file = self._index().file
-        entries: builtins.list[Entry] = []
+    def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
+        """How the first of `wanted` are read together: up to one that is large, or has to be looked at."""
+        index = self._index()
+        known, look = index.known.get, index.whole
+        batch: builtins.list[Whole] = []
         size = 0
-        try:
-            for key in wanted:
-                entry = file(key)
-                if not members.is_fine(entry):
-                    members.refuse(entry, self, key, self._max_ratio)
-                size += entry.header + members.SLACK + entry.compressed
-                if not members.is_batched(entry) or (size > _BATCH_BYTES and entries):
-                    break
-                entries.append(entry)
-        except OSError:  # raised when its turn comes
-            pass
-        return entries
+        for key in wanted:
+            how = known(key) or look(key)
+            if how is None:
+                break
+            size += how[1]
+            if size > _BATCH_BYTES and batch:
+                break
+            batch.append(how)
+        return batch
 
-    def _read_batch(self, wanted: Sequence[str], entries: builtins.list[Entry], table: Table) -> Iterator[bytes]:
+    def _read_batch(self, wanted: Sequence[str], batch: builtins.list[Whole], table: Table) -> Iterator[bytes]:
         begin = time.monotonic_ns() if hooks.active is not None else 0
-        archive = self._reader()
+        archive, index = self._reader(), self._index()
         bottom, shift = self._bottom()
-        slack = members.SLACK
-        answers = bottom.pread_many([(one.header + slack + one.compressed, shift + one.offset) for one in entries])
+        answers = bottom.pread_many([(how[1], shift + how[0]) for how in batch])
         if (watch := hooks.active) is not None:
-            watch.done("batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(entries))
+            watch.done("batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(batch))
         at = 0
         try:
             for at, answer in enumerate(answers):
-                yield members.content(answer, entries[at], archive, self, wanted[at])
+                key = wanted[at]
+                data = members.checked(answer, batch[at], self, key)
+                yield members.content(answer, index.file(key), archive, self, key) if data is None else data
             return
         except CorruptFileError:
-            if not self._index().distrust(table):
+            if not index.distrust(table):
                 raise
         for key in wanted[at:]:
             yield self._read_one(key)

@@ -8,6 +8,22 @@ from typing import NamedTuple
 from ...fs import FileStat
 from . import records
 
+SMALL = 8 * 1024 * 1024
+"""Members up to this size are read whole, and decompressed at their first read."""
+SLACK = 64
+"""Bytes that a local header may be longer than guessed (Info-ZIP's, say, has more timestamps than the central one)."""
+ENCRYPTION = records.FLAG_ENCRYPTED | records.FLAG_STRONG_ENCRYPTION | records.FLAG_MASKED
+UNREADABLE = ENCRYPTION | records.FLAG_PATCH
+"""Flags of a member that is encrypted, and of one that can't be read, for that or as a patch of another file."""
+
+Whole = tuple[int, int, bytes, bytes, int, int, int, int, int, int]
+"""How a small member is read whole, at once.
+
+The offset of its local header, and how many bytes are read from there; what the header starts with, up to the length of
+the name; the name; the header's size at most; then compressed size, size, CRC-32, method and flags of the member. One
+is made for each member that is read: a named tuple takes three times as long to be made, and twice to be taken apart.
+"""
+
 
 class Entry(NamedTuple):
     """What the central directory says of one member; offsets count from the start of the file, sizes are in bytes."""

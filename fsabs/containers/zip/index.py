@@ -21,7 +21,7 @@ from ...blobs import Blob
 from ...fs import FileStat
 from . import ends
 from .directory import Scan
-from .entries import Entry
+from .entries import Entry, Whole
 from .table import KIND, DamagedError, Table
 
 KEPT_FROM = 64 * 1024
@@ -31,7 +31,9 @@ index is kept: it saves the request for the end of the file, and one or more for
 ORDER = "zip-order-1"
 """The kind of the derived file with the order of the names, which is found when something is listed."""
 SEEN = 8192
-"""Entries of files that were asked for, which are kept at half a kilobyte each: an epoch comes after another."""
+"""Members that were asked for first, and are found again without a search, at half a kilobyte each: an epoch comes
+after another. Of more members, others take no one's place: a search is cheaper than a memory that changes all the time.
+"""
 _LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are read
 
 
@@ -46,6 +48,8 @@ class Index:
         self._url = url
         self._names: _Names | None = None
         self._seen: dict[str, Entry] = {}
+        self.known: dict[str, Whole] = {}
+        """Of small members that were read: what `whole` found."""
         self.layout = table.layout
 
     # ---- one entry
@@ -76,10 +80,20 @@ class Index:
         entry = table.lookup(key.encode()) if table.sound and key.isascii() else self.entry(key)
         if entry is None:
             return self._no_file(key)
-        if len(seen) >= SEEN:
-            seen.clear()
-        seen[key] = entry
+        if len(seen) < SEEN:
+            seen[key] = entry
         return entry
+
+    def whole(self, key: str) -> Whole | None:
+        """How a small member is read whole; None for what `file` has to look at: it is large, odd, or not there."""
+        known = self.known  # before the table, as above
+        try:
+            how = self.table.whole(key.encode())
+        except (DamagedError, IndexError, struct.error, UnicodeEncodeError):
+            return None
+        if how is not None and len(known) < SEEN:
+            known[key] = how
+        return how
 
     def isdir(self, key: str) -> bool:
         """Whether `key` is a directory."""
@@ -181,7 +195,7 @@ class Index:
 
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
-        self.table, self._names, self._seen = _fresh(self._blob, self._url), None, {}
+        self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url), None, {}, {}
         self.layout = self.table.layout
         derived.save(KIND, self._url, self._blob.version, self._blob.size, [self.table.view])
 

@@ -30,14 +30,19 @@ from typing import Any, cast
 from zlib import crc32
 
 from ...derived import BLOCK_BITS, Kept
-from . import records
+from . import entries, records
+from .decoders import READABLE
 from .ends import Layout
-from .entries import Entry
+from .entries import SLACK, UNREADABLE, Entry, Whole
 
 KIND = "zip-1"
 """Of the derived file; another number is another layout of the parts."""
 _RECORD = struct.Struct("<8x2H4L3H4x2L")
 """Flags, method, time, CRC-32, compressed, size, lengths of name, extra and comment, attributes, offset."""
+_unpack = _RECORD.unpack_from
+_unpack_some = struct.Struct("<8x2H4x3L2H10xL").unpack_from
+"""The same without time, length of the comment and attributes."""
+_LEAD = records.LOCAL_SIGNATURE
 _TAIL = struct.Struct("=8Q")
 """Directory's size, rows, bytes of a position, keys, first bits, fresh names, their size, size of meta."""
 _LENGTH = struct.Struct("<H")
@@ -72,8 +77,8 @@ class Table:
             raise ValueError("no table")
         parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
         told = json.loads(bytes(parts[7]))
-        start_at, total, entries, zip64, shift, comment, junk = told["layout"]
-        self.layout = Layout(start_at, total, entries, zip64, shift, bytes.fromhex(comment), junk)
+        start_at, total, count, zip64, shift, comment, junk = told["layout"]
+        self.layout = Layout(start_at, total, count, zip64, shift, bytes.fromhex(comment), junk)
         self.refused: dict[str, str] = told["refused"]
         self.rows: int = rows
         self._shifted = shift
@@ -117,6 +122,43 @@ class Table:
             at -= 1
         return None
 
+    def whole(self, name: bytes) -> Whole | None:
+        """How the member of this name is read whole: what `lookup` tells, as far as a read needs it.
+
+        None where that isn't found at the first look, or the member is large, or anything is odd about it.
+        """
+        value = crc32(name)
+        bucket = value >> self._shift
+        keys, buckets = self._keys, self._buckets
+        at = bisect_right(keys, value << 32 | _BIG, buckets[bucket], buckets[bucket + 1])
+        if not at:
+            return None
+        row = keys[at - 1] & _BIG
+        record = self._positions[row]
+        raw, start = self._raw, self._start + record
+        flags, method, crc, compressed, size, length, extra, offset = _unpack_some(raw, start)
+        if self._good is not None:
+            self._check_row(row, record, record + 46 + length + extra)
+            self._check_key(bucket, at)
+        stop = start + 46 + length
+        if raw[start + 46 : stop] != name or (self._fresh and self._fresh_name(row) is not None):
+            return None
+        if offset == _BIG:
+            compressed, size, offset = self._zip64(stop, extra, compressed, size, offset)
+        offset += self._shifted
+        room, header = self._limits[row] - offset - compressed, 30 + length + extra + SLACK
+        if (
+            room < 30
+            or flags & UNREADABLE
+            or size > entries.SMALL
+            or (compressed != size if not method else method not in READABLE or compressed > entries.SMALL)
+        ):
+            return None
+        return (
+            offset, header + compressed, _LEAD + raw[start + 6 : start + 30], name, room if room < header else header,
+            compressed, size, crc, method, flags,
+        )  # fmt: skip
+
     def name(self, row: int) -> bytes:
         """The name of an entry, as UTF-8; a directory's ends in `/`."""
         if self._fresh and (name := self._fresh_name(row)) is not None:
@@ -129,9 +171,7 @@ class Table:
         """The entry of a row; `DamagedError`."""
         record = self._positions[row]
         raw, start = self._raw, self._start + record
-        flags, method, dos, crc, compressed, size, length, extra, _, attributes, offset = _RECORD.unpack_from(
-            raw, start
-        )
+        flags, method, dos, crc, compressed, size, length, extra, _, attributes, offset = _unpack(raw, start)
         if self._good is not None:
             self._check_row(row, record, record + 46 + length + extra)
         if compressed == _BIG or size == _BIG or offset == _BIG:
@@ -203,6 +243,8 @@ class Table:
         assert self.kept is not None
         if not self.kept.check(start, stop):
             raise DamagedError
+        if 0 not in good:  # that was the last block
+            self._good, self.sound = None, True
 
     # ---- order
 

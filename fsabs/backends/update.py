@@ -1,0 +1,117 @@
+"""Local files that are opened with `r+`: read and written in place, whole or not."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from .. import errors, process
+
+
+class _Update(io.RawIOBase):
+    """A descriptor that reads and writes in place, at a position that no other process shares."""
+
+    def __init__(self, fd: int, url: str) -> None:
+        self._fd = fd
+        self._position = 0
+        self._generation = process.generation()
+        self.name = url
+
+    @property
+    def inherited(self) -> bool:
+        """Whether a parent opened the file: it is not the child's to write to."""
+        return process.inherited(self._generation)
+
+    def readinto(self, buffer: Any, /) -> int:
+        with self._named("read"):
+            size = os.preadv(self._fd, [buffer], self._position)
+        self._position += size
+        return size
+
+    def write(self, data: Any, /) -> int:
+        if self.inherited:
+            raise errors.unsupported("write", self.name, "the file was opened for writing in another process")
+        with self._named("write"):
+            size = os.pwrite(self._fd, data, self._position)
+        self._position += size
+        return size
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with self._named("seek"):
+            end = os.fstat(self._fd).st_size if whence == os.SEEK_END else 0
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: end}.get(whence)
+        if base is None or base + offset < 0:
+            raise ValueError(f"invalid seek: {offset}, {whence}")
+        self._position = base + offset
+        return self._position
+
+    def truncate(self, size: int | None = None, /) -> int:
+        if self.inherited:
+            raise errors.unsupported("truncate", self.name, "the file was opened for writing in another process")
+        size = self._position if size is None else size
+        with self._named("truncate"):
+            os.ftruncate(self._fd, size)
+        return size
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        super().close()
+        if fd >= 0:
+            with self._named("close"):
+                os.close(fd)
+
+    @contextlib.contextmanager
+    def _named(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            errors.named(exc, operation, self.name)
+            raise
+
+
+class UpdateFile(io.BufferedRandom):
+    """A local file that is read and written in place; a forked child has no part in what its parent has written."""
+
+    raw: _Update
+
+    def __init__(self, fd: int, url: str) -> None:
+        super().__init__(_Update(fd, url))
+
+    @property
+    def inherited(self) -> bool:
+        """Whether a parent opened the file."""
+        return self.raw.inherited
+
+    @property
+    def mode(self) -> str:  # type: ignore[override]
+        """Always `"rb+"`."""
+        return "rb+"
+
+    def write(self, data: Any, /) -> int:
+        """Write in place; `UnsupportedOperation` in a forked child."""
+        if self.inherited:
+            self.raw.write(b"")
+        return super().write(data)
+
+    def flush(self) -> None:
+        """Hand on what is buffered; a child leaves what its parent buffered to the parent."""
+        if not self.inherited:
+            super().flush()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(f"a file opened for writing can't be pickled: {self.name}")

@@ -1,0 +1,224 @@
+"""The core: the few methods that a backend or container writes, and the fast paths that it may override.
+
+All of them are on keys counted from the backend's own root. The public face that every FS has is built on them in
+`fs.py`; users call nothing here.
+"""
+
+from __future__ import annotations
+
+import abc
+import errno
+import io
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from . import errors, keys
+from .blobs import Blob
+from .files import Writer
+from .stats import Capabilities, FileStat
+
+T = TypeVar("T")
+
+
+class Core(abc.ABC):
+    """What an FS is made of; see `FS`."""
+
+    capabilities: Capabilities = Capabilities()
+    scheme: str = ""
+    default_concurrency: int = 1
+    """How many files `read_many` has under way at once if not told."""
+
+    _root: str = ""
+    _cwd: str = ""
+    _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
+
+    # ---- the core: what a backend or container writes, on keys counted from the backend's own root
+
+    @abc.abstractmethod
+    def _stat(self, key: str) -> FileStat:
+        """The stat of `key`; `FileNotFoundError` if there is nothing."""
+
+    @abc.abstractmethod
+    def _list(self, key: str) -> Iterator[FileStat]:
+        """The members of the directory `key`, one level, with bare names.
+
+        In the order of their names as listed (a directory counts with its `/`), by code point. `FileNotFoundError` or
+        `NotADirectoryError` at the latest when the first item is asked for.
+        """
+
+    @abc.abstractmethod
+    def _open_blob(self, key: str) -> Blob:
+        """The blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+
+    @abc.abstractmethod
+    def _url(self, key: str) -> str:
+        """The full URL of `key`, with no secret in it."""
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
+        raise self._unsupported("open for writing", key)
+
+    def _append(self, key: str) -> Writer:
+        """A writer at the end of the file `key`, made if missing (needs `append`)."""
+        raise self._unsupported("open for appending", key)
+
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        """A file of the existing `key` that reads and writes in place (needs `update`)."""
+        raise self._unsupported("open for update", key)
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        """Make the directory `key`; `FileExistsError`, and `FileNotFoundError` without its parent."""
+        raise self._unsupported("mkdir", key)
+
+    def _rename(self, src: str, dst: str) -> None:
+        """Move a file or directory; a file at `dst` is replaced."""
+        raise self._unsupported("rename", src)
+
+    def _remove(self, key: str) -> None:
+        """Remove a file or an empty directory (ENOTEMPTY otherwise); `FileNotFoundError`."""
+        raise self._unsupported("remove", key)
+
+    def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
+        """Free what is held in this process; may be called again."""
+
+    def _abort(self) -> None:
+        """As `_close`, after a failure: a container being written is thrown away."""
+        self._close()
+
+    # ---- fast paths: right as they stand, overridden where a store can do better
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """All files and directories below `key`, a directory before its members, names relative to `key`."""
+        stack = [("", self._list(key))]
+        while stack:
+            base, members = stack[-1]
+            member = next(members, None)
+            if member is None:
+                stack.pop()
+                continue
+            name = base + member.filename
+            yield member._replace(filename=name)
+            if member.directory and not self._leads_back(path := keys.join(key, name)):
+                stack.append((name + "/", self._list(path)))
+
+    def _leads_back(self, key: str) -> bool:
+        """Whether the directory `key` is a link to one above it, which is listed and not entered."""
+        return False
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        """The contents of the files `wanted`, in order."""
+        workers = min(concurrency or self.default_concurrency, len(wanted))
+        if workers <= 1:
+            return map(self._read_bytes, wanted)
+        return in_threads(self._read_bytes, wanted, workers)
+
+    def _read_bytes(self, key: str) -> bytes:
+        """The content of the file `key`."""
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _open_from_start(self, key: str) -> Blob:
+        """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
+        return self._open_blob(key)
+
+    def _remove_tree(self, key: str) -> None:
+        """Remove the directory `key` and all that is in it."""
+        for member in reversed(list(self._walk(key))):
+            self._remove(keys.join(key, member.filename))
+        if not self.capabilities.implied_directories or self._is(key, directory=True):
+            self._remove(key)
+
+    def _makedirs(self, key: str, mode: int) -> None:
+        """Make the directory `key` and what is missing above it; `FileExistsError` if it is there."""
+        wanted, tried = [key], set()
+        while wanted:
+            path = wanted[-1]
+            try:
+                self._mkdir(path, 0o777 if len(wanted) > 1 else mode)
+            except FileNotFoundError:
+                if not path or path in tried:
+                    raise
+                tried.add(path)
+                wanted.append(keys.parent(path))
+                continue
+            except FileExistsError:  # above the wanted one: another process was faster
+                if len(wanted) == 1:
+                    raise
+            wanted.pop()
+
+    def _copy(self, src: str, dst: str) -> None:
+        """Copy the file `src` to `dst`, replacing it."""
+        with self._open_blob(src) as blob:
+            pump(blob, self, dst)
+
+    # ---- for the methods above, and for what is built on them
+
+    def _named(self, exc: OSError, operation: str, key: str) -> None:
+        if getattr(exc, "operation", None) is None:
+            errors.named(exc, operation, self._url(key))
+
+    def _require(self, capability: str, operation: str, key: str) -> None:
+        if not getattr(self.capabilities, capability):
+            raise self._unsupported(operation, key)
+
+    def _unsupported(self, operation: str, key: str) -> io.UnsupportedOperation:
+        return errors.unsupported(operation, self._url(key), f"{type(self).__name__} can't {operation}")
+
+    def _is(self, key: str, directory: bool | None) -> bool:
+        try:
+            found = self._stat(key).directory
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as exc:
+            self._named(exc, "stat", key)
+            raise
+        return directory is None or found == directory
+
+    def _rename_target(self, dst: str, source: FileStat) -> FileStat | None:
+        """What is at `dst`, if `source` may be renamed to there: a file over a file, a directory over an empty one."""
+        try:
+            target = self._stat(dst)
+        except FileNotFoundError:
+            return None
+        if target.directory and not source.directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if source.directory and not target.directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if target.directory and next(self._list(dst), None) is not None:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        return target
+
+
+def pump(blob: Blob, target: Core, key: str, chunk: int = 8 * 1024 * 1024) -> None:
+    """Write the whole of `blob` to the file `key` of `target`, whose errors name it."""
+    try:
+        writer = target._create(key, False)
+        try:
+            for offset in range(0, blob.size, chunk):
+                writer.write(blob.pread(chunk, offset))
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
+    except OSError as exc:
+        target._named(exc, "copy", key)
+        raise
+
+
+def in_threads(read: Callable[[T], bytes], wanted: Sequence[T], workers: int) -> Iterator[bytes]:
+    """`read` of each, in order, with `workers` threads and at most twice as many results waiting."""
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-read")
+    under_way: deque[Future[bytes]] = deque()
+    try:
+        for key in wanted:
+            under_way.append(pool.submit(read, key))
+            if len(under_way) >= 2 * workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,127 @@
+"""Text files: `io.TextIOWrapper` over the binary files of `files.py`, with their life after fork and pickle."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+
+from .files import BlobReader, WriteFile, drop
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class TextReader(io.TextIOWrapper):
+    """A text file over a `BlobReader`, which pickles with its position."""
+
+    buffer: BlobReader
+    _newline: str | None = None
+
+    def __next__(self) -> str:  # type: ignore[override]
+        # The base class's own takes tell() away until the end of the file, and pickling with it.
+        if line := self.readline():
+            return line
+        raise StopIteration
+
+    def write(self, text: str, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self.buffer.write(b"")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        how = (self.encoding, self.errors, self._newline, self.line_buffering, self.mode)
+        return _reopen, (self.buffer, how, self.tell())
+
+
+class TextUpdate(io.TextIOWrapper):
+    """A text file that is written to: a forked child has no part in what its parent has written."""
+
+    buffer: Any  # tells whether it is `inherited`
+
+    def close(self) -> None:
+        """Close the file, with all that was written; in a child, leave that to the parent."""
+        if self.buffer.inherited:
+            self.buffer.close()
+        else:
+            super().close()
+
+
+class TextWriter(TextUpdate):
+    """A text file over a `WriteFile`: whole or not at all."""
+
+    buffer: WriteFile
+
+    def read(self, size: int | None = -1, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self.buffer.read()
+
+    def readline(self, size: int = -1, /) -> NoReturn:  # type: ignore[override]
+        """`UnsupportedOperation`."""
+        self.buffer.read()
+
+    def __next__(self) -> NoReturn:
+        self.buffer.read()
+
+    def seek(self, cookie: int, whence: int = 0, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self.buffer.seek(cookie)
+
+    def abort(self) -> None:
+        """Close without making anything visible."""
+        self.buffer.abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        try:
+            file = self.buffer
+        except ValueError:  # never made: there is nothing to drop
+            return
+        drop(file)
+
+
+def _reopen(buffer: BlobReader, how: tuple[Any, ...], position: int) -> io.TextIOWrapper:
+    text = as_text(buffer, *how)
+    text.seek(position)
+    return text
+
+
+def as_text(
+    file: io.BufferedIOBase, encoding: str | None, handler: str | None, newline: str | None, by_line: bool, mode: str
+) -> io.TextIOWrapper:
+    """The text file over a binary one, with `builtins.open`'s meaning of the arguments."""
+    kind: type[io.TextIOWrapper] = io.TextIOWrapper
+    if isinstance(file, BlobReader):
+        kind = TextReader
+    elif isinstance(file, WriteFile):
+        kind = TextWriter
+    elif hasattr(file, "inherited"):
+        kind = TextUpdate
+    text = kind(cast(IO[bytes], file), encoding or io.text_encoding(None, 3), handler, newline, by_line)
+    text.mode = mode  # type: ignore[misc]
+    if isinstance(text, TextReader):
+        text._newline = newline
+    return text
+
+
+_MARKED = ("utf-16", "utf-32", "utf-8-sig")
+
+
+def is_marked(text: io.TextIOWrapper) -> bool:
+    """Whether a file in this encoding begins with a byte order mark."""
+    return codecs.lookup(text.encoding).name in _MARKED
+
+
+def mark(text: io.TextIOWrapper, empty: bool) -> None:
+    """Begin an empty file with its byte order mark, and no other: `TextIOWrapper` can't tell where it can't seek."""
+    of_itself = codecs.lookup(text.encoding).name == "utf-8-sig"
+    if empty and not of_itself:
+        text.write("\ufeff")
+    elif not empty and of_itself:
+        text.reconfigure(encoding="utf-8")

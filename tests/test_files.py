@@ -1,0 +1,233 @@
+"""Open files beyond what every FS must hold: any sequence of calls is as `builtins.open` has it, at any buffer size."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import pickle
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fsabs
+from fsabs.blobs import BytesBlob
+from fsabs.files import BlobReader
+from tests.test_process import in_child
+
+pytestmark = pytest.mark.quick
+
+examples = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+BINARY = st.one_of(
+    st.tuples(st.sampled_from(["read", "readline"]), st.one_of(st.none(), st.integers(-1, 40))),
+    st.tuples(st.just("readlines"), st.integers(-1, 50)),
+    st.tuples(st.just("seek"), st.integers(-5, 80), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["next", "pickle"])),
+    st.tuples(st.just("readinto"), st.integers(0, 30)),
+    st.tuples(st.just("read1"), st.integers(0, 20)),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+@examples
+@given(st.lists(st.sampled_from([b"a", b"\n", b"bc", b"\r\n"]), max_size=60), st.integers(-5, 70), st.data())
+def test_a_binary_file_is_as_builtins_open_has_it(folder: Path, pieces: list[bytes], size: int, data: Any) -> None:
+    content = b"".join(pieces)
+    (folder / "x").write_bytes(content)
+    file: IO[Any] = fsabs.from_url(folder).open("x", "rb", size)
+    with builtins.open(folder / "x", "rb") as reference:
+        for call in data.draw(st.lists(BINARY, max_size=25)):
+            file = _same(file, reference, *call)
+            assert file.tell() == reference.tell(), call
+    file.close()
+
+
+def _same(file: IO[Any], reference: IO[Any], name: str, *arguments: Any) -> IO[Any]:
+    """Make a call on both, and compare what they give; returns the file to go on with."""
+    if name == "pickle":
+        return pickle.loads(pickle.dumps(file))  # type: ignore[no-any-return]
+    if name == "read1":  # how much it gives is its own affair
+        found = file.read1(*arguments)  # type: ignore[attr-defined]
+        assert found == reference.read(len(found))
+        assert found or not arguments[0] or not reference.read(1)
+    else:
+        found = _called(file, name, *arguments)
+        assert found == _called(reference, name, *arguments), (name, arguments)
+        if found is True:
+            raise _UndecodableError
+    return file
+
+
+class _UndecodableError(Exception):
+    """Both have come to bytes that can't be decoded; what comes after that depends on what was buffered."""
+
+
+def _called(file: IO[Any], name: str, *arguments: Any) -> object:
+    try:
+        if name == "next":
+            return next(file, None)
+        if name == "readinto":
+            buffer = bytearray(arguments[0])
+            return file.readinto(buffer), buffer  # type: ignore[attr-defined]
+        if name == "tell and seek":
+            place = file.tell()
+            found = file.read(5)
+            file.seek(place)
+            return found
+        return getattr(file, name)(*arguments)
+    except (OSError, ValueError) as exc:
+        return isinstance(exc, UnicodeError) or "refused"
+
+
+TEXT = st.one_of(
+    st.tuples(st.sampled_from(["read", "readline"]), st.integers(-1, 30)),
+    st.tuples(st.sampled_from(["tell and seek", "pickle"])),
+    st.tuples(st.just("seek"), st.just(0)),
+)
+ENCODINGS = ["utf-8", "utf-16", "utf-8-sig", "shift_jis", "iso2022_jp", "gb18030", "utf-7", "latin-1"]
+
+
+@examples
+@given(
+    st.text(st.sampled_from(list("ab\n\r é漢😀\ufeff\x85\u2028")), max_size=80),
+    st.sampled_from(ENCODINGS),
+    st.sampled_from([None, "", "\n", "\r", "\r\n"]),
+    st.sampled_from(["strict", "replace", "surrogateescape"]),
+    st.integers(2, 30),
+    st.integers(0, 3),
+    st.lists(TEXT, max_size=15),
+)
+def test_a_text_file_is_as_builtins_open_has_it(
+    folder: Path, text: str, encoding: str, newline: str | None, handler: str, size: int, cut: int, calls: list[Any]
+) -> None:
+    content = text.encode(encoding, "ignore")
+    (folder / "t").write_bytes(content[: len(content) - cut])
+    file: IO[Any] = fsabs.from_url(folder).open("t", "r", size, encoding, handler, newline)
+    with builtins.open(folder / "t", encoding=encoding, errors=handler, newline=newline) as reference:
+        assert file.mode == reference.mode
+        try:
+            for call in calls:
+                file = _same(file, reference, *call)
+        except _UndecodableError:
+            pass
+        except UnicodeError:  # a place in what can't be decoded: neither can tell it
+            with pytest.raises(UnicodeError):
+                reference.tell()
+    file.close()
+
+
+class Counting(bytes):
+    """Counts the bytes that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        Counting.copied += len(found) if isinstance(found, bytes) else 0
+        return found
+
+
+class CountingBlob(BytesBlob):
+    def _pread(self, size: int, offset: int) -> bytes:
+        return Counting(super()._pread(size, offset))
+
+
+@pytest.mark.parametrize("way", ["lines", "read1", "text", "peek"])
+def test_small_steps_copy_no_more_than_they_give(way: str) -> None:
+    data = b"a line of a file, which is not long\n" * 30_000
+    with BlobReader(CountingBlob(fsabs.Memory(), "x", data)) as file:
+        Counting.copied = 0
+        if way == "lines":
+            assert sum(map(len, file)) == len(data)
+        elif way == "text":
+            assert sum(map(len, io.TextIOWrapper(file, "ascii"))) == len(data)
+        elif way == "peek":
+            while file.peek(1) and file.read(100_000):
+                pass
+        else:
+            while file.read1(50):
+                pass
+    assert Counting.copied < 4 * len(data)
+
+
+class FailingOnce(BytesBlob):
+    """The second read of the store fails."""
+
+    reads = 0
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        FailingOnce.reads += 1
+        if FailingOnce.reads == 2:
+            raise OSError("cut off")
+        return super()._pread(size, offset)
+
+
+def test_a_line_that_fails_in_the_middle_is_not_torn() -> None:
+    """So is one in whose middle a process is forked."""
+    FailingOnce.reads = 0
+    line = b"x" * 100 + b"\n"
+    with BlobReader(FailingOnce(fsabs.Memory(), "x", line * 2), 64) as file:
+        with pytest.raises(OSError, match="cut off"):
+            file.readline()
+        assert file.tell() == 0
+        assert list(file) == [line, line]
+
+
+def test_what_is_no_number_or_no_buffer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789")
+    file: Any
+    with fsabs.from_url(tmp_path).open("x", "rb") as file:
+        calls: list[Callable[[], object]] = [lambda: file.seek(1.5), lambda: file.seek("1"), lambda: file.read("1")]
+        calls.append(lambda: file.readinto(b"read-only"))
+        for call in calls:
+            with pytest.raises(TypeError):
+                call()
+            assert file.tell() == 0
+        assert file.readinto(np.zeros((0, 3))) == 0
+        assert file.read() == b"0123456789"
+
+
+def test_a_child_finishes_no_text_of_its_parent(tmp_path: Path) -> None:
+    fs = fsabs.from_url(tmp_path)
+    (tmp_path / "in place").write_bytes(b"0123456789")
+    files = [fs.open("new", "w"), fs.open("in place", "r+")]
+    for file in files:
+        file.write("abc")
+
+    def leaves_the_block() -> bool:
+        for file in files:
+            file.__exit__(None, None, None)
+        return all(file.closed for file in files)
+
+    assert in_child(leaves_the_block)
+    for file in files:
+        file.close()
+    assert (tmp_path / "new").read_text() == "abc"
+    assert (tmp_path / "in place").read_text() == "abc3456789"
+
+
+def test_what_is_updated_in_place_is_named_in_errors(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789")
+    fs = fsabs.from_url(tmp_path)
+    with fs.open("x", "r+b") as file:
+        assert (file.name, file.mode) == (fs.url("x"), "rb+")
+        assert (file.read(3), file.seek(-2, os.SEEK_END), file.truncate(), file.read()) == (b"012", 8, 8, b"")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+        try:
+            with pytest.raises(OSError) as caught:
+                file.write(b"x" * 100_000)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (caught.value.filename, caught.value.operation) == (fs.url("x"), "write")  # type: ignore[attr-defined]
