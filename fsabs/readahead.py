@@ -45,7 +45,8 @@ class ReadAhead:
         size = self._blob._clip(size, offset)
         if self._pieces is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
             self._pieces = self._blob._stream(offset)
-            process.hold(self, self._pieces)  # a generator that is freed is closed: in a child, its parent's
+            if self._pieces is not None:
+                process.hold(self, self._pieces)  # a generator that is freed is closed: in a child, its parent's
             self._run = 0  # where there is no stream, it is asked for again after as many bytes
         data = self._blob.pread(size, offset) if self._pieces is None else self._take(size, offset)
         self._next = offset + len(data)

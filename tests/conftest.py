@@ -1,7 +1,11 @@
-"""What all tests share: the servers, and a cache directory that is nobody's."""
+"""What all tests share: the servers, a cache directory that is nobody's, and a process that stays small."""
 
+import ctypes
+import itertools
 import os
 import tempfile
+
+import pytest
 
 from tests.servers.fixtures import ceph, dav, hdfs, moto
 
@@ -9,3 +13,13 @@ __all__ = ["ceph", "dav", "hdfs", "moto"]
 
 _cache = tempfile.TemporaryDirectory(prefix="fsabs-cache-")
 os.environ["FSABS_CACHE_DIR"] = _cache.name  # for the children of tests, too
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+_ended = itertools.count(1)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Give back what earlier tests took: a fork takes as long as the process is large, and thousands of tests fork."""
+    module_ends = nextitem is not None and nextitem.path != item.path
+    if _trim is not None and (module_ends or next(_ended) % 50 == 0):
+        _trim(0)
