@@ -14,7 +14,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from . import errors, process
 from .blobs import Blob
@@ -267,7 +267,25 @@ class BlobReader(_Binary):
         return found
 
 
-class WriteFile(_Binary):
+class _Abortable(Protocol):
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class AbortsOnError:
+    """For a file that is whole or not at all: a `with` block that ends well closes it, one that fails aborts it."""
+
+    def __exit__(
+        self: _Abortable, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class WriteFile(AbortsOnError, _Binary):
     """A binary file being written: visible, complete, once `close()` has returned; else never."""
 
     def __init__(self, writer: Writer, url: str, buffer_size: int = WRITE_BUFFER_SIZE) -> None:
@@ -417,14 +435,6 @@ class WriteFile(_Binary):
                 errors.named(exc, "write", self._url)
             self._failure = exc
             raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __del__(self) -> None:
         drop(self)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import codecs
 import io
-from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, cast
 
-from .files import BlobReader, WriteFile, drop
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from .files import AbortsOnError, BlobReader, WriteFile, drop
 
 
 class TextReader(io.TextIOWrapper):
@@ -46,7 +43,7 @@ class TextUpdate(io.TextIOWrapper):
             super().close()
 
 
-class TextWriter(TextUpdate):
+class TextWriter(AbortsOnError, TextUpdate):
     """A text file over a `WriteFile`: whole or not at all."""
 
     buffer: WriteFile
@@ -69,14 +66,6 @@ class TextWriter(TextUpdate):
     def abort(self) -> None:
         """Close without making anything visible."""
         self.buffer.abort()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __del__(self) -> None:
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ... import process
+from ...files import AbortsOnError
 from .codecs import compress
 from .format import COMPRESSORS, HEADER, LENGTH, MAGIC, MAX_PAYLOAD, MAX_RECORD, NONE, crc32
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from typing_extensions import Buffer
@@ -21,7 +21,7 @@ _PIECE = 8 << 20
 _MOST_PREFIXES = 256 << 20  # bytes of a chunk's payload, where records are so small that their limit is never reached
 
 
-class Writer:
+class Writer(AbortsOnError):
     """Writes records to the file at `path`, which is visible, complete, once `close()` has returned, or never.
 
     Args:
@@ -134,14 +134,6 @@ class Writer:
 
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __repr__(self) -> str:
         return f"Writer({self.url!r}, records={self._records})"
