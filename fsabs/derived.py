@@ -110,8 +110,8 @@ def find(kind: str, url: str, version: str | None, size: int) -> Kept | None:
             kept = _opened(fd, _fingerprint(kind, url, version, size))
         finally:
             os.close(fd)
-    if (watch := hooks.active) is not None:
-        watch.happened("miss" if kept is None else "hit", f"derived.{kind}", where=url)
+    if (instrument := hooks.active) is not None:
+        instrument.record_event("miss" if kept is None else "hit", f"derived.{kind}", where=url)
     return kept
 
 

@@ -1,14 +1,14 @@
-"""What the library tells of its work, to whoever installed an instrument; nothing is told, and nothing done, before.
+"""The instrument that records spans and events of the library's work; without one, nothing is recorded.
 
-Code that does something worth knowing (a request to a store, a decompression, a hit of a cache) tells it when the work
-is done. It reads `hooks.active` once, since another thread may take the instrument away at any moment::
+Code that does something worth recording (a request to a store, a decompression, a cache hit) records it when the work
+has ended. It reads `hooks.active` once, since another thread may remove the instrument at any moment::
 
-    watch = hooks.active
-    if watch is not None:
-        watch.done("request", "s3.get", begin, size)
+    instrument = hooks.active
+    if instrument is not None:
+        instrument.record_span("request", "s3.get", begin, size)
 
-There is one instrument in a process; a forked child inherits it. The trace installs one; so may anyone, as with the
-instruments of trio (trio.readthedocs.io/en/stable/reference-lowlevel.html).
+A process has one instrument; a forked child inherits it. The trace installs one; users may install their own, as with
+the instruments of trio (trio.readthedocs.io/en/stable/reference-lowlevel.html).
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from time import monotonic_ns
 
 
 class Instrument:
-    """Base of instruments: every method is called where something happened, and does nothing.
+    """Base of instruments; every method is a no-op.
 
     A method must be quick, must not raise, and must not use the library.
     """
 
     calls: bool = False
-    """Whether it wants to know of the user's calls, too: `from_url` then wraps an FS in a `TracedFS`, which tells."""
+    """True if the user's calls are recorded too: `from_url` then wraps an FS in a `TracedFS`, which records them."""
 
-    def done(
+    def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
     ) -> None:
-        """A piece of work that began at `begin` (`time.monotonic_ns()`) has ended now.
+        """Record a span that began at `begin` (`time.monotonic_ns()`) and ends now.
 
         Args:
             kind: `request` (one attempt at a store), `connect` (a new connection), `wait` (for a lock, for the turn),
                 `decompress`, `batch` (ranges that are read together), `cache` (filling or validating one), `span` (a
-                user's own), `step` (a step of training), `fs` (a user's call, told by `TracedFS`).
+                user's own), `step` (a step of training), `fs` (a user's call, recorded by `TracedFS`).
             name: what it was, `backend.operation`: `s3.get`, `zip.inflate`.
-            begin: when it began; 0 where nobody watched then: it is told without a duration.
+            begin: when it began; 0 if no instrument was installed then: the span has no duration.
             size: bytes that it moved.
             where: a URL with no secret and no query in it, or an empty string.
             error: the name of the exception it ended by, or an empty string.
             offset: where in the file a read began; for a `batch`, how many ranges; -1 where neither is known.
         """
 
-    def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
-        """Something with no duration: `kind` is `retry`, `hit`, `miss`, `evict`; `size` is how many, or how large."""
+    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+        """Record an event, which has no duration: `kind` is `retry`, `hit`, `miss`, `evict`; `size` is how many, or how large."""
 
 
 class Deferred(Instrument):
-    """Stands for an instrument that is dear to make, until something happens: it is made then, and takes its place.
+    """An instrument that is expensive to make: `make()` is called at the first span or event, and its result installed.
 
-    `make()` may return None: nothing is told from then on.
+    `make()` may return None: nothing is recorded from then on.
     """
 
     calls = True
@@ -63,24 +63,24 @@ class Deferred(Instrument):
         self._made: Instrument | None = None
         self._busy = False
 
-    def done(
+    def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
     ) -> None:
-        """Make the instrument, if that has not been done, and tell it; the time that this takes doesn't count."""
+        """Make the instrument if it has not been made, and record the span there, without the time that making took."""
         ended = monotonic_ns()
         if (made := self._instrument()) is not None:
-            made.done(kind, name, begin and begin + monotonic_ns() - ended, size, where, error, offset)
+            made.record_span(kind, name, begin and begin + monotonic_ns() - ended, size, where, error, offset)
 
-    def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
-        """As `done`."""
+    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+        """Make the instrument if it has not been made, and record the event there."""
         if (made := self._instrument()) is not None:
-            made.happened(kind, name, size, where)
+            made.record_event(kind, name, size, where)
 
     def _instrument(self) -> Instrument | None:
         global active
         with self._lock:
             if active is self and not self._busy:
-                self._busy = True  # what is told by `make` itself is lost, in place of making a second one
+                self._busy = True  # what `make` itself records is lost; a second instrument is not made
                 self._made = self._make()
                 if active is self:
                     active = self._made

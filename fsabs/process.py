@@ -53,12 +53,12 @@ def _in_child() -> None:
     _held.clear()
 
 
-def hold(holder: object, resource: object) -> None:
-    """Have a forked child abandon `resource` at once; `let_go(holder)` takes it back, at the latest in a finalizer."""
+def register(holder: object, resource: object) -> None:
+    """Have a forked child abandon `resource` at once; `release(holder)` takes it back, at the latest in a finalizer."""
     _held[id(holder)] = resource
 
 
-def let_go(holder: object, held: dict[int, object] = _held) -> None:
+def release(holder: object, held: dict[int, object] = _held) -> None:
     """What `holder` had held may be freed, in the process that made it."""
     held.pop(id(holder), None)
 
@@ -140,14 +140,14 @@ class PerProcess(Generic[T]):
             self._leave_inherited()
             if self._made is None:
                 value = self._make()
-                hold(self, value)
+                register(self, value)
                 self._made = (_generation, value)
             return self._made[1]
 
     def adopt(self, value: T) -> None:
         """Take `value`, made elsewhere, as this process's."""
         with self._lock:
-            hold(self, value)
+            register(self, value)
             self._made = (_generation, value)
 
     def peek(self) -> T | None:
@@ -160,7 +160,7 @@ class PerProcess(Generic[T]):
         with self._lock:
             self._leave_inherited()
             made, self._made = self._made, None
-            let_go(self)
+            release(self)
         if made is not None and self._dispose is not None:
             self._dispose(made[1])
 
@@ -169,9 +169,11 @@ class PerProcess(Generic[T]):
             self._made = None  # kept alive by _in_child
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
-    def __del__(self, inherited: Callable[[int], bool] = inherited, let_go: Callable[[object], None] = let_go) -> None:
+    def __del__(
+        self, inherited: Callable[[int], bool] = inherited, release: Callable[[object], None] = release
+    ) -> None:
         if self._made is not None and not inherited(self._made[0]):
-            let_go(self)
+            release(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PerProcess, (self._make, self._dispose)
@@ -203,7 +205,7 @@ class Resumable(Iterator[T_co]):
                 self._items, self._generation = None, _generation
             if self._items is None:
                 self._items = self._start(self._taken)
-                hold(self, self._items)
+                register(self, self._items)
             item = next(self._items)
             self._taken += 1
             return item
@@ -216,7 +218,7 @@ class Resumable(Iterator[T_co]):
             return self
         with self._lock:
             chained = _chain(first, self._items)
-            hold(self, chained)
+            register(self, chained)
             self._items, self._taken = chained, self._taken - 1
         return self
 
@@ -225,14 +227,16 @@ class Resumable(Iterator[T_co]):
         with self._lock:
             items, self._items = self._items, iter(())
             if items is not None and not inherited(self._generation):
-                let_go(self)
+                release(self)
                 if hasattr(items, "close"):
                     items.close()
             self._generation = _generation
 
-    def __del__(self, inherited: Callable[[int], bool] = inherited, let_go: Callable[[object], None] = let_go) -> None:
+    def __del__(
+        self, inherited: Callable[[int], bool] = inherited, release: Callable[[object], None] = release
+    ) -> None:
         if self._items is not None and not inherited(self._generation):
-            let_go(self)
+            release(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Resumable, (self._start, self._taken)

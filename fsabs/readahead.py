@@ -46,7 +46,7 @@ class ReadAhead:
         if self._pieces is None and self._run >= STREAM_AFTER and self._blob.size - offset >= STREAM_AFTER:
             self._pieces = self._blob._stream(offset)
             if self._pieces is not None:
-                process.hold(self, self._pieces)  # a generator that is freed is closed: in a child, its parent's
+                process.register(self, self._pieces)  # a generator that is freed is closed: in a child, its parent's
             self._run = 0  # where there is no stream, it is asked for again after as many bytes
         data = self._blob.pread(size, offset) if self._pieces is None else self._take(size, offset)
         self._next = offset + len(data)
@@ -59,17 +59,17 @@ class ReadAhead:
         self._rest = memoryview(b"")
         self._run = 0
         if pieces is not None and not process.inherited(self._generation):
-            process.let_go(self)
+            process.release(self)
             if hasattr(pieces, "close"):
                 pieces.close()
 
     def __del__(
         self,
         inherited: Callable[[int], bool] = process.inherited,
-        let_go: Callable[[object], None] = process.let_go,
+        release: Callable[[object], None] = process.release,
     ) -> None:
         if self._pieces is not None and not inherited(self._generation):
-            let_go(self)
+            release(self)
 
     def _leave_inherited(self) -> None:
         self.close()

@@ -141,8 +141,8 @@ def _open_tree(
     opener, location, options, configured = _backend(location, options)
     fs, container = _open_bare(opener, location, mode, force_type, create, options)
     chosen = {name: configured.get(name) if value is None else value for name, value in layers.items()}
-    watch = hooks.active
-    if chosen.get("trace") is None and watch is not None and watch.calls:
+    instrument = hooks.active
+    if chosen.get("trace") is None and instrument is not None and instrument.calls:
         chosen["trace"] = True
     return _layered(fs, chosen), container
 

@@ -41,7 +41,7 @@ def check(count: int) -> Run:
 
     def checked() -> None:
         if hooks.active is not None:
-            hooks.active.happened("hit", "benchmark.check")
+            hooks.active.record_event("hit", "benchmark.check")
 
     return lambda: _difference(plain, checked, count)
 

@@ -248,8 +248,8 @@ class EngineDisk:
         freed = engine.discard(victims)
         self.evicted += len(victims)
         if (instrument := hooks.active) is not None:
-            instrument.happened("evict", "cache", freed)
-            instrument.done("cache", "cache.evict", begin, freed, self.folder)
+            instrument.record_event("evict", "cache", freed)
+            instrument.record_span("cache", "cache.evict", begin, freed, self.folder)
         self._until_floor = 0
         return freed >= room and self._has_free(room)
 

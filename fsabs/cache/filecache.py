@@ -103,16 +103,16 @@ class _Stored(ItemCache):
                         data = self._mapped.read(length, offset) or self._read_at(length, offset)
                     if self._crc(data) ^ length ^ _SALT == check:  # false for what is not there, and other kinds
                         self._hits += 1
-                        if (watch := hooks.active) is not None:
-                            watch.happened("hit", NAME, length)
+                        if (instrument := hooks.active) is not None:
+                            instrument.record_event("hit", NAME, length)
                         return data
                 elif i < self._views and self._right[i]:
                     view: Any = self._view
                     offset, length, _, kind = _item(view, _ITEMS + i * _ENTRY)
                     if kind == RAW:
                         self._hits += 1
-                        if (watch := hooks.active) is not None:
-                            watch.happened("hit", NAME, length)
+                        if (instrument := hooks.active) is not None:
+                            instrument.record_event("hit", NAME, length)
                         return view[offset : offset + length]
         except (TypeError, IndexError, OverflowError, OSError, struct.error):
             pass  # out of range, a closed cache, a disk that fails: all that is not usual is looked at below

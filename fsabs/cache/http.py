@@ -234,11 +234,11 @@ class HTTPConnector:
             else:
                 if (instrument := hooks.active) is not None:
                     moved = size + len(answer.body)
-                    instrument.done("request", f"http.{method.lower()}", begin, moved, self.url + suffix)
+                    instrument.record_span("request", f"http.{method.lower()}", begin, moved, self.url + suffix)
                 return answer
         if (instrument := hooks.active) is not None:
             error = type(problem).__name__
-            instrument.done("request", f"http.{method.lower()}", begin, 0, self.url + suffix, error)
+            instrument.record_span("request", f"http.{method.lower()}", begin, 0, self.url + suffix, error)
         self.warn(f"does not answer: {problem}")
         return None
 

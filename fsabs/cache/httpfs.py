@@ -122,7 +122,7 @@ class SharedBlob(Blob):
         found = self._connector.get(suffix, len(_frame(name, 0, 0)) + self.size)
         content = unpack(found, name, self.size) if found is not None else None
         if (instrument := hooks.active) is not None:
-            instrument.happened("hit" if content is not None else "miss", "http_cache", self.size, self.url)
+            instrument.record_event("hit" if content is not None else "miss", "http_cache", self.size, self.url)
         if content is None:
             content = self._inner.read_all()
             if self._may_be_kept():

@@ -151,13 +151,13 @@ class ItemCache(Cache):
 
     def _hit(self, size: int) -> None:
         self._hits += 1
-        if (watch := hooks.active) is not None:
-            watch.happened("hit", NAME, size)
+        if (instrument := hooks.active) is not None:
+            instrument.record_event("hit", NAME, size)
 
     def _miss(self) -> None:
         self._misses += 1
-        if (watch := hooks.active) is not None:
-            watch.happened("miss", NAME)
+        if (instrument := hooks.active) is not None:
+            instrument.record_event("miss", NAME)
 
     def stats(self) -> dict[str, int]:
         """`hits`, `misses` and `puts` of this object in this process, and `entries` and `bytes` of the whole cache.

@@ -79,7 +79,7 @@ class Tiers:
         if data is not None:
             self.counts.hits += 1
             if (instrument := hooks.active) is not None:
-                instrument.happened("hit", "cache", len(data), part.url)
+                instrument.record_event("hit", "cache", len(data), part.url)
         return data
 
     def has(self, name: bytes) -> bool:
@@ -113,7 +113,7 @@ class Tiers:
         self.counts.misses += len(parts)
         if (instrument := hooks.active) is not None:
             for part in parts:
-                instrument.happened("miss", "cache", where=part.url)
+                instrument.record_event("miss", "cache", where=part.url)
         if not keep:
             return list(fetch(range(len(parts))))
         mine: dict[int, Flight] = {}

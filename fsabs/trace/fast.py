@@ -103,6 +103,6 @@ def _failing(recorder: Recorder, blob: Blob, name: str, where: str) -> Callable[
     def failed(exc: BaseException, begin: int, offset: int) -> None:
         if isinstance(exc, OSError):
             errors.named(exc, "read", blob.url)
-        recorder.done("fs", name, begin, 0, where, type(exc).__name__, offset)
+        recorder.record_span("fs", name, begin, 0, where, type(exc).__name__, offset)
 
     return failed

@@ -137,7 +137,7 @@ class TracedFS(LayerFS):
             if hasattr(items, "close"):
                 items.close()
             if (active := hooks.active) is not None:
-                active.done("fs", name, monotonic_ns() - spent, 0, where, error)
+                active.record_span("fs", name, monotonic_ns() - spent, 0, where, error)
 
     def _each(self, wanted: Sequence[str], contents: Iterator[bytes]) -> Iterator[bytes]:
         """An event for each content of `read_many`, for as long as it was waited for; and one for the batch."""
@@ -152,14 +152,14 @@ class TracedFS(LayerFS):
                     raise
                 finally:
                     if (active := hooks.active) is not None:
-                        active.done("fs", name, begin, len(data), self._url(key), error)
+                        active.record_span("fs", name, begin, len(data), self._url(key), error)
                 total += len(data)
                 yield data
         finally:
             if hasattr(contents, "close"):
                 contents.close()
             if (active := hooks.active) is not None:
-                active.done("batch", name, begun, total, self._url(self._root), "", len(wanted))
+                active.record_span("batch", name, begun, total, self._url(self._root), "", len(wanted))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": session.current()}
@@ -191,7 +191,7 @@ class _Call:
         if active is not None:
             error = kind.__name__ if kind is not None and self._failed(kind) else ""
             where = self._fs._inner._url(self._key)
-            active.done("fs", self._fs._name(self._operation), self._begin, self.size, where, error)
+            active.record_span("fs", self._fs._name(self._operation), self._begin, self.size, where, error)
 
     def _failed(self, kind: type[BaseException]) -> bool:
         return True
@@ -241,8 +241,10 @@ class TracedBlob(Blob):
         active = hooks.active
         if active is not None:
             total = sum(map(len, found))
-            active.done("fs", self._name, begin, total, self._where, "", min((at for _, at in ranges), default=-1))
-            active.done("batch", f"{self._name}_many", begin, total, self._where, "", len(found))
+            active.record_span(
+                "fs", self._name, begin, total, self._where, "", min((at for _, at in ranges), default=-1)
+            )
+            active.record_span("batch", f"{self._name}_many", begin, total, self._where, "", len(found))
         return found
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
@@ -261,7 +263,7 @@ class TracedBlob(Blob):
                     self._failed(exc, begin, at)
                     raise
                 if (active := hooks.active) is not None:
-                    active.done("fs", self._name, begin, len(piece), self._where, "", at)
+                    active.record_span("fs", self._name, begin, len(piece), self._where, "", at)
                 at += len(piece)
                 yield piece
         finally:
@@ -277,7 +279,7 @@ class TracedBlob(Blob):
 
     def _failed(self, exc: BaseException, begin: int, offset: int) -> None:
         if (active := hooks.active) is not None:
-            active.done("fs", self._name, begin, 0, self._where, type(exc).__name__, offset)
+            active.record_span("fs", self._name, begin, 0, self._where, type(exc).__name__, offset)
 
 
 def _told(read: Callable[[int, int], bytes], name: str, where: str) -> Callable[[int, int], bytes]:
@@ -289,10 +291,10 @@ def _told(read: Callable[[int, int], bytes], name: str, where: str) -> Callable[
             data = read(size, offset)
         except BaseException as exc:
             if (active := hooks.active) is not None:
-                active.done("fs", name, begin, 0, where, type(exc).__name__, offset)
+                active.record_span("fs", name, begin, 0, where, type(exc).__name__, offset)
             raise
         if (active := hooks.active) is not None:
-            active.done("fs", name, begin, len(data), where, "", offset)
+            active.record_span("fs", name, begin, len(data), where, "", offset)
         return data
 
     return pread

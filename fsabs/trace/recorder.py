@@ -100,7 +100,7 @@ class Recorder(hooks.Instrument):
         self._number("error", "")
         self._other = self._number("span", OTHER)
 
-    def done(
+    def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
     ) -> None:
         """Count a piece of work that has ended now."""
@@ -127,7 +127,7 @@ class Recorder(hooks.Instrument):
         except Exception:  # whatever the arguments are: tracing must not break what it watches
             self.refused += 1
 
-    def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
         """Count something with no duration."""
         try:
             self._count(kind, name, size)
@@ -213,7 +213,7 @@ class EventRecorder(Recorder):
         self.records = ring.records
         self.mask = ring.capacity * RECORD.size - 1
 
-    def done(
+    def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
     ) -> None:
         """Count a piece of work that has ended now, and keep it."""
@@ -242,7 +242,7 @@ class EventRecorder(Recorder):
         except Exception:  # whatever the arguments are: tracing must not break what it watches
             self.refused += 1
 
-    def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
         """Count something with no duration, and keep it."""
         now = monotonic_ns()
         try:

@@ -275,7 +275,7 @@ class span:  # noqa: N801 - used like a function
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         active = hooks.active
         if active is not None and self._begin:
-            active.done("span", f"user.{self._name}", self._begin, 0, "", kind.__name__ if kind else "")
+            active.record_span("span", f"user.{self._name}", self._begin, 0, "", kind.__name__ if kind else "")
             self._begin = 0
 
 
@@ -300,7 +300,7 @@ def step() -> None:
         _mark.begin = 0
         return
     if _mark.begin and _mark.generation == process.generation():
-        active.done("step", "train.step", _mark.begin, _mark.number)
+        active.record_span("step", "train.step", _mark.begin, _mark.number)
         _mark.number += 1
     else:
         _mark.number = 0
@@ -324,6 +324,6 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
             return
         active = hooks.active
         if active is not None:
-            active.done("wait", "steps.next", begin)
+            active.record_span("wait", "steps.next", begin)
         yield item
         step()

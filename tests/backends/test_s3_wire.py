@@ -304,13 +304,13 @@ class Noted(hooks.Instrument):
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
 
-    def done(
+    def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
     ) -> None:
         assert 0 < begin <= time.monotonic_ns()
         self.seen.append((kind, name, size, where, error))
 
-    def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
         self.seen.append((kind, name, size, where))
 
 
@@ -325,7 +325,7 @@ def test_a_stream_goes_by_one_connection_as_long_as_that_is_fast(
     fs = fsabs.from_url("s3://wire-lanes", endpoint=ceph.endpoint, **keys)
     fs.write_bytes("x", data)
     told: list[int] = []
-    monkeypatch.setattr(hooks.Instrument, "done", lambda self, kind, name, begin, size=0, *more: told.append(size))
+    monkeypatch.setattr(hooks.Instrument, "record_span", lambda self, kind, name, begin, size=0, *more: told.append(size))
     monkeypatch.setattr(hooks, "active", hooks.Instrument())
     with fs.open("x", "rb") as file:
         assert b"".join(iter(lambda: file.read(1 << 20), b"")) == data

@@ -213,7 +213,7 @@ def test_putting_what_is_there_takes_nothing_of_the_limit(make: Make) -> None:
 
 def test_stats_and_instruments(make: Make) -> None:
     class Instrument(hooks.Instrument):
-        def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+        def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
             told.append((kind, name, size))
 
     told: list[Any] = []

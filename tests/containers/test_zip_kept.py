@@ -346,13 +346,13 @@ def test_decompression_and_batches_are_told(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self) -> None:
             self.noted: list[tuple[str, str, int, str]] = []
 
-        def done(
+        def record_span(
             self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
         ) -> None:
             assert begin > 0
             self.noted.append((kind, name, size, where))
 
-        def happened(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+        def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
             self.noted.append((kind, name, size, where))
 
     notes = Notes()

@@ -57,7 +57,7 @@ def test_decompression_is_told_to_the_instrument() -> None:
     told: list[tuple[Any, ...]] = []
 
     class Instrument(hooks.Instrument):
-        def done(self, *what: Any, **more: Any) -> None:
+        def record_span(self, *what: Any, **more: Any) -> None:
             told.append(what)
 
     fs = fsabs.Memory()

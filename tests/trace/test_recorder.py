@@ -47,8 +47,8 @@ def _flusher(recorder: Recorder, folder: Path, bound: int = 10**8) -> Flusher:
 def test_an_event_has_what_was_told(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path)
     begin = monotonic_ns()
-    recorder.done("request", "s3.get", begin, 4096, "s3://b/k", "TimeoutError", 17)
-    recorder.happened("retry", "s3.get", 2, "s3://b/k")
+    recorder.record_span("request", "s3.get", begin, 4096, "s3://b/k", "TimeoutError", 17)
+    recorder.record_event("retry", "s3.get", 2, "s3://b/k")
     _flusher(recorder, tmp_path).finish()
     one, two = trace.events(tmp_path)
     assert (one.kind, one.name, one.layer, one.operation) == ("request", "s3.get", "s3", "get")
@@ -65,7 +65,7 @@ def test_the_counters_are_what_happened(tmp_path: Path) -> None:
         recorder = _recorder(tmp_path / detail.__name__, detail=detail)
         now = monotonic_ns()
         for size, ago in ((0, 1_000_000), (1, 2_000_000), (4096, 80_000_000)):
-            recorder.done("fs", "m.read", now - ago, size, error="OSError" if size == 1 else "")
+            recorder.record_span("fs", "m.read", now - ago, size, error="OSError" if size == 1 else "")
         _flusher(recorder, tmp_path / detail.__name__).finish()
         (found,) = recorder.tally()["histograms"]
         assert (found["calls"], found["errors"], found["bytes"]) == (3, 1, 4097)
@@ -79,7 +79,7 @@ def test_the_counters_are_what_happened(tmp_path: Path) -> None:
 def test_one_name_of_two_kinds_is_two_counters(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path)
     for kind in ("request", "retry", "request"):
-        recorder.done(kind, "s3.get", monotonic_ns())
+        recorder.record_span(kind, "s3.get", monotonic_ns())
     found = {each["kind"]: each["calls"] for each in recorder.tally()["histograms"]}
     assert found == {"request": 2, "retry": 1}
 
@@ -150,16 +150,16 @@ def test_a_read_that_fails_is_named_and_told(tmp_path: Path, detail: type[Record
 @pytest.mark.parametrize("wrong", [("fs", "x", "begin"), ("fs", "x", 1, None), ("fs", "x", 1, 1 << 70), (1, 2, 3, "4")])
 def test_nonsense_is_counted_and_never_raises(tmp_path: Path, wrong: Any) -> None:
     recorder = _recorder(tmp_path)
-    recorder.done(*wrong)
+    recorder.record_span(*wrong)
     assert recorder.refused == 1
-    recorder.done("fs", "y.z", monotonic_ns())
+    recorder.record_span("fs", "y.z", monotonic_ns())
     assert recorder.refused == 1
 
 
 def test_more_names_than_there_is_room_for_are_counted_as_other(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path, 4096)
     for number in range(NAMES_BOUND + 50):
-        recorder.done("span", f"user.{number}", monotonic_ns(), error=f"Error{number}")
+        recorder.record_span("span", f"user.{number}", monotonic_ns(), error=f"Error{number}")
     tallies = recorder.tally()["histograms"]
     assert len(tallies) <= NAMES_BOUND + 1
     assert sum(each["calls"] for each in tallies) == NAMES_BOUND + 50
@@ -172,8 +172,10 @@ def test_more_names_than_there_is_room_for_are_counted_as_other(tmp_path: Path) 
 def test_names_that_are_too_long_or_too_many_bytes_are_kept_short_or_counted_as_other(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path, 4096)
     for number in range(NAMES_BOUND):
-        recorder.done("span", f'{number}-\ud800\n"' + 3000 * "é", monotonic_ns(), error=f"{number}" + 3000 * "é")
-    recorder.done("span", "get https://u:SECRET@h/a?sig=SECRET", monotonic_ns(), where="file:///" + 10_000 * "é\udcff")
+        recorder.record_span("span", f'{number}-\ud800\n"' + 3000 * "é", monotonic_ns(), error=f"{number}" + 3000 * "é")
+    recorder.record_span(
+        "span", "get https://u:SECRET@h/a?sig=SECRET", monotonic_ns(), where="file:///" + 10_000 * "é\udcff"
+    )
     _flusher(recorder, tmp_path).finish()
     events = list(trace.events(tmp_path))
     assert len(events) == NAMES_BOUND + 1
@@ -188,7 +190,7 @@ def test_names_that_are_too_long_or_too_many_bytes_are_kept_short_or_counted_as_
 def test_times_that_make_no_sense_leave_the_file_readable(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path)
     for begin in (1, -5, monotonic_ns() + 10**12):
-        recorder.done("fs", "m.read", begin)
+        recorder.record_span("fs", "m.read", begin)
     _flusher(recorder, tmp_path).finish()
     first, second, third = trace.events(tmp_path)
     assert first.begin == second.begin + 1
@@ -198,7 +200,7 @@ def test_times_that_make_no_sense_leave_the_file_readable(tmp_path: Path) -> Non
 def test_what_the_ring_was_overrun_by_is_counted(tmp_path: Path) -> None:
     recorder = _recorder(tmp_path, 64)
     for number in range(1000):
-        recorder.done("fs", "m.read", monotonic_ns(), number)
+        recorder.record_span("fs", "m.read", monotonic_ns(), number)
     _flusher(recorder, tmp_path).finish()
     sizes = [event.size for event in trace.events(tmp_path)]
     assert sizes
@@ -215,7 +217,7 @@ def test_a_file_that_has_reached_its_bound_takes_no_more(tmp_path: Path) -> None
     recorder = _recorder(tmp_path, 4096)
     flusher = _flusher(recorder, tmp_path, bound=20_000)
     for number in range(4000):
-        recorder.done("fs", "m.read", monotonic_ns(), number * 7919 % 10007, f"memory://x/{number * 31 % 977}")
+        recorder.record_span("fs", "m.read", monotonic_ns(), number * 7919 % 10007, f"memory://x/{number * 31 % 977}")
     flusher.finish()
     assert (tmp_path / "trace-h-7-1.json.gz").stat().st_size <= 20_000
     analysis = trace.analyse(tmp_path)
@@ -226,7 +228,7 @@ def test_texts_beyond_their_room_make_the_oldest_unknown(tmp_path: Path, monkeyp
     monkeypatch.setattr(ring, "TEXTS_SIZE", 1024)
     recorder = _recorder(tmp_path, 1024)
     for number in range(100):
-        recorder.done("fs", "m.read", monotonic_ns(), number, f"memory://x/{number}")
+        recorder.record_span("fs", "m.read", monotonic_ns(), number, f"memory://x/{number}")
     left = ring.read(recorder.ring.path)
     wheres = {record[2]: left.texts.get(record[4], "") for record in left.records}
     assert wheres[99] == "memory://x/99"
@@ -247,7 +249,7 @@ def test_threads_lose_nothing(tmp_path: Path) -> None:
         together.wait()
         for _ in range(1000):
             blob.pread(10, 5)
-            recorder.happened("hit", "cache.get")
+            recorder.record_event("hit", "cache.get")
         together.wait()  # the number of a thread that has ended is given to another
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -271,7 +273,7 @@ def test_the_thread_writes_while_the_process_goes_on(tmp_path: Path) -> None:
     assert isinstance(recorder, EventRecorder)
     flusher.start()
     for number in range(20_000):
-        recorder.done("fs", "m.read", monotonic_ns(), number, "memory://x/y")
+        recorder.record_span("fs", "m.read", monotonic_ns(), number, "memory://x/y")
         while number % 500 == 0 and recorder.kept < number - 3000:  # it is the thread that makes room
             time.sleep(0.002)
     flusher.finish()
@@ -286,9 +288,9 @@ def test_a_gap_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A thread that was interrupted between its claim and its record."""
     recorder = _recorder(tmp_path)
     assert isinstance(recorder, EventRecorder)
-    recorder.done("fs", "m.read", monotonic_ns(), 1)
+    recorder.record_span("fs", "m.read", monotonic_ns(), 1)
     recorder.claim()
-    recorder.done("fs", "m.read", monotonic_ns(), 3)
+    recorder.record_span("fs", "m.read", monotonic_ns(), 3)
     _flusher(recorder, tmp_path).finish()
     assert [event.size for event in trace.events(tmp_path)] == [1, 3]
 
@@ -296,7 +298,7 @@ def test_a_gap_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_full_disk_ends_the_file_and_keeps_the_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = _recorder(tmp_path)
     flusher = _flusher(recorder, tmp_path)
-    recorder.done("fs", "m.read", monotonic_ns(), 5)
+    recorder.record_span("fs", "m.read", monotonic_ns(), 5)
 
     def full(*_: Any) -> int:
         raise OSError(28, os.strerror(28))
@@ -318,10 +320,10 @@ def test_deferred_is_made_once_and_replaced(tmp_path: Path) -> None:
 
     deferred = hooks.Deferred(make)
     hooks.install(deferred)
-    deferred.done("fs", "m.read", monotonic_ns(), 1)
-    deferred.happened("hit", "m.get")
+    deferred.record_span("fs", "m.read", monotonic_ns(), 1)
+    deferred.record_event("hit", "m.get")
     assert hooks.active is made[0]
-    deferred.done("fs", "m.read", 0)  # who began before anybody watched has no duration
+    deferred.record_span("fs", "m.read", 0)  # who began before anybody watched has no duration
     assert max(each["most"] for each in made[0].tally()["histograms"]) < 10**9
     assert len(made) == 1
     assert sum(each["calls"] for each in made[0].tally()["histograms"]) == 3

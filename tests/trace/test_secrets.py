@@ -36,8 +36,8 @@ def test_no_file_of_a_trace_has_a_secret(tmp_path: Path) -> None:
         recorder = hooks.active
         assert recorder is not None
         for where in ("https://u:SECRET@h/a?sig=SECRET", "SECRET@h/a", "a://b::c://SECRET@d/e#SECRET"):
-            recorder.done("request", "http.get", monotonic_ns(), 1, where, "TimeoutError")
-            recorder.happened("retry", "http.get", 1, where)
+            recorder.record_span("request", "http.get", monotonic_ns(), 1, where, "TimeoutError")
+            recorder.record_event("retry", "http.get", 1, where)
         (path,) = tmp_path.glob("*.ring")
         assert ring.read(str(path)).records
         assert b"SECRET" not in path.read_bytes()

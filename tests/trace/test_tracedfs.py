@@ -27,7 +27,7 @@ class Notes(hooks.Instrument):
     def __init__(self) -> None:
         self.told: list[tuple[str, str, int, str, int]] = []
 
-    def done(
+    def record_span(
         self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
     ) -> None:
         assert begin > 0

@@ -143,20 +143,20 @@ def _answered(
     event_name: str, context: dict[str, Any], exception: Exception | None, parsed_response: Any, **_: Any
 ) -> None:
     """An attempt of boto3 has ended; the body of a GET is still to come."""
-    watch, begin = hooks.active, getattr(_attempt, "begin", 0)
-    if watch is None or not begin:
+    instrument, begin = hooks.active, getattr(_attempt, "begin", 0)
+    if instrument is None or not begin:
         return
     operation = event_name.rpartition(".")[2]
     name = _OPERATIONS.get(operation, f"s3.{operation}")
     asked = context.get("input_params", {})
     where = f"s3://{asked.get('Bucket', '')}/{keys.to_url_path(str(asked.get('Key', asked.get('Prefix', ''))))}"
     if context.get("retries", {}).get("attempt", 1) > 1:
-        watch.happened("retry", name, 1, where)
+        instrument.record_event("retry", name, 1, where)
     error = type(exception).__name__ if exception is not None else ""
     if not error and "Error" in (parsed_response or {}):
         error = str(parsed_response["Error"].get("Code", ""))
     body = asked.get("Body")
-    watch.done("request", name, begin, len(body) if isinstance(body, bytes) else 0, where, error)
+    instrument.record_span("request", name, begin, len(body) if isinstance(body, bytes) else 0, where, error)
 
 
 @contextlib.contextmanager

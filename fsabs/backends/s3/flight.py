@@ -180,8 +180,8 @@ class Flight:
         self._connected(lane)
 
     def _connected(self, lane: _Lane) -> None:
-        if lane.begin and (watch := hooks.active) is not None:
-            watch.done("connect", "s3.connect", lane.begin, 0, self._wire.url(""))
+        if lane.begin and (instrument := hooks.active) is not None:
+            instrument.record_span("connect", "s3.connect", lane.begin, 0, self._wire.url(""))
         lane.connecting = False
         self._send(lane, lane.number)
 
@@ -284,8 +284,8 @@ class Flight:
         if lane.checksums and lane.ask.part is None and (wrong := mismatch(lane.head, found)):
             raise Transient(errors.CorruptFileError(errno.EBADMSG, wrong))
         self._done[lane.number] = found
-        if lane.begin and (watch := hooks.active) is not None:
-            watch.done("request", "s3.get", lane.begin, lane.length, self._url(lane))
+        if lane.begin and (instrument := hooks.active) is not None:
+            instrument.record_span("request", "s3.get", lane.begin, lane.length, self._url(lane))
         if not lane.keep:
             self._drop(lane)
             return
@@ -303,9 +303,9 @@ class Flight:
     def _fail(self, lane: _Lane, exc: Exception) -> None:
         """End a lane by what went wrong on it, and decide on its request: again, given up, or boto3's."""
         number = lane.number
-        if lane.begin and (watch := hooks.active) is not None:
+        if lane.begin and (instrument := hooks.active) is not None:
             what = ("connect", "s3.connect") if lane.connecting else ("request", "s3.get")
-            watch.done(*what, lane.begin, 0, self._url(lane), error_name(exc))
+            instrument.record_span(*what, lane.begin, 0, self._url(lane), error_name(exc))
         self._drop(lane)
         if not isinstance(exc, Transient):
             self._done[number] = exc if isinstance(exc, OSError) else None
@@ -321,8 +321,8 @@ class Flight:
         if failures >= self._wire.options.max_attempts:
             self._done[number] = exc.error
             return
-        if (watch := hooks.active) is not None:
-            watch.happened("retry", "s3.get", 1, self._url(lane))
+        if (instrument := hooks.active) is not None:
+            instrument.record_event("retry", "s3.get", 1, self._url(lane))
         heapq.heappush(self._later, (self._now + backoff(failures), number))
 
     def _expire(self) -> None:

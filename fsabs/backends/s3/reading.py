@@ -66,8 +66,8 @@ def get_many(fs: S3, wanted: Sequence[str], width: int) -> Iterator[bytes]:
     """The contents of objects, in order; what is missing raises in its turn."""
     wire = fs.wire
     assert wire is not None
-    watch, total = hooks.active, 0
-    begin = time.monotonic_ns() if watch is not None else 0
+    instrument, total = hooks.active, 0
+    begin = time.monotonic_ns() if instrument is not None else 0
     flight = Flight(wire, lambda number: Ask(wanted[number]), len(wanted), width, width * AHEAD).run()
     try:
         for key, outcome in zip(wanted, flight, strict=True):
@@ -83,8 +83,8 @@ def get_many(fs: S3, wanted: Sequence[str], width: int) -> Iterator[bytes]:
         raise fs._no_file(key) from exc
     finally:
         flight.close()
-        if watch is not None:
-            watch.done("batch", "s3.read_many", begin, total, fs._url(""))
+        if instrument is not None:
+            instrument.record_span("batch", "s3.read_many", begin, total, fs._url(""))
 
 
 def head(fs: S3, key: str) -> tuple[int, datetime, str]:
@@ -208,14 +208,14 @@ class S3Blob(Blob):
     def _pread_many(self, ranges: Sequence[Range]) -> list[bytes]:
         if self._origin.wire is None or len(ranges) < 2:
             return super()._pread_many(ranges)
-        watch = hooks.active
-        begin = time.monotonic_ns() if watch is not None else 0
+        instrument = hooks.active
+        begin = time.monotonic_ns() if instrument is not None else 0
         wanted = plan(ranges, GAP, PIECE)
         bodies = []
         for request, outcome in zip(wanted.requests, self._flight(wanted.requests, len(wanted.requests)), strict=True):
             bodies.append(self._by_boto3(request) if outcome is None else b"".join(outcome))
-        if watch is not None:
-            watch.done("batch", "s3.pread_many", begin, sum(map(len, bodies)), self.url)
+        if instrument is not None:
+            instrument.record_span("batch", "s3.pread_many", begin, sum(map(len, bodies)), self.url)
         return wanted.assemble(bodies)
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
@@ -245,7 +245,7 @@ class S3Blob(Blob):
         assert wire is not None
         if wire.target.tls:
             return
-        watch, begin, left = hooks.active, time.monotonic_ns(), self.size - start
+        instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
         try:
             connection, rest = wire.begin(Ask(self._key, (left, start), self.version, self.size))
         except (PlainAnswerMissing, Transient, OSError):  # whatever it is, it is dealt with where there are many
@@ -259,8 +259,8 @@ class S3Blob(Blob):
                 connection.close()
             else:
                 wire.give_back(connection)
-            if watch is not None:
-                watch.done("request", "s3.get", begin, self.size - start - left, self.url)
+            if instrument is not None:
+                instrument.record_span("request", "s3.get", begin, self.size - start - left, self.url)
 
     def _flight(
         self, requests: Sequence[Range], ahead: int, places: Sequence[memoryview] | None = None

@@ -113,16 +113,16 @@ class Wire:
 
     def connect(self) -> socket.socket:
         """A new connection; `Transient`, `PlainAnswerMissing`."""
-        watch = hooks.active
-        begin = time.monotonic_ns() if watch is not None else 0
+        instrument = hooks.active
+        begin = time.monotonic_ns() if instrument is not None else 0
         try:
             made = self._connect()
         except OSError as exc:
-            if watch is not None:
-                watch.done("connect", "s3.connect", begin, 0, self.url(""), type(exc).__name__)
+            if instrument is not None:
+                instrument.record_span("connect", "s3.connect", begin, 0, self.url(""), type(exc).__name__)
             raise broken(exc) from exc
-        if watch is not None:
-            watch.done("connect", "s3.connect", begin, 0, self.url(""))
+        if instrument is not None:
+            instrument.record_span("connect", "s3.connect", begin, 0, self.url(""))
         return made
 
     def _connect(self) -> socket.socket:
@@ -239,22 +239,22 @@ class Wire:
             except Transient as exc:
                 if attempt >= self.options.max_attempts:
                     raise exc.error from exc
-            if (watch := hooks.active) is not None:
-                watch.happened("retry", name, 1, self.url(ask.key))
+            if (instrument := hooks.active) is not None:
+                instrument.record_event("retry", name, 1, self.url(ask.key))
             time.sleep(backoff(attempt))
             attempt += 1
 
     def _watched(self, name: str, ask: Ask, exchange: _Exchange) -> Fetched:
-        watch = hooks.active
-        if watch is None:
+        instrument = hooks.active
+        if instrument is None:
             return self._attempt(ask, exchange)
         begin = time.monotonic_ns()
         try:
             found = self._attempt(ask, exchange)
         except Exception as exc:
-            watch.done("request", name, begin, 0, self.url(ask.key), error_name(exc))
+            instrument.record_span("request", name, begin, 0, self.url(ask.key), error_name(exc))
             raise
-        watch.done("request", name, begin, len(found.body), self.url(ask.key))
+        instrument.record_span("request", name, begin, len(found.body), self.url(ask.key))
         return found
 
     def _attempt(self, ask: Ask, exchange: _Exchange) -> Fetched:

@@ -230,8 +230,10 @@ class Zip(Container):
         archive, index = self._reader(), self._index()
         bottom, shift = self._bottom()
         answers = bottom.pread_many([(how[1], shift + how[0]) for how in batch])
-        if (watch := hooks.active) is not None:
-            watch.done("batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(batch))
+        if (instrument := hooks.active) is not None:
+            instrument.record_span(
+                "batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(batch)
+            )
         at = 0
         try:
             for at, answer in enumerate(answers):

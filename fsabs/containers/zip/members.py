@@ -137,8 +137,8 @@ def content(answer: bytes, entry: Entry, archive: Blob, origin: Origin, key: str
 def _decoded(data: bytes, method: int, flags: int, size: int, origin: Origin, key: str) -> bytes:
     begin = time.monotonic_ns() if hooks.active is not None else 0
     data = decoders.decode(data, method, flags, size)
-    if (watch := hooks.active) is not None:
-        watch.done("decompress", decoders.NAMES[method], begin, len(data), origin._url(key))
+    if (instrument := hooks.active) is not None:
+        instrument.record_span("decompress", decoders.NAMES[method], begin, len(data), origin._url(key))
     return data
 
 
@@ -421,8 +421,8 @@ class Streamed(_Member):
         assert now.decoder is not None
         begin = time.monotonic_ns() if hooks.active is not None else 0
         block = now.decoder.read(min(BLOCK, self.size - now.position))
-        if (watch := hooks.active) is not None:
-            watch.done("decompress", decoders.NAMES[self._entry.method], begin, len(block), self.url)
+        if (instrument := hooks.active) is not None:
+            instrument.record_span("decompress", decoders.NAMES[self._entry.method], begin, len(block), self.url)
         if not block:
             raise DamagedError(f"it holds {now.position} bytes where {self.size} were expected")
         position, crc = now.position + len(block), crc32(block, now.crc)

@@ -260,8 +260,8 @@ class Reader:
             return data, start, stop
         begin = time.monotonic_ns() if hooks.active is not None else 0
         payload = decompress(chunk.compressor, data if whole else data[start:stop], self._limit)
-        if (watch := hooks.active) is not None:
-            watch.done("decompress", "recordio.decompress", begin, len(payload), self.url)
+        if (instrument := hooks.active) is not None:
+            instrument.record_span("decompress", "recordio.decompress", begin, len(payload), self.url)
         return payload, 0, len(payload)
 
     def _split(self, chunk: Chunk, data: bytes, start: int) -> list[bytes]:
