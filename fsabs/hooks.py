@@ -46,7 +46,10 @@ class Instrument:
         """
 
     def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
-        """Record an event, which has no duration: `kind` is `retry`, `hit`, `miss`, `evict`; `size` is how many, or how large."""
+        """Record an event, which has no duration.
+
+        `kind` is `retry`, `hit`, `miss` or `evict`; `size` counts items or bytes.
+        """
 
 
 class Deferred(Instrument):
