@@ -11,7 +11,7 @@ RUN := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # two pips in one environment would break it
-.PHONY: help demo test quick check lint servers docs bench clean
+.PHONY: help demo test quick check lint servers docs bench soak clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ docs: $(VENV)/.docs ## the documentation, into docs/_build/html
 
 bench: $(VENV)/.test ## measure against the peers; NAME="s3_zip local" chooses (python -m benchmarks --list)
 	$(RUN) -m benchmarks $(NAME)
+
+soak: servers ## the randomised tests with new seeds for SOAK_MINUTES (60); writes docs/reliability.md
+	$(RUN) -m tests.soak $(PYTEST_ARGS)
 
 clean: ## remove all that these commands made, the virtual environment included
 	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

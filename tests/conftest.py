@@ -7,9 +7,12 @@ import tempfile
 
 import pytest
 
+from tests.servers import guard
 from tests.servers.fixtures import ceph, dav, hdfs, moto
 
 __all__ = ["ceph", "dav", "hdfs", "moto"]
+
+guard.start()
 
 _cache = tempfile.TemporaryDirectory(prefix="fsabs-cache-")
 os.environ["FSABS_CACHE_DIR"] = _cache.name  # for the children of tests, too
