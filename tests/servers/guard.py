@@ -47,7 +47,8 @@ def main(pid: int, name: str) -> None:
         ended = os.pidfd_open(pid)
         select.select([ended], [], [])
     for _ in range(SWEEPS):
-        if not any([kill(int(entry.name)) for entry in Path("/proc").iterdir() if is_marked(entry, name)]):
+        killed = [kill(int(entry.name)) for entry in Path("/proc").iterdir() if is_marked(entry, name)]
+        if not any(killed):
             return
         time.sleep(0.02)
 
