@@ -10,7 +10,7 @@ import ssl
 from typing import NamedTuple
 
 from ... import errors
-from .client import refusal
+from .boto import refusal
 
 CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
 """Asks for the checksum of an object, which AWS sends on request only."""

@@ -17,7 +17,7 @@ from ... import errors, keys
 from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
-from .client import Options, shared_client, translated
+from .boto import Options, shared_client, translated
 from .objects import MIN_PART_SIZE, S3Writer
 from .reading import S3Blob, get_many, get_whole, head, open_from_start
 from .wire import Wire, shared_wire

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import errors
 from ...files import Writer
-from .client import translated
+from .boto import translated
 
 if TYPE_CHECKING:
     from .bucket import S3

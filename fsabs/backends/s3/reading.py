@@ -17,7 +17,7 @@ from ... import errors, hooks
 from ...blobs import Blob
 from ...ranges import Range, plan
 from .answers import Ask, Large, PlainAnswerMissing, Transient, backoff, field
-from .client import translated
+from .boto import translated
 from .flight import Flight
 
 if TYPE_CHECKING:

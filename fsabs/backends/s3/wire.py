@@ -38,8 +38,8 @@ from .answers import (
     refused,
     understood,
 )
+from .boto import Options, environment
 from .checksums import mismatch
-from .client import Options, environment
 from .signing import Signer
 
 PEEK = 2048
