@@ -1,28 +1,22 @@
 """The driver without a JVM: hdfs-native, a client of HDFS in Rust.
 
-Three things about the library shape this module. A client inherited by a forked child hangs when it is used or freed.
-Its connections to DataNodes are kept in a table of the *process*, for three seconds, so that even a new client in a
-child would send its requests through the parent's socket and leave the parent with the child's bytes; a child
-therefore loads a copy of the extension, with a table of its own. And a writer that is freed completes its file: only a
-file under a temporary name can be given up.
+Two things about the library shape this module. A client inherited by a forked child hangs when it is used or freed
+(and a child loads its own copy of the library, see `library.py`). And a writer that is freed completes its file: only
+a file under a temporary name can be given up.
 """
 
 from __future__ import annotations
 
 import errno
-import importlib.machinery
-import importlib.util
 import os
 import re
-import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ... import errors, process
+from ... import process
 from .driver import Driver, Info, Output, Reader, calls, within
+from .library import library
 
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
 
@@ -32,7 +26,7 @@ class Native:
 
     def __init__(self, url: str | None, timeout: float, replication: int | None, block_size: int | None) -> None:
         self.timeout = timeout
-        self._library = _library.get()
+        self._library = library()
         self._options = (block_size, replication)
         settings = {
             "dfs.client.socket-timeout": str(int(timeout * 1000)),
@@ -142,40 +136,6 @@ def _forked_writer() -> Any:
 def open_native(url: str | None, timeout: float, replication: int | None, block_size: int | None) -> Driver:
     """A new client for this process."""
     return Native(url, timeout, replication, block_size)
-
-
-# ---- one copy of the extension for each process
-
-
-def _load() -> Any:
-    try:
-        import hdfs_native._internal as library
-    except ImportError as exc:
-        raise errors.missing("hdfs-native", "hdfs", "reading HDFS without Hadoop") from exc
-    if _imported_by == process.generation():
-        return library
-    return _private_copy(library.__file__)
-
-
-def _private_copy(path: str) -> Any:
-    """The extension loaded once more, from a file of its own, so that it has static variables of its own."""
-    fd, copy = tempfile.mkstemp(suffix=".so")
-    try:
-        with open(path, "rb") as source, open(fd, "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        loader = importlib.machinery.ExtensionFileLoader("hdfs_native._internal", copy)
-        spec = importlib.util.spec_from_file_location("hdfs_native._internal", copy, loader=loader)
-        assert spec is not None
-        library = importlib.util.module_from_spec(spec)
-        loader.exec_module(library)
-        return library
-    finally:
-        os.remove(copy)
-
-
-_library: process.PerProcess[Any] = process.PerProcess(_load)
-# The process whose extension is the one in sys.modules. If it is there before this module is, it may be inherited.
-_imported_by = process.generation() if "hdfs_native" not in sys.modules or process.generation() == 0 else -1
 
 
 # ---- errors

@@ -83,7 +83,7 @@ class Hdfs(FS):
         url = f"hdfs://{nameservice}" if nameservice else None
         connect = functools.partial(_DRIVERS[driver], url, timeout, replication, block_size)
         self._driver: process.PerProcess[Driver] = process.PerProcess(connect)
-        home = f"user/{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}"
+        home = f"user/{_user()}"
         self._cwd = keys.normalize(cwd or "", home)
         self._root = "" if cwd is None else self._cwd
 
@@ -305,6 +305,16 @@ class AppendWriter(Writer):
         """Complete the file as far as it was written: the lease must not stay."""
         with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
             self._output.close()
+
+
+def _user() -> str:
+    """Return the name that HDFS knows this process by; a number where the system has no name for it."""
+    if name := os.environ.get("HADOOP_USER_NAME"):
+        return name
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return str(os.getuid())
 
 
 def _to_stat(name: str, info: Info) -> FileStat:

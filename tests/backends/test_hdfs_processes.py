@@ -1,0 +1,136 @@
+"""HDFS in forked children: a copy of the library for each process, with no directory to write to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs, library
+from tests.servers.hdfs import HdfsCluster
+
+
+@pytest.fixture
+def fs(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> Hdfs:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    hdfs.put("/processes/x", b"content")
+    found = fsabs.from_url(f"{hdfs.url}/processes")
+    assert isinstance(found, Hdfs)
+    return found
+
+
+def in_child(check: Callable[[], Any]) -> Any:
+    """Return what `check` returns or raises in a forked child, as text."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            answer = repr(check())
+        except BaseException as exc:
+            answer = f"{type(exc).__name__}: {exc}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return answer
+
+
+_NO_PLACE = """
+    import os, sys
+    for name in ("HOME", "TMPDIR", "USER", "LOGNAME", "USERNAME", "LNAME"):
+        os.environ.pop(name, None)
+    import fsabs, getpass
+    try:
+        raise SystemExit(f"{getpass.getuser()} is known: the test proves nothing")
+    except (OSError, KeyError):
+        pass
+    for path in ("/x", "/var/tmp/x", "./x"):
+        try:
+            open(path, "w")
+            raise SystemExit(f"{path} can be written: the test proves nothing")
+        except OSError:
+            pass
+    fs = fsabs.from_url(sys.argv[1])
+    file = fs.open("x", "rb")
+    assert file.read(1) == b"c"
+    for generation in range(3):
+        pid = os.fork()
+        if pid:
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        assert fs.exists("x") and fs.read_bytes("x") == b"content" and file.read(1) == b"onten"[generation:][:1]
+"""
+
+
+def test_children_read_without_a_directory_to_write_to_or_a_home(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    """The root is read-only, the temporary directory noexec, the user unknown to the system."""
+    mounts = "mount -t tmpfs -o noexec,mode=1777 none /tmp && mount -o remount,ro,bind /"
+    script = f'{mounts} && exec unshare --user --map-user=54321 "$@"'
+    command = ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c"]
+    command += [textwrap.dedent(_NO_PLACE), f"{hdfs.url}/processes"]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_children_of_a_process_that_has_closed_every_descriptor(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    """A daemon closes what it inherits; another file may have the number by then."""
+
+    def check() -> bytes:
+        prepared = library._prepared
+        assert prepared is not None
+        os.close(prepared.fd)
+        assert os.open("/dev/null", os.O_RDONLY) <= prepared.fd
+        return fs.read_bytes("x")
+
+    assert fs.read_bytes("x") == b"content"
+    assert in_child(check) == repr(b"content")
+
+
+def test_a_library_that_cannot_be_copied_is_no_missing_file(fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fs.exists("x")
+
+    def full(path: str) -> Any:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    def check() -> bool:
+        inherited = library._prepared
+        assert inherited is not None
+        os.close(inherited.fd)
+        monkeypatch.setattr(library, "_from_memory", full)
+        monkeypatch.setattr(library, "_from_temporary_file", full)
+        return fs.exists("x")
+
+    answer = in_child(check)
+    assert answer.startswith("OSError: [Errno 8]")
+    assert "can't load its own copy of hdfs-native" in answer
+    assert "No usable temporary directory" in answer
+
+
+def test_children_and_grandchildren_map_one_copy_each_of_their_own(fs: Hdfs) -> None:
+    """The parent's copy is made once for all its children, and none of them leaves a descriptor open."""
+    assert fs.read_bytes("x") == b"content"
+
+    def mapped() -> list[str]:
+        with open("/proc/self/maps") as maps:
+            return sorted({line.split()[4] for line in maps if "fsabs-hdfs-native" in line})
+
+    def child() -> tuple[bytes, list[str], int]:
+        data = fs.read_bytes("x")
+        links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        return data, mapped(), sum("fsabs-hdfs-native" in os.readlink(link) for link in links)
+
+    first, second = in_child(child), in_child(child)
+    assert first == second, "siblings map the same file"
+    assert first.endswith(", 0)")
+    grandchild = in_child(lambda: in_child(child) if fs.exists("x") else None)
+    assert "content" in grandchild
