@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from .fs import FS, Capabilities, FileStat
     from .layers import LayerFS, lazify
+    from .paths import Path
     from .registry import register_backend, register_container
     from .trace import TracedFS
     from .urls import from_url, open_url
@@ -53,6 +54,7 @@ _HOMES = {
     "Local": "backends.local",
     "Memory": "backends.memory",
     "MissingDependencyError": "errors",
+    "Path": "paths",
     "S3": "backends.s3",
     "StaleFileError": "errors",
     "Tar": "containers.tar",
@@ -85,6 +87,7 @@ __all__ = [
     "Local",
     "Memory",
     "MissingDependencyError",
+    "Path",
     "StaleFileError",
     "Tar",
     "TracedFS",

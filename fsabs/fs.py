@@ -192,6 +192,18 @@ class FS(Core):
             self._named(exc, "remove", key)
             raise
 
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        key = self._key(path, "rmdir")
+        self._require("remove", "rmdir", key)
+        try:
+            if not self._stat(key).directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            self._remove(key)
+        except OSError as exc:
+            self._named(exc, "rmdir", key)
+            raise
+
     def copy(self, src: Path, dst: Path, dst_fs: FS | None = None) -> None:
         """Copy a file, to another FS if one is given; whole or not at all, replacing what was there."""
         target_fs = self if dst_fs is None else dst_fs

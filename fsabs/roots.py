@@ -1,0 +1,244 @@
+"""FS objects by the root of their URLs, reused: what opens a file by its URL alone gets its FS here.
+
+The root of `s3://bucket/a/train.zip/b/1.jpg` is the innermost container on the way to the file, `s3://bucket/a/train.zip`;
+where there is none, it is `s3://bucket/`. A root is opened once in a process, and the least recently used of more than
+`LIMIT` is dropped. A container is opened again when its file was replaced: that is looked for before each use where a
+stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever a use of it fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from typing import IO, Any, NamedTuple, TypeVar, cast
+
+from . import errors, hooks, keys, modes, process, registry, texts, urls
+from .files import WriteFile, Writer
+from .fs import FS
+
+T = TypeVar("T")
+
+LIMIT = 64
+CHECK_SECONDS = 5.0
+_CHEAP_STAT = frozenset({"file", "memory"})
+
+
+class _Folder(NamedTuple):
+    """A directory's URL, split at the last segment that may be a container."""
+
+    root: str
+    """URL of the root."""
+    store: str
+    """URL of the root of the store that it is in."""
+    containers: tuple[str, ...]
+    """The paths in the store that may be containers, the outermost first."""
+    path: str
+    """The path from the root to the directory."""
+
+
+class _Root:
+    """An FS of the table, and the state of the container's file that it was opened in."""
+
+    __slots__ = ("checked", "file", "fs", "state", "used")
+
+    def __init__(self, fs: FS, file: tuple[str, str] | None, state: Any) -> None:
+        self.fs = fs
+        self.file = file  # the store and the path of the outermost container
+        self.state = state
+        self.checked = time.monotonic()
+        self.used = next(_uses)
+
+
+_uses = itertools.count()
+_lock = process.Lock()
+_roots: dict[tuple[str, bool], _Root] = {}
+
+
+def clear() -> None:
+    """Drop all FS objects of the table; those in use go on."""
+    _roots.clear()
+
+
+def call(url: str, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
+    """Return `function(fs, path)` for the FS at the URL's root and the path in it.
+
+    With `inside`, the last segment of the URL may be a container, whose own root is meant. A function that fails
+    because the container's file was replaced is called again, on the new one.
+    """
+    folder, name = _located(url, inside)
+    root = _root(folder)
+    path = keys.join(folder.path, name)
+    try:
+        return function(root.fs, path)
+    except (errors.StaleFileError, FileNotFoundError, NotADirectoryError):
+        if root.file is None or not _replaced(root):
+            raise
+    return function(_opened(folder).fs, path)
+
+
+def open_file(
+    url: str,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+) -> IO[Any]:
+    """Open the file at a URL; every argument means what it means to `builtins.open`.
+
+    A file that is written into a container is added to it when it is closed.
+    """
+    if not mode.startswith("r") or "+" in mode:
+        folder, name = _located(url, False)
+        if folder.containers and _state(folder) is not None:
+            return _open_in_container(url, name, mode, buffering, encoding, errors, newline)
+        path = keys.join(folder.path, name)
+        return _root(folder).fs.open(path, mode, buffering, encoding, errors, newline)
+    return call(url, lambda fs, path: fs.open(path, mode, buffering, encoding, errors, newline))
+
+
+def shown(url: str) -> str:
+    """Return the URL without its secrets, for messages."""
+    return urls.parse(url).text
+
+
+# ---- from a URL to a root
+
+
+def _located(url: str, inside: bool) -> tuple[_Folder, str]:
+    folder, slash, name = url.rpartition("/")
+    if not url.startswith("/") and "://" not in url:  # relative to a directory that may change
+        return _parsed(url, inside)
+    if inside or not slash or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in name or "#" in name:
+        return _parsed(url, inside)
+    return _folder(folder), keys.from_url_path(name) if "%" in name and "://" in folder else name
+
+
+@functools.lru_cache(maxsize=1024)
+def _folder(url: str) -> _Folder:
+    return _parsed(url, True)[0]
+
+
+def _parsed(url: str, inside: bool) -> tuple[_Folder, str]:
+    location = urls.parse(url)
+    parts = keys.normalize(location.path).split("/") if location.path.strip("/") else []
+    name = "" if inside or not parts else parts.pop()
+    store = f"{location.scheme}://{location.authority}/"
+    verbatim = location.scheme in ("http", "https")
+    ends = [at + 1 for at, part in enumerate(parts) if registry.container_of(part)]
+    containers = tuple("/".join(parts[:end]) for end in ends)
+    last = ends[-1] if ends else 0
+    root = store + (containers[-1] if verbatim else keys.to_url_path(containers[-1])) if ends else store
+    return _Folder(root, store, containers, "/".join(parts[last:])), name
+
+
+def _root(folder: _Folder) -> _Root:
+    """The root of a folder, opened if it is not in the table or its file was replaced."""
+    found = _roots.get((folder.root, _traced()))
+    if found is None:
+        return _opened(folder)
+    if found.file is not None:
+        cheap = found.fs.scheme in _CHEAP_STAT
+        if (cheap or time.monotonic() - found.checked > CHECK_SECONDS) and _replaced(found):
+            return _opened(folder)
+    found.used = next(_uses)
+    return found
+
+
+def _traced() -> bool:
+    instrument = hooks.active
+    return instrument is not None and instrument.calls
+
+
+def _opened(folder: _Folder) -> _Root:
+    """Open the root of a folder, and keep it."""
+    file, state = None, None
+    if folder.containers and (found := _state(folder)) is not None:
+        file, state = (folder.store, found[0]), found[1]
+    root = _Root(urls.from_url(folder.root if file else folder.store), file, state)
+    if folder.containers and not file:
+        root = _Root(root.fs.subfs(folder.containers[-1]), None, None)
+    with _lock:
+        _roots[folder.root, _traced()] = root
+        while len(_roots) > LIMIT:
+            del _roots[min(_roots.copy().items(), key=lambda item: item[1].used)[0]]
+    return root
+
+
+def _state(folder: _Folder) -> tuple[str, Any] | None:
+    """The path of the outermost container of a folder, and its file's state; None if all are directories."""
+    fs = _store(folder.store)
+    for path in folder.containers:
+        try:
+            stat = fs.stat(path)
+        except FileNotFoundError:
+            return path, None
+        if not stat.directory:
+            return path, (stat.version, stat.size, stat.last_modified)
+    return None
+
+
+def _store(url: str) -> FS:
+    return _root(_Folder(url, url, (), "")).fs
+
+
+def _replaced(root: _Root) -> bool:
+    """Whether the file of the outermost container is another one than was opened."""
+    assert root.file is not None
+    store, path = root.file
+    try:
+        stat = _store(store).stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    root.checked = time.monotonic()
+    return stat.directory or root.state != (stat.version, stat.size, stat.last_modified)
+
+
+# ---- writing into containers
+
+
+class _EntryWriter(Writer):
+    """Spools a file, and adds it to its container at `commit`."""
+
+    def __init__(self, url: str, mode: str) -> None:
+        self._url = url
+        self._mode = mode
+        self._spool = tempfile.SpooledTemporaryFile(max_size=16 * 1024 * 1024)  # noqa: SIM115 - until commit or abort
+
+    def write(self, data: bytes) -> None:
+        """Append to the spool."""
+        self._spool.write(data)
+
+    def commit(self) -> None:
+        """Add the file to the container, which is rewritten, whole or not at all."""
+        self._spool.seek(0)
+        with urls.open_url(self._url, self._mode) as file:
+            shutil.copyfileobj(self._spool, file, 1024 * 1024)
+        self._spool.close()
+
+    def abort(self) -> None:
+        """Drop the spool."""
+        self._spool.close()
+
+
+def _open_in_container(
+    url: str, name: str, mode: str, buffering: int, encoding: str | None, errors_: str | None, newline: str | None
+) -> IO[Any]:
+    how = modes.parsed(mode)
+    modes.check(how, buffering, encoding, errors_, newline)
+    if how.action not in "wx" or how.update or not name:
+        code = errno.EOPNOTSUPP if name else errno.EISDIR
+        raise errors.error(code, "open", shown(url), f"a file in a container can't be opened with mode {mode!r}")
+    binary = WriteFile(_EntryWriter(url, how.action + "b"), shown(url))
+    if not how.text:
+        return cast(IO[Any], binary)
+    try:
+        return cast(IO[Any], texts.as_text(binary, encoding, errors_, newline, buffering == 1, mode))
+    except BaseException:
+        binary.abort()
+        raise
