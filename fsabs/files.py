@@ -8,12 +8,14 @@ exception, by garbage collection, by the interpreter's exit or in a forked child
 from __future__ import annotations
 
 import abc
+import contextlib
+import errno
 import io
 import operator
 import os
 import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from . import errors, process
@@ -116,7 +118,9 @@ class BlobReader(_Binary):
         return self._blob
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to `size` bytes (all that is left if negative or None); fewer only at the end of the file."""
+        """Return up to `size` bytes (all that is left if -1 or None); fewer only at the end of the file."""
+        if size is not None and size < -1:
+            raise ValueError("read length must be non-negative or -1")
         with self._lock:
             return self._take(-1 if size is None else size)
 
@@ -174,7 +178,7 @@ class BlobReader(_Binary):
             return self._take(found if limit < 0 else min(found, limit))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move the position; beyond the end is allowed, before the start is a `ValueError`."""
+        """Move the position; beyond the end is allowed, before the start is an `OSError` (EINVAL)."""
         offset = operator.index(offset)
         with self._lock:
             self._check_open()
@@ -182,7 +186,7 @@ class BlobReader(_Binary):
             if base is None:
                 raise ValueError(f"invalid whence: {whence}")
             if base + offset < 0:
-                raise ValueError(f"negative seek position {base + offset}")
+                raise errors.error(errno.EINVAL, "seek", self.name, f"negative seek position {base + offset}")
             self._state = (base + offset, *self._state[1:])
             return base + offset
 
@@ -288,12 +292,20 @@ class AbortsOnError:
 class WriteFile(AbortsOnError, _Binary):
     """A binary file being written: visible, complete, once `close()` has returned; else never."""
 
-    def __init__(self, writer: Writer, url: str, buffer_size: int = WRITE_BUFFER_SIZE) -> None:
+    def __init__(
+        self, writer: Writer, url: str, buffer_size: int = WRITE_BUFFER_SIZE, mode: str = "wb", position: int = 0
+    ) -> None:
+        """Write through `writer`; `position` is the size of a file that is appended to.
+
+        Pieces smaller than `buffer_size` bytes are collected; 0 passes each one on at once.
+        """
         self._writer: Writer | None = writer
         self._url = url
+        self._mode = mode
         self._buffer = bytearray()
         self._buffer_size = buffer_size
-        self._position = 0
+        self._position = position
+        self._telling = False
         self._failure: BaseException | None = None
         self._generation = process.generation()
         self._lock = process.Lock()
@@ -306,8 +318,8 @@ class WriteFile(AbortsOnError, _Binary):
 
     @property
     def mode(self) -> str:
-        """Always `"wb"`."""
-        return "wb"
+        """`"wb"`, `"xb"` or `"ab"`."""
+        return self._mode
 
     def write(self, data: Buffer, /) -> int:
         """Take all of `data`; returns the number of its bytes."""
@@ -331,7 +343,7 @@ class WriteFile(AbortsOnError, _Binary):
             self._drain()
 
     def tell(self) -> int:
-        """The number of bytes written."""
+        """Return the size of the file so far: of what has been written, and of what was appended to."""
         self._check_open()
         return self._position
 
@@ -345,8 +357,22 @@ class WriteFile(AbortsOnError, _Binary):
         return False
 
     def seekable(self) -> bool:
-        """False: a store takes the bytes in their order."""
-        return False
+        """Return False: the bytes are stored in the order in which they are written."""
+        self._check_open()
+        return self._telling
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Have `seekable()` return True for the moment in which an `io.TextIOWrapper` is made over this file.
+
+        The wrapper then calls `tell()`, and omits the byte order mark where something has been written; of a file that
+        isn't seekable it writes none at all, and has no `tell()`.
+        """
+        self._telling = True
+        try:
+            yield
+        finally:
+            self._telling = False
 
     def read(self, size: int | None = -1, /) -> NoReturn:
         """`UnsupportedOperation`."""
@@ -365,8 +391,13 @@ class WriteFile(AbortsOnError, _Binary):
     readinto1 = readinto
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
-        """`UnsupportedOperation`."""
-        self._refuse("seek")
+        """`UnsupportedOperation`, which says what to use in its place."""
+        self._check_open()
+        reason = (
+            f"a file of mode {self.mode!r} is written from start to end and can't seek; write to an io.BytesIO or a "
+            "temporary file and store its content, or open an existing file with 'r+' where the FS has `update`"
+        )
+        raise errors.unsupported("seek", self.name, reason)
 
     def fileno(self) -> NoReturn:
         """`UnsupportedOperation`."""

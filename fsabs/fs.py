@@ -68,10 +68,7 @@ class FS(Core):
         if not how.text:
             return cast(IO[Any], binary)
         try:
-            text = texts.as_text(binary, encoding, errors, newline, buffering == 1, mode)
-            if how.action != "r" and texts.is_marked(text):
-                texts.mark(text, empty=how.action != "a" or not self._stat(key).size)
-            return cast(IO[Any], text)
+            return cast(IO[Any], texts.as_text(binary, encoding, errors, newline, buffering == 1, mode))
         except BaseException:
             binary.abort() if isinstance(binary, WriteFile) else binary.close()
             raise
@@ -335,12 +332,24 @@ class FS(Core):
             raise errors.error(errno.EISDIR, "open", self._url(key))
         try:
             if how.update:
-                return self._open_update(key)
-            writer = self._append(key) if how.action == "a" else self._create(key, how.action == "x")
+                file = self._open_update(key)
+                return cast(io.BufferedIOBase, file.detach()) if buffering == 0 else file
+            if how.action == "a":
+                return self._open_append(key, buffering)
+            writer = self._create(key, how.action == "x")
         except OSError as exc:
             self._named(exc, "open", key)
             raise
-        return WriteFile(writer, self._url(key), buffering if buffering > 1 else files.WRITE_BUFFER_SIZE)
+        return WriteFile(writer, self._url(key), _write_buffer(buffering), how.action + "b")
+
+    def _open_append(self, key: str, buffering: int) -> WriteFile:
+        writer = self._append(key)
+        try:
+            size = self._stat(key).size
+        except BaseException:
+            writer.abort()
+            raise
+        return WriteFile(writer, self._url(key), buffering and _write_buffer(buffering), "ab", size)
 
     def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
         at = start
@@ -365,6 +374,10 @@ class FS(Core):
         from .globbing import glob
 
         return itertools.islice(glob(self, pattern), start, None)
+
+
+def _write_buffer(buffering: int) -> int:
+    return buffering if buffering > 1 else files.WRITE_BUFFER_SIZE
 
 
 class Walk(Iterator[tuple[str, Names, Names]]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import io
 from typing import IO, Any, NoReturn, cast
 
@@ -25,7 +25,8 @@ class TextReader(io.TextIOWrapper):
         """`UnsupportedOperation`."""
         self.buffer.write(b"")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # From Python 3.12 on, the base class has this method, which refuses, and `__reduce__` is never called.
         how = (self.encoding, self.errors, self._newline, self.line_buffering, self.mode)
         return _reopen, (self.buffer, how, self.tell())
 
@@ -92,25 +93,9 @@ def as_text(
         kind = TextWriter
     elif hasattr(file, "inherited"):
         kind = TextUpdate
-    text = kind(cast(IO[bytes], file), encoding or io.text_encoding(None, 3), handler, newline, by_line)
+    with file.telling() if isinstance(file, WriteFile) else contextlib.nullcontext():
+        text = kind(cast(IO[bytes], file), encoding or io.text_encoding(None, 3), handler, newline, by_line)
     text.mode = mode  # type: ignore[misc]
     if isinstance(text, TextReader):
         text._newline = newline
     return text
-
-
-_MARKED = ("utf-16", "utf-32", "utf-8-sig")
-
-
-def is_marked(text: io.TextIOWrapper) -> bool:
-    """Whether a file in this encoding begins with a byte order mark."""
-    return codecs.lookup(text.encoding).name in _MARKED
-
-
-def mark(text: io.TextIOWrapper, empty: bool) -> None:
-    """Begin an empty file with its byte order mark, and no other: `TextIOWrapper` can't tell where it can't seek."""
-    of_itself = codecs.lookup(text.encoding).name == "utf-8-sig"
-    if empty and not of_itself:
-        text.write("\ufeff")
-    elif not empty and of_itself:
-        text.reconfigure(encoding="utf-8")

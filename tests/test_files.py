@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import resource
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -196,6 +197,35 @@ def test_what_is_no_number_or_no_buffer_is_refused(tmp_path: Path) -> None:
             assert file.tell() == 0
         assert file.readinto(np.zeros((0, 3))) == 0
         assert file.read() == b"0123456789"
+
+
+def test_a_small_file_is_no_zip_file(tmp_path: Path) -> None:
+    """`zipfile` seeks to before its start, and takes an `OSError` for an answer."""
+    (tmp_path / "x").write_bytes(b"nine byte")
+    with fsabs.from_url(tmp_path).open("x", "rb") as file:
+        assert not zipfile.is_zipfile(file)
+
+
+def test_an_unbuffered_file_is_written_at_once(tmp_path: Path) -> None:
+    fs = fsabs.from_url(tmp_path)
+    with fs.open("x", "ab", 0) as file:
+        file.write(b"012345")
+        assert (tmp_path / "x").read_bytes() == b"012345"
+    with fs.open("x", "r+b", 0) as file:
+        assert isinstance(file, io.RawIOBase)
+        file.write(b"ab")
+        assert (tmp_path / "x").read_bytes() == b"ab2345"
+        with pytest.raises(TypeError):
+            pickle.dumps(file)
+        assert in_child(lambda: refused(file))
+    with pytest.raises(ValueError):
+        file.read(1)
+
+
+def refused(file: IO[bytes]) -> bool:
+    with pytest.raises(io.UnsupportedOperation):
+        file.write(b"x")
+    return True
 
 
 def test_a_child_finishes_no_text_of_its_parent(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import os
@@ -148,6 +149,9 @@ def _short_read(file: BlobReader, reference: io.BytesIO, name: str, size: int, w
 def a_read_file_says_what_it_is(subject: Subject) -> None:
     with subject.make(TREE) as fs, fs.open("a.txt", "rb") as file:
         expect.equal(file.name, fs.url("a.txt"), "the file's name")
+        expect.os_error(OSError, errno.EINVAL, (fs, "a.txt"), file.seek, -1)
+        expect.os_error(OSError, errno.EINVAL, (fs, "a.txt"), file.seek, -(1 << 20), os.SEEK_END)
+        expect.raises(ValueError, "reading a size of -2", file.read, -2)
         expect.equal(file.mode, "rb", "the file's mode")
         expect.equal((file.readable(), file.writable(), file.seekable()), (True, False, True), "what the file can do")
         expect.equal(file.isatty(), False, "isatty()")

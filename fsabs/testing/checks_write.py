@@ -100,9 +100,13 @@ def a_written_file_says_what_it_is(subject: Subject) -> None:
             exc = expect.raises(io.UnsupportedOperation, f"{call.__name__} on a written file", call, *arguments)
             expect.named(exc, f"{call.__name__} on a written file")
         expect.raises(TypeError, "pickling a file that is being written", pickle.dumps, file)
+        expect.true("r+" in str(expect.raises(OSError, "seeking", file.seek, 0)), "the error says what to use instead")
         file.write(b"x")
         file.flush()
-    expect.equal(subject.files(fs), {"a.txt": b"x"}, "what was written")
+        with fs.open("text.txt", "w", encoding="utf-16-le") as text:
+            text.write("abc")
+            expect.equal((text.tell(), text.seekable()), (6, False), "tell() and seekable() of a written text file")
+    expect.equal(subject.files(fs), {"a.txt": b"x", "text.txt": b"a\0b\0c\0"}, "what was written")
 
 
 @check("write-closed", needs=("write",))
@@ -272,8 +276,11 @@ def a_adds_to_the_end(subject: Subject) -> None:
     with subject.make({"old.txt": b"old"}) as fs:
         for mode, name in (("ab", "old.txt"), ("ab", "new.txt")):
             for part in (b", appended", b", and again"):
+                size = fs.stat(name).size if fs.exists(name) else 0
                 with fs.open(name, mode) as file:
+                    expect.equal((file.mode, file.tell()), ("ab", size), "mode and tell() of an appended file")
                     expect.equal(file.write(part), len(part), "what write returns")
+                    expect.equal(file.tell(), size + len(part), "tell() when something was appended")
         with fs.open("old.txt", "a", encoding="utf-8", newline="\r\n") as text:
             text.write(" ü\n")
         expect.os_error(IsADirectoryError, errno.EISDIR, (fs, ""), fs.open, "", "ab")
@@ -288,9 +295,16 @@ def text_is_appended_with_one_mark_at_most(subject: Subject) -> None:
     with subject.make({f"old-{encoding}": "old".encode(encoding) for encoding in encodings}) as fs:
         for kind, encoding in itertools.product(("old", "new"), encodings):
             with fs.open(f"{kind}-{encoding}", "a", encoding=encoding) as file:
+                expect.equal(file.tell(), len("old".encode(encoding)) if kind == "old" else 0, f"tell() of {encoding}")
                 file.write("added")
+            with fs.open(f"nothing-{encoding}", "a", encoding=encoding):
+                pass
+            with fs.open("escaped", "a", encoding="utf-8-sig", errors="surrogateescape") as file:
+                file.write("\udcff")
     expected = {f"new-{encoding}": "added".encode(encoding) for encoding in encodings}
     expected |= {f"old-{encoding}": "oldadded".encode(encoding) for encoding in encodings}
+    expected |= {f"nothing-{encoding}": b"" for encoding in encodings}
+    expected["escaped"] = b"\xef\xbb\xbf" + b"\xff" * 6
     expect.equal(subject.files(fs), expected, "what is stored")
 
 

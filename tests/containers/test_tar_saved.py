@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsabs
@@ -126,6 +126,8 @@ MEMBER = st.builds(
 )
 
 
+# The first text of a Python's life takes Hypothesis seconds: it makes a table of that Python's characters.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(NAMES, MEMBER, max_size=20), st.booleans())
 def test_an_index_comes_back_as_it_was(entries: dict[str, Member], links: bool) -> None:
     index = Index(NameTree(entries), links, {"a": "../a"}, (Problem("p", "duplicate", "twice"),), 1234)
