@@ -60,10 +60,14 @@ def make_client(options: Options) -> Any:
         import botocore
         from botocore.config import Config
         from botocore.exceptions import ProfileNotFound
+
+        from .endpoint import install
     except ImportError as exc:
         raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
 
-    addressing: Any = {"addressing_style": {None: "auto", True: "path", False: "virtual"}[options.path_style]}
+    addressing: Any = None  # as boto3 is configured
+    if options.path_style is not None:
+        addressing = {"addressing_style": "path" if options.path_style else "virtual"}
     config = Config(
         connect_timeout=options.connect_timeout,
         read_timeout=options.read_timeout,
@@ -85,10 +89,11 @@ def make_client(options: Options) -> Any:
         )
         # dateutil, boto3's parser of times, takes two thirds of the time of a listing.
         session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
-        endpoint = options.endpoint or os.environ.get("S3_ENDPOINT") or None
+        url = options.endpoint or os.environ.get("S3_ENDPOINT") or None
         # A store of one's own has no regions, but a signature needs the name of one.
         region = session.region_name or "us-east-1"
-        client = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
+        client = session.client("s3", endpoint_url=url, region_name=region, config=config)
+        install(client)
         client.meta.events.register("before-send.s3", _begun)
         client.meta.events.register("response-received.s3", _answered)
         return client

@@ -52,7 +52,7 @@ class Flight:
         self._count = count
         self._width = width
         self._ahead = ahead
-        self._plain = not wire.target.tls
+        self._plain = not wire.endpoint.tls
         self._chunk = CHUNK if self._plain else TLS_RECORD
         # Connections that block, as idle ones do, need no preparation; TLS, which may have to write, can't do so.
         self._flags = socket.MSG_DONTWAIT if self._plain else 0
@@ -130,7 +130,7 @@ class Flight:
     # ---- connecting
 
     def _begin_connecting(self, number: int) -> None:
-        target = self._wire.target
+        target = self._wire.endpoint
         if self._addresses is None:
             try:
                 found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

@@ -243,7 +243,7 @@ class S3Blob(Blob):
         """
         wire = self._origin.wire
         assert wire is not None
-        if wire.target.tls:
+        if wire.endpoint.tls:
             return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
         try:

@@ -1,91 +1,133 @@
-"""Signature Version 4 of requests without a body (docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html)."""
+"""Signature Version 4 (docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html) of requests to one endpoint."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from .endpoint import EXPRESS, Endpoint
 
 if TYPE_CHECKING:
     from _hashlib import HASH
 
+    from typing_extensions import Buffer
+
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+_UNSIGNED = "UNSIGNED-PAYLOAD"
 _BLOCK = hashlib.sha256().block_size
+_MAX_FORMS = 64
+"""Sets of headers that are kept for a second; those of a body's checksum are all different."""
+
+Headers = tuple[str, ...]
+"""`name:value` each, with names in lower case."""
 
 
-class _Moment(NamedTuple):
-    """What all requests of one second with the same headers share."""
+class _SignedHeaders(NamedTuple):
+    """What all requests of one second with the same headers and payload share."""
 
-    second: int
     canonical: str
-    """The canonical request after the path."""
-    inner: HASH
-    outer: HASH
-    """The two hashes of an HMAC (RFC 2104) that have taken the key, and the string to sign before the digest: copies of
-    them go on in half the time of a new HMAC."""
+    """The canonical request after the query."""
     lines: str
     """The header lines up to the signature."""
 
 
-class Signer:
-    """Signs for one host with the credentials of the moment, which boto3 renews when it is time."""
+class _Second:
+    """What all requests of one second share."""
 
-    def __init__(self, credentials: Any, region: str, host: str) -> None:
-        self._credentials = credentials
-        self._region = region
-        self._host = host
-        self._moments: dict[str, _Moment] = {}
+    def __init__(self, number: int, stamp: str, key: bytes, scope: str, access_key: str, token: str | None) -> None:
+        self.number = number
+        self.stamp = stamp
+        self.token = token
+        self.credential = f"{access_key}/{scope}"
+        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n"
+        # The two hashes of an HMAC (RFC 2104) that have taken the key, and the string to sign before the digest: copies
+        # of them go on in half the time of a new HMAC.
+        key = key.ljust(_BLOCK, b"\0")
+        self.inner: HASH = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + text.encode())
+        self.outer: HASH = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
+        self.forms: dict[tuple[Headers, str], _SignedHeaders] = {}
+
+
+class Signer:
+    """Signs requests to an endpoint with the credentials of the moment, which boto3 renews when it is time."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._credentials = endpoint.credentials
+        self._region = endpoint.region
+        self._service = endpoint.signing_name
+        self._host = endpoint.host_header
+        self._tls = endpoint.tls
+        self._sign_payload = endpoint.sign_payload
+        self._token_header = "x-amz-s3session-token" if endpoint.signature == EXPRESS else "x-amz-security-token"
+        self._second: _Second | None = None
         self._day_key: tuple[tuple[str, str], bytes] | None = None
 
-    def lines(self, method: str, path: str, extra: str) -> str:
-        """The header lines that sign a request for the quoted `path`.
+    def lines(self, method: str, path: str, query: str = "", headers: Headers = (), body: Buffer = b"") -> str:
+        """Return the header lines that sign a request, `headers` among them.
 
         Args:
-            extra: `name:value` of one header that has to be signed, too, or an empty string: its name is lower case,
-                begins with `x-amz-`, and comes before `x-amz-content-sha256` in the alphabet.
+            method: of HTTP.
+            path: quoted.
+            query: in its canonical form: quoted, sorted by name, each name with a `=`.
+            headers: further headers that are signed; those named `x-amz-...` have to be.
+            body: hashed, unless TLS and a checksum among `headers` protect it.
         """
-        second = int(time.time())
-        moment = self._moments.get(extra)
-        if moment is None or moment.second != second:
-            moment = self._moments[extra] = self._moment(second, extra)
-        digest = hashlib.sha256(f"{method}\n{path}{moment.canonical}".encode()).hexdigest()
-        inner, outer = moment.inner.copy(), moment.outer.copy()
+        now = int(time.time())
+        second = self._second
+        if second is None or second.number != now:
+            second = self._second = self._begin(now)
+        payload = self._payload(headers, body) if body else _EMPTY_SHA256
+        form = second.forms.get((headers, payload))
+        if form is None:
+            form = self._form(second, headers, payload)
+            if len(second.forms) < _MAX_FORMS:
+                second.forms[headers, payload] = form
+        digest = hashlib.sha256(f"{method}\n{path}\n{query}{form.canonical}".encode()).hexdigest()
+        inner, outer = second.inner.copy(), second.outer.copy()
         inner.update(digest.encode())
         outer.update(inner.digest())
-        return f"{moment.lines}{outer.hexdigest()}\r\n"
+        return f"{form.lines}{outer.hexdigest()}\r\n"
 
-    def _moment(self, second: int, extra: str) -> _Moment:
+    def _payload(self, headers: Headers, body: Buffer) -> str:
+        protected = self._tls and any(header.startswith("x-amz-checksum-") for header in headers)
+        sign = not protected if self._sign_payload is None else self._sign_payload
+        return hashlib.sha256(body).hexdigest() if sign else _UNSIGNED
+
+    def _begin(self, number: int) -> _Second:
         frozen = self._credentials.get_frozen_credentials()
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
-        headers = [f"x-amz-content-sha256:{_EMPTY_SHA256}", f"x-amz-date:{stamp}"]
-        if extra:
-            headers.insert(0, extra)
-        if frozen.token:
-            headers.append(f"x-amz-security-token:{frozen.token}")
-        signed = ";".join(["host", *(header.partition(":")[0] for header in headers)])
-        scope = f"{stamp[:8]}/{self._region}/s3/aws4_request"
-        canonical = "\n".join(["", "", f"host:{self._host}", *headers, "", signed, _EMPTY_SHA256])
-        lines = "".join(f"{header}\r\n" for header in headers)
-        credential = f"{frozen.access_key}/{scope}"
-        authorization = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={signed}, Signature="
-        key = self._key(frozen.secret_key, stamp[:8]).ljust(_BLOCK, b"\0")
-        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n"
-        return _Moment(
-            second,
-            canonical,
-            hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + text.encode()),
-            hashlib.sha256(bytes(byte ^ 0x5C for byte in key)),
-            f"{lines}Authorization: {authorization}",
-        )
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(number))
+        day = stamp[:8]
+        scope = f"{day}/{self._region}/{self._service}/aws4_request"
+        return _Second(number, stamp, self._key(frozen.secret_key, day), scope, frozen.access_key, frozen.token)
+
+    def _form(self, second: _Second, headers: Headers, payload: str) -> _SignedHeaders:
+        sent = [*headers, f"x-amz-content-sha256:{payload}", f"x-amz-date:{second.stamp}"]
+        if second.token:
+            sent.append(f"{self._token_header}:{second.token}")
+        lines = "".join(f"{header}\r\n" for header in sent)
+        ordered = sorted((f"host:{self._host}", *map(_canonical, sent)), key=_name)
+        signed = ";".join(map(_name, ordered))
+        authorization = f"AWS4-HMAC-SHA256 Credential={second.credential}, SignedHeaders={signed}, Signature="
+        return _SignedHeaders("\n".join(["", *ordered, "", signed, payload]), f"{lines}Authorization: {authorization}")
 
     def _key(self, secret: str, day: str) -> bytes:
-        """The day's signing key."""
+        """Return the day's signing key."""
         cached = self._day_key
         if cached is not None and cached[0] == (secret, day):
             return cached[1]
         key = ("AWS4" + secret).encode()
-        for part in (day, self._region, "s3", "aws4_request"):
+        for part in (day, self._region, self._service, "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         self._day_key = ((secret, day), key)
         return key
+
+
+def _name(header: str) -> str:
+    return header.partition(":")[0]
+
+
+def _canonical(header: str) -> str:
+    """Return the header with its value's runs of spaces as one."""
+    return f"{_name(header)}:{' '.join(header.partition(':')[2].split())}" if " " in header else header

@@ -17,7 +17,6 @@ import ssl
 import struct
 import time
 import urllib.parse
-import urllib.request
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -38,8 +37,9 @@ from .answers import (
     refused,
     understood,
 )
-from .boto import Options, environment
+from .boto import Options
 from .checksums import mismatch
+from .endpoint import UnsupportedEndpoint, resolve
 from .signing import Signer
 
 PEEK = 2048
@@ -53,33 +53,6 @@ TLS_RECORD = 16 * 1024
 MAX_IDLE = 64
 _SAFE = "/~"
 _is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most are, and need no quoting
-
-
-class Target(NamedTuple):
-    """Where the objects of a bucket are asked for."""
-
-    host: str
-    port: int
-    header: str
-    """The Host header's value."""
-    tls: bool
-    prefix: str
-    """What goes before a key in the request's path: `/`, or `/bucket/`."""
-    region: str
-
-
-class Way(NamedTuple):
-    """How to reach a bucket, as boto3 knows it.
-
-    Nothing in it belongs to a process: a forked child takes its parent's, in place of a client of its own, which would
-    take it some 20 ms.
-    """
-
-    target: Target
-    verify: bool | str | None
-    """Whether certificates are checked, or by which file."""
-    credentials: Any
-    """None where each process has to ask its own client: boto3 renews them, or has found none."""
 
 
 class Fetched(NamedTuple):
@@ -96,13 +69,13 @@ class Wire:
         self._idle: deque[socket.socket] = deque()
         self.bucket = bucket
         self.options = options
-        way = _way(client, bucket, environment())
-        self.target = way.target
-        credentials = None
-        if not options.anonymous:
-            credentials = way.credentials or client.get()._request_signer._credentials
-        self._signer = credentials and Signer(credentials, self.target.region, self.target.header)
-        self._context = _tls_context(way.verify) if self.target.tls else None
+        self.endpoint = resolve(client, bucket, options)
+        if self.endpoint.proxy is not None:
+            raise UnsupportedEndpoint("a proxy is configured")
+        if self.endpoint.client_certificate is not None:
+            raise UnsupportedEndpoint("a client certificate is configured")
+        self._signer = Signer(self.endpoint) if self.endpoint.credentials is not None else None
+        self._context = _tls_context(self.endpoint.verify) if self.endpoint.tls else None
         self._session: ssl.SSLSession | None = None
 
     def url(self, key: str) -> str:
@@ -126,7 +99,7 @@ class Wire:
         return made
 
     def _connect(self) -> socket.socket:
-        target = self.target
+        target = self.endpoint
         made = socket.create_connection((target.host, target.port), timeout=self.options.connect_timeout)
         try:
             self.configure(made)
@@ -153,12 +126,12 @@ class Wire:
         """The connection with TLS, before its handshake; an earlier connection's session makes that shorter."""
         assert self._context is not None
         return self._context.wrap_socket(
-            connection, server_hostname=self.target.host, do_handshake_on_connect=False, session=self._session
+            connection, server_hostname=self.endpoint.host, do_handshake_on_connect=False, session=self._session
         )
 
     def settle(self, connection: socket.socket) -> None:
         """Make a connection block, as those do that lie idle."""
-        connection.settimeout(self.options.read_timeout if self.target.tls else None)
+        connection.settimeout(self.options.read_timeout if self.endpoint.tls else None)
 
     def take(self) -> socket.socket | None:
         """An idle connection, if there is one; it may have been closed by the store."""
@@ -194,12 +167,16 @@ class Wire:
         return self._signed("GET", ask.key, ask.lines(), CHECKSUM_MODE if ask.part is None else "")
 
     def _signed(self, method: str, key: str, lines: str, extra: str) -> bytes:
-        target = self.target
-        path = target.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))
-        signature = self._signer.lines(method, path, extra) if self._signer else f"{extra}\r\n" if extra else ""
-        return (
-            f"{method} {path} HTTP/1.1\r\nHost: {target.header}\r\nAccept-Encoding: identity\r\n{lines}{signature}\r\n"
-        ).encode()
+        path = self.endpoint.path_prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))
+        signature = (
+            self._signer.lines(method, path, headers=(extra,) if extra else ())
+            if self._signer
+            else f"{extra}\r\n"
+            if extra
+            else ""
+        )
+        host = f"Host: {self.endpoint.host_header}\r\nAccept-Encoding: identity\r\n"
+        return f"{method} {path} HTTP/1.1\r\n{host}{lines}{signature}\r\n".encode()
 
     def fetch(self, ask: Ask) -> Fetched:
         """The plain answer to a GET.
@@ -391,41 +368,12 @@ def _open_wire(client: process.PerProcess[Any], bucket: str, options: Options) -
 
     try:
         return Wire(client, bucket, options)
-    except (PlainAnswerMissing, BotoCoreError):  # boto3 will say what is wrong, in its own time
+    except (UnsupportedEndpoint, BotoCoreError):  # boto3 will say what is wrong, in its own time
         return None
 
 
-@functools.lru_cache(maxsize=16)
-def _way(client: process.PerProcess[Any], bucket: str, _: tuple[tuple[str, str], ...]) -> Way:
-    """The way to a bucket, with the variables of the environment as they are; `PlainAnswerMissing`, `BotoCoreError`."""
-    from botocore.credentials import Credentials
-
-    made = client.get()
-    credentials = made._request_signer._credentials
-    # A class of botocore's that renews them has locks, which a forked child might find locked.
-    fixed = credentials if type(credentials) is Credentials else None
-    return Way(_target(made, bucket), made._endpoint.http_session._verify, fixed)
-
-
-def _target(client: Any, bucket: str) -> Target:
-    """Where boto3 itself would send a GET; `PlainAnswerMissing` where only it knows how."""
-    if ":" in bucket or "/" in bucket:
-        raise PlainAnswerMissing("an access point has endpoints of its own")
-    url = client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "k"})
-    parts = urllib.parse.urlsplit(url)
-    host = parts.hostname or ""
-    proxies = client.meta.config.proxies or urllib.request.getproxies()
-    if proxies.get(parts.scheme) and not urllib.request.proxy_bypass(host):
-        raise PlainAnswerMissing("a proxy is configured")
-    if client.meta.config.client_cert is not None:
-        raise PlainAnswerMissing("a client certificate is configured")
-    tls = parts.scheme == "https"
-    port = parts.port or (443 if tls else 80)
-    return Target(host, port, parts.netloc, tls, parts.path[:-1], client.meta.region_name)
-
-
-def _tls_context(verify: bool | str | None) -> ssl.SSLContext:
-    """The platform's verification, with the certificates that boto3 is told of."""
+def _tls_context(verify: bool | str) -> ssl.SSLContext:
+    """Return the context for the certificates that boto3 trusts."""
     context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
     if verify is False:
         context.check_hostname = False

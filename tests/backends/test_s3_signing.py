@@ -1,0 +1,122 @@
+"""Signatures of requests are those that botocore makes of the same request at the same moment."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import random
+import string
+import time
+import urllib.parse
+from typing import Any
+
+import botocore.auth
+import pytest
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from fsabs.backends.s3 import signing
+from fsabs.backends.s3.endpoint import EXPRESS, SIGV4, Endpoint
+from tests import soak
+
+pytestmark = pytest.mark.quick
+
+NOW = datetime.datetime(2026, 3, 4, 5, 6, 7, tzinfo=datetime.UTC)
+
+
+def endpoint(
+    credentials: Any, *, tls: bool = True, signature: str = SIGV4, sign_payload: bool | None = None
+) -> Endpoint:
+    return Endpoint(
+        host="store.example",
+        port=443,
+        host_header="store.example:8443",
+        tls=tls,
+        path_prefix="/bucket/",
+        region="eu-central-1",
+        signing_name="s3",
+        signature=signature,
+        sign_payload=sign_payload,
+        proxy=None,
+        verify=True,
+        client_certificate=None,
+        max_attempts=3,
+        retry_mode="standard",
+        connect_timeout=1,
+        read_timeout=1,
+        credentials=credentials,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _a_fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", NOW.timestamp)
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None))
+
+
+def by_botocore(credentials: Credentials, method: str, path: str, query: str, headers: list[str], payload: str) -> str:
+    request = AWSRequest(method, f"https://store.example:8443{path}" + (f"?{query}" if query else ""))
+    for header in headers:
+        name, _, value = header.partition(":")
+        request.headers[name] = value
+    request.context["payload_signing_enabled"] = False
+    auth = botocore.auth.S3SigV4Auth(credentials, "s3", "eu-central-1")
+    auth.payload = lambda request: payload  # type: ignore[method-assign]
+    auth.add_auth(request)
+    return str(request.headers["Authorization"])
+
+
+def text(chance: random.Random) -> str:
+    return "".join(chance.choices(string.ascii_letters + string.digits + " /+=%~-_.", k=chance.randrange(1, 20)))
+
+
+@pytest.mark.soak
+def test_signatures_are_those_of_botocore() -> None:
+    seed = soak.seed(1)
+    chance = random.Random(seed)
+    for _ in range(soak.rounds(200)):
+        credentials = Credentials("AKID", text(chance), chance.choice([None, text(chance).strip() or None]))
+        signer = signing.Signer(endpoint(credentials))
+        method = chance.choice(["GET", "HEAD", "PUT", "POST", "DELETE"])
+        path = "/bucket/" + urllib.parse.quote(text(chance), safe="/~")
+        pairs = {text(chance): text(chance) for _ in range(chance.randrange(4))}
+        quoted = sorted(
+            (urllib.parse.quote(name, safe="~"), urllib.parse.quote(pairs[name], safe="~")) for name in pairs
+        )
+        query = "&".join(f"{name}={value}" for name, value in quoted)
+        headers = [f"x-amz-meta-{n}:{text(chance).strip() or '-'}" for n in range(chance.randrange(3))]
+        headers += chance.choice([[], ["content-type:text/plain"], ["if-none-match:*"]])
+        body = chance.randbytes(chance.choice([0, 10]))
+        lines = signer.lines(method, path, query, tuple(headers), body)
+        sent = dict(line.split(": ", 1) if ": " in line else line.split(":", 1) for line in lines.strip().split("\r\n"))
+        payload = hashlib.sha256(body).hexdigest()
+        assert sent["x-amz-content-sha256"] == payload
+        expected = by_botocore(credentials, method, path, query, headers, payload)
+        assert sent["Authorization"] == expected, (seed, method, path, query, headers)
+
+
+@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize("configured", [None, True, False])
+def test_a_body_is_hashed_unless_tls_and_a_checksum_protect_it(
+    tls: bool, checksum: bool, configured: bool | None
+) -> None:
+    signer = signing.Signer(endpoint(Credentials("a", "b"), tls=tls, sign_payload=configured))
+    headers = ("x-amz-checksum-crc32c:AAAAAA==",) if checksum else ()
+    unsigned = "UNSIGNED-PAYLOAD" in signer.lines("PUT", "/k", "", headers, b"body")
+    assert unsigned == ((tls and checksum) if configured is None else not configured)
+    assert "UNSIGNED-PAYLOAD" not in signer.lines("GET", "/k")
+
+
+def test_the_token_of_a_session_of_express_has_a_header_of_its_own() -> None:
+    lines = signing.Signer(endpoint(Credentials("a", "b", "TOKEN"), signature=EXPRESS)).lines("GET", "/k")
+    assert "x-amz-s3session-token:TOKEN\r\n" in lines
+    assert "x-amz-security-token" not in lines
+
+
+def test_checksums_of_many_bodies_take_no_memory() -> None:
+    signer = signing.Signer(endpoint(Credentials("a", "b")))
+    for number in range(1000):
+        signer.lines("PUT", "/k", "", (f"x-amz-checksum-crc32c:{number}",), b"1")
+    assert signer._second is not None
+    assert len(signer._second.forms) <= 64
