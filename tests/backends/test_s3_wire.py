@@ -60,6 +60,7 @@ def without_boto3(fs: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(**arguments: Any) -> None:
         raise AssertionError("boto3 was asked")
 
+    assert fs.wire is not None  # boto3 has been asked for its endpoint
     monkeypatch.setattr(fs.client, "get_object", never)
 
 
@@ -437,8 +438,8 @@ def test_a_proxy_is_boto3s_business(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_virtual_host(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = opened("https://s3.example.com:8443", path_style=False).wire
     assert wire is not None
-    assert (wire.target.host, wire.target.port, wire.target.prefix) == ("bucket.s3.example.com", 8443, "/")
-    assert wire.target.tls
+    assert (wire.endpoint.host, wire.endpoint.port, wire.endpoint.path_prefix) == ("bucket.s3.example.com", 8443, "/")
+    assert wire.endpoint.tls
 
 
 def certificate(folder: Path) -> str:
