@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from . import errors, keys
+from . import copying, errors, keys
 from .blobs import Blob
 from .files import Writer
 from .stats import Capabilities, FileStat
@@ -123,6 +123,10 @@ class Core(abc.ABC):
         """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
         return self._open_blob(key)
 
+    def _local_path(self, key: str) -> str | None:
+        """Return the path of the file `key` on the local disk, or None where a file has none."""
+        return None
+
     def _remove_tree(self, key: str) -> None:
         """Remove the directory `key` and all that is in it."""
         for member in reversed(list(self._walk(key))):
@@ -151,9 +155,20 @@ class Core(abc.ABC):
     def _copy(self, src: str, dst: str) -> None:
         """Copy the file `src` to `dst`, replacing it."""
         with self._open_blob(src) as blob:
-            pump(blob, self, dst)
+            copying.pump(blob, self, dst)
 
     # ---- for the methods above, and for what is built on them
+
+    def _key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a path; one outside of the root is a `PermissionError`."""
+        try:
+            key = keys.normalize(path, self._cwd)
+            if not keys.inside(key, self._root):
+                raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
+            return key
+        except PermissionError as exc:
+            self._named(exc, operation, self._root)
+            raise
 
     def _named(self, exc: OSError, operation: str, key: str) -> None:
         if getattr(exc, "operation", None) is None:
@@ -189,22 +204,6 @@ class Core(abc.ABC):
         if target.directory and next(self._list(dst), None) is not None:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
         return target
-
-
-def pump(blob: Blob, target: Core, key: str, chunk: int = 8 * 1024 * 1024) -> None:
-    """Write the whole of `blob` to the file `key` of `target`, whose errors name it."""
-    try:
-        writer = target._create(key, False)
-        try:
-            for offset in range(0, blob.size, chunk):
-                writer.write(blob.pread(chunk, offset))
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
-    except OSError as exc:
-        target._named(exc, "copy", key)
-        raise
 
 
 def in_threads(read: Callable[[T], bytes], wanted: Sequence[T], workers: int) -> Iterator[bytes]:

@@ -9,32 +9,26 @@ from __future__ import annotations
 import copy
 import errno
 import functools
-import io
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
-from . import errors, files, keys, modes, process, registry, texts
-from .core import Core, pump
+from . import copying, errors, keys, process, registry
+from .copying import CopiedTree as CopiedTree
 from .core import in_threads as in_threads
-from .files import BlobReader, WriteFile
-from .modes import Mode
+from .opening import FileMethods
+from .opening import Path as Path
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
+from .walking import Names, Walk
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from typing_extensions import Buffer
 
-Path = str | PathLike[str]
-Names = list[str]
-
-
-class FS(Core):
+class FS(FileMethods):
     """A tree of files under one interface, whatever it lies in.
 
     Use it from any thread, in forked processes and pickled, with no preparation; as a context manager it closes
@@ -42,52 +36,7 @@ class FS(Core):
     lie inside the FS's own root.
     """
 
-    # ---- reading
-
-    def open(
-        self,
-        path: Path,
-        mode: str = "r",
-        buffering: int = -1,
-        encoding: str | None = None,
-        errors: str | None = None,
-        newline: str | None = None,
-    ) -> IO[Any]:
-        """Open a file; every argument means what it means to `builtins.open`.
-
-        Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
-        `capabilities` say so.
-        """
-        how = modes.parsed(mode)
-        modes.check(how, buffering, encoding, errors, newline)
-        key = self._key(path, "open")
-        if how.action == "r" and not how.update:
-            binary: io.BufferedIOBase = self._open_reader(key, buffering)
-        else:
-            binary = self._open_writer(key, how, buffering)
-        if not how.text:
-            return cast(IO[Any], binary)
-        try:
-            return cast(IO[Any], texts.as_text(binary, encoding, errors, newline, buffering == 1, mode))
-        except BaseException:
-            binary.abort() if isinstance(binary, WriteFile) else binary.close()
-            raise
-
-    def read_bytes(self, path: Path) -> bytes:
-        """The whole content of a file."""
-        key = self._key(path, "read_bytes")
-        try:
-            return self._read_bytes(key)
-        except OSError as exc:
-            self._named(exc, "read_bytes", key)
-            raise
-
-    def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
-        """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-        wanted = [self._key(path, "read_many") for path in paths]
-        return process.Resumable(functools.partial(self._contents, wanted, concurrency))
+    # ---- asking and listing
 
     def stat(self, path: Path) -> FileStat:
         """What is known of a file or directory."""
@@ -129,12 +78,7 @@ class FS(Core):
         self._key(pattern, "glob")
         return process.Resumable(functools.partial(self._glob_from, os.fspath(pattern)))
 
-    # ---- writing
-
-    def write_bytes(self, path: Path, data: Buffer) -> int:
-        """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
-        with cast(WriteFile, self.open(path, "wb")) as file:
-            return file.write(data)
+    # ---- changing the tree
 
     def mkdir(self, file_path: Path, mode: int = 0o777) -> None:
         """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`."""
@@ -214,10 +158,42 @@ class FS(Core):
                     self._copy(source, target)
                 return
             with self._open_blob(source) as blob:
-                pump(blob, target_fs, target)
+                copying.pump(blob, target_fs, target)
         except OSError as exc:
             self._named(exc, "copy", source)
             raise
+
+    def copy_tree(
+        self,
+        src: Path,
+        dst: Path,
+        dst_fs: FS | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        concurrency: int | None = None,
+    ) -> CopiedTree:
+        """Copy a directory and all that is in it, to another FS if one is given.
+
+        Each file is copied whole or not at all, and replaces the file at its target. `dst` is made if it is missing;
+        what is in it already stays. The first error ends the copy: the files that are complete by then stay, and no
+        other is begun.
+
+        Args:
+            src: a directory.
+            dst: the directory that gets the members of `src`.
+            dst_fs: where `dst` is; by default, this FS.
+            progress: called as `progress(files, bytes)` with what is done so far, in the thread of the caller: after
+                each file and each piece of a large one.
+            concurrency: how many files are copied at once; by default, what suits the two FS.
+
+        Returns how many files and directories, and how many bytes of files, were copied.
+        """
+        target_fs = self if dst_fs is None else dst_fs
+        source, target = self._key(src, "copy_tree"), target_fs._key(dst, "copy_tree")
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        target_fs._require("write", "copy_tree", target)
+        return copying.TreeCopy(self, source, target_fs, target, progress, concurrency).run()
 
     # ---- trees and containers
 
@@ -302,65 +278,6 @@ class FS(Core):
         """
         return cast(Callable[..., FS], cls)(authority, path, **options)
 
-    def _key(self, path: Path, operation: str) -> str:
-        """The key of a path; the jail's door."""
-        try:
-            key = keys.normalize(path, self._cwd)
-            if not keys.inside(key, self._root):
-                raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
-            return key
-        except PermissionError as exc:
-            self._named(exc, operation, self._root)
-            raise
-
-    def _open_reader(self, key: str, buffering: int) -> BlobReader:
-        self._require("read", "open for reading", key)
-        try:
-            blob = self._open_from_start(key)
-        except OSError as exc:
-            self._named(exc, "open", key)
-            raise
-        return BlobReader(blob, buffering if buffering > 1 or not buffering else files.BUFFER_SIZE)
-
-    def _open_writer(self, key: str, how: Mode, buffering: int) -> io.BufferedIOBase:
-        if how.update and how.action != "r":
-            raise errors.unsupported(
-                "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
-            )
-        self._require("update" if how.update else "append" if how.action == "a" else "write", "open for writing", key)
-        if key in ("", self._root):
-            raise errors.error(errno.EISDIR, "open", self._url(key))
-        try:
-            if how.update:
-                file = self._open_update(key)
-                return cast(io.BufferedIOBase, file.detach()) if buffering == 0 else file
-            if how.action == "a":
-                return self._open_append(key, buffering)
-            writer = self._create(key, how.action == "x")
-        except OSError as exc:
-            self._named(exc, "open", key)
-            raise
-        return WriteFile(writer, self._url(key), _write_buffer(buffering), how.action + "b")
-
-    def _open_append(self, key: str, buffering: int) -> WriteFile:
-        writer = self._append(key)
-        try:
-            size = self._stat(key).size
-        except BaseException:
-            writer.abort()
-            raise
-        return WriteFile(writer, self._url(key), buffering and _write_buffer(buffering), "ab", size)
-
-    def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
-        at = start
-        try:
-            for content in self._read_many(wanted[start:], concurrency):
-                yield content
-                at += 1
-        except OSError as exc:
-            self._named(exc, "read_many", wanted[min(at, len(wanted) - 1)])
-            raise
-
     def _members(self, key: str, recursive: bool, detail: bool, start: int) -> Iterator[Any]:
         try:
             members = self._walk(key) if recursive else self._list(key)
@@ -374,41 +291,3 @@ class FS(Core):
         from .globbing import glob
 
         return itertools.islice(glob(self, pattern), start, None)
-
-
-def _write_buffer(buffering: int) -> int:
-    return buffering if buffering > 1 else files.WRITE_BUFFER_SIZE
-
-
-class Walk(Iterator[tuple[str, Names, Names]]):
-    """`FS.walk`'s iterator: a stack of directories still to visit, so that it forks and pickles as it stands."""
-
-    def __init__(self, fs: FS, top: str) -> None:
-        self._fs = fs
-        self._stack = [top]
-        # How much of the stack counts, and what was given last, with the directories that the caller may prune. It is
-        # replaced when a step is done: a child that is forked in the middle of one takes that step again.
-        self._state: tuple[int, tuple[str, Names] | None] = (1, None)
-        self._lock = process.Lock()
-
-    def __next__(self) -> tuple[str, Names, Names]:
-        with self._lock:
-            depth, last = self._state
-            del self._stack[depth:]
-            if last is not None:  # only now is it known what the caller pruned
-                below = [os.path.join(last[0], name) for name in reversed(last[1])]
-                self._stack += [path for path in below if self._enters(path)]
-            if not self._stack:
-                raise StopIteration
-            path, left = self._stack[-1], len(self._stack) - 1
-            try:
-                names = list(self._fs.list(path))
-            except OSError:
-                self._state = (left, None)
-                raise
-            directories = [name[:-1] for name in names if name.endswith("/")]
-            self._state = (left, (path, directories))
-            return path, directories, [name for name in names if not name.endswith("/")]
-
-    def _enters(self, path: str) -> bool:
-        return not self._fs._leads_back(self._fs._key(path, "walk"))

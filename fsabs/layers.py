@@ -3,7 +3,7 @@
 A layer is transparent: same keys, same root, same capabilities, and whatever else the inner FS offers. It overrides the
 core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
-bytes (`_open_from_start`, `_read_bytes`, `_read_many`) lead through that, unless it overrides them, too.
+bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_local_path`) lead through that, unless it overrides them, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-_WAYS_TO_BYTES = ("_open_from_start", "_read_bytes", "_read_many")
+_WAYS_TO_BYTES = ("_open_from_start", "_read_bytes", "_read_many", "_local_path")
 
 
 class LayerFS(FS):
@@ -114,6 +114,9 @@ class LayerFS(FS):
 
     def _open_from_start(self, key: str) -> Blob:
         return self.inner._open_from_start(key)
+
+    def _local_path(self, key: str) -> str | None:
+        return self.inner._local_path(key)
 
     def _remove_tree(self, key: str) -> None:
         self.inner._remove_tree(key)

@@ -115,6 +115,12 @@ class Local(FS):
             os.close(fd)
             raise
 
+    def _local_path(self, key: str) -> str:
+        path = "/" + key
+        if stat_bits.S_ISDIR(os.stat(path).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return path
+
     def _create(self, key: str, exclusive: bool) -> Writer:
         path = "/" + key
         with contextlib.suppress(FileNotFoundError):

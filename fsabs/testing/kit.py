@@ -26,6 +26,7 @@ MODULES = (
     "checks_write",
     "checks_whole",
     "checks_change",
+    "checks_copies",
     "checks_threads",
     "checks_fork",
     "checks_pickle",

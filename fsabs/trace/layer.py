@@ -73,6 +73,10 @@ class TracedFS(LayerFS):
             call.size = len(data)
             return data
 
+    def _local_path(self, key: str) -> str | None:
+        with _Call(self, "as_local", key):
+            return self._inner._local_path(key)
+
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         contents = self._inner._read_many(wanted, concurrency)
         return contents if hooks.active is None else self._each(wanted, contents)

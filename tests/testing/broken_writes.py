@@ -14,7 +14,7 @@ from fsabs.blobs import Blob, BytesBlob
 from fsabs.files import WriteFile, Writer
 from fsabs.fs import FS, FileStat, Path
 from fsabs.layers import LayerFS
-from fsabs.testing import LocalSubject, MemorySubject
+from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
 
 from .broken import ALL, Broken, breaks
 from .bundle import Bundle, BundleSubject
@@ -452,6 +452,26 @@ class CopiesMove(LayerFS):
         if src != dst:
             super()._copy(src, dst)
             self.inner._remove(src)
+
+
+@breaks("text-whole")
+class TextsAreUtf8(LayerFS):
+    def read_text(self, path: Path, *rest: Any, **keywords: Any) -> str:
+        return super().read_bytes(path).decode("utf-8", "replace")
+
+
+@breaks("copy-tree")
+class CopiesFilesOnly(LayerFS):
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return (stat for stat in super()._walk(key) if stat.size)
+
+
+class PathOfAnEmptyFile(LayerFS):
+    def _local_path(self, key: str) -> str | None:
+        return os.devnull
+
+
+ALL.append(Broken("PathOfAnEmptyFile", ("as-local",), lambda: WrappedSubject(MemorySubject(), PathOfAnEmptyFile)))
 
 
 # ---- containers

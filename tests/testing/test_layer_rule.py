@@ -15,6 +15,7 @@ from fsabs.blobs import Blob, BytesBlob
 from fsabs.core import Core
 from fsabs.fs import FS
 from fsabs.layers import LayerFS
+from fsabs.opening import FileMethods
 from fsabs.testing import FaultyFS
 
 pytestmark = pytest.mark.quick
@@ -25,7 +26,7 @@ DERIVED |= {"_glob_from", "_rename_target"}
 
 CORE = sorted(
     name
-    for name, member in {**vars(Core), **vars(FS)}.items()
+    for name, member in {**vars(Core), **vars(FileMethods), **vars(FS)}.items()
     if name.startswith("_") and not name.startswith("__") and inspect.isfunction(member) and name not in DERIVED
 )
 
@@ -63,6 +64,7 @@ def test_the_core_is_known() -> None:
         "_read_many",
         "_read_bytes",
         "_open_from_start",
+        "_local_path",
         "_makedirs",
         "_remove_tree",
         "_copy",
@@ -70,7 +72,7 @@ def test_the_core_is_known() -> None:
     }
     assert required | writing | fast | {"_copy"} <= set(CORE)
     assert required == FS.__abstractmethods__
-    assert {*vars(Core), *vars(FS)} >= DERIVED
+    assert {*vars(Core), *vars(FileMethods), *vars(FS)} >= DERIVED
 
 
 @pytest.mark.parametrize("name", CORE)

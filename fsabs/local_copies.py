@@ -1,0 +1,104 @@
+"""as_local: a file of any FS as a path on the local disk, for libraries that take nothing but a path.
+
+A copy lies in a folder of its own below the system's temporary directory. The folder belongs to the process that made
+it: a child that is forked in the middle of the block neither removes it nor commits what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from errno import EEXIST, EISDIR, ENOENT
+from typing import TYPE_CHECKING, cast
+
+from . import copying, errors, keys, modes, process
+from .files import WriteFile
+
+if TYPE_CHECKING:
+    from .opening import FileMethods
+
+_LONGEST_NAME = 200  # bytes; most filesystems take 255
+_MODES = ("r", "w", "x", "r+")
+
+
+def as_local(fs: FileMethods, key: str, mode: str) -> contextlib.AbstractContextManager[str]:
+    """As `FS.as_local`, of a key."""
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
+    return _reading(fs, key) if mode == "r" else _writing(fs, key, mode)
+
+
+@contextlib.contextmanager
+def _reading(fs: FileMethods, key: str) -> Iterator[str]:
+    fs._require("read", "as_local", key)
+    try:
+        path = fs._local_path(key)
+    except OSError as exc:
+        fs._named(exc, "as_local", key)
+        raise
+    if path is not None:
+        yield path
+        return
+    with _temporary_path(keys.name(key)) as path:
+        _download(fs, key, path)
+        yield path
+
+
+@contextlib.contextmanager
+def _writing(fs: FileMethods, key: str, mode: str) -> Iterator[str]:
+    if mode == "r+":
+        fs._require("read", "as_local", key)
+    if mode == "x" and fs._is(key, directory=None):
+        raise errors.error(EEXIST, "as_local", fs._url(key))
+    made_in = process.generation()
+    with _temporary_path(keys.name(key)) as path:
+        if mode == "r+":
+            _download(fs, key, path)
+        how = modes.parsed("xb" if mode == "x" else "wb")
+        with cast(WriteFile, fs._open_writer(key, how, -1)) as target:  # now, so that a refusal comes before the work
+            yield path
+            if not process.inherited(made_in):
+                _upload(path, target)
+
+
+@contextlib.contextmanager
+def _temporary_path(name: str) -> Iterator[str]:
+    """Give a path called `name`, or with its suffix, in a new folder, which is removed at the end."""
+    made_in = process.generation()
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        suffix = os.path.splitext(name)[1]
+        name = "file" + (suffix if len(os.fsencode(suffix)) < _LONGEST_NAME else "")
+    # Named before it is made: an exception of a signal handler finds nothing that could not be removed.
+    folder = os.path.join(tempfile.gettempdir(), f"fsabs-{secrets.token_hex(8)}")
+    try:
+        os.mkdir(folder, 0o700)
+        yield os.path.join(folder, name)
+    finally:
+        if not process.inherited(made_in):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(fs: FileMethods, key: str, path: str) -> None:
+    try:
+        with fs._open_from_start(key) as blob, open(path, "xb", 0) as file:
+            for piece in copying.pieces(blob):
+                copying.write_all(file, piece)
+    except OSError as exc:
+        fs._named(exc, "as_local", key)
+        raise
+
+
+def _upload(path: str, target: WriteFile) -> None:
+    try:
+        source = open(path, "rb", 0)  # noqa: SIM115 - its error alone is replaced
+    except FileNotFoundError:
+        raise errors.error(ENOENT, "as_local", target.name, f"the block left no file at {path}") from None
+    except IsADirectoryError:
+        raise errors.error(EISDIR, "as_local", target.name, f"the block left a directory at {path}") from None
+    with source:
+        while piece := source.read(copying.PIECE):
+            target.write(piece)

@@ -1,0 +1,162 @@
+"""FileMethods: the part of an FS's public face that opens, reads and writes single files and batches of them."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from errno import EISDIR
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from . import errors, files, local_copies, modes, process, texts
+from .core import Core
+from .files import BlobReader, WriteFile
+from .modes import Mode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Path = str | PathLike[str]
+
+
+class FileMethods(Core):
+    """What `FS` does with single files; see `FS`."""
+
+    def open(
+        self,
+        path: Path,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Open a file; every argument means what it means to `builtins.open`.
+
+        Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
+        `capabilities` say so.
+        """
+        how = modes.parsed(mode)
+        modes.check(how, buffering, encoding, errors, newline)
+        key = self._key(path, "open")
+        if how.action == "r" and not how.update:
+            binary: io.BufferedIOBase = self._open_reader(key, buffering)
+        else:
+            binary = self._open_writer(key, how, buffering)
+        if not how.text:
+            return cast(IO[Any], binary)
+        try:
+            return cast(IO[Any], texts.as_text(binary, encoding, errors, newline, buffering == 1, mode))
+        except BaseException:
+            binary.abort() if isinstance(binary, WriteFile) else binary.close()
+            raise
+
+    def read_bytes(self, path: Path) -> bytes:
+        """The whole content of a file."""
+        key = self._key(path, "read_bytes")
+        try:
+            return self._read_bytes(key)
+        except OSError as exc:
+            self._named(exc, "read_bytes", key)
+            raise
+
+    def read_text(
+        self, path: Path, encoding: str | None = None, errors: str | None = None, newline: str | None = None
+    ) -> str:
+        """Return the whole content of a file as text; the arguments are those of `open`."""
+        with self.open(path, "r", -1, encoding, errors, newline) as file:
+            return cast(str, file.read())
+
+    def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
+        """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        wanted = [self._key(path, "read_many") for path in paths]
+        return process.Resumable(functools.partial(self._contents, wanted, concurrency))
+
+    def write_bytes(self, path: Path, data: Buffer) -> int:
+        """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
+        with cast(WriteFile, self.open(path, "wb")) as file:
+            return file.write(data)
+
+    def write_text(
+        self,
+        path: Path,
+        data: str,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> int:
+        """Make the text `data` the content of a file, whole or not at all; return its number of characters."""
+        if not isinstance(data, str):
+            raise TypeError(f"data must be str, not {type(data).__name__}")
+        with self.open(path, "w", -1, encoding, errors, newline) as file:
+            return file.write(data)
+
+    def as_local(self, path: Path, mode: str = "r") -> AbstractContextManager[str]:
+        """Give a file as a path on the local disk, for libraries that take nothing else; a context manager.
+
+        Args:
+            path: a file.
+            mode: `r`: the path is that of the file itself on a local FS, else of a temporary copy, which is for reading
+                only. `w`, `x`: nothing is at the path yet; the file that the block leaves there is committed at the end
+                of the block, whole or not at all. `r+`: as `w`, but the path starts as a copy of the file.
+
+        The path's name is that of the file, or has at least its suffix. A block that raises commits nothing. Temporary
+        files are removed at the end of the block, whatever happens in it.
+        """
+        return local_copies.as_local(self, self._key(path, "as_local"), mode)
+
+    def _open_reader(self, key: str, buffering: int) -> BlobReader:
+        self._require("read", "open for reading", key)
+        try:
+            blob = self._open_from_start(key)
+        except OSError as exc:
+            self._named(exc, "open", key)
+            raise
+        return BlobReader(blob, buffering if buffering > 1 or not buffering else files.BUFFER_SIZE)
+
+    def _open_writer(self, key: str, how: Mode, buffering: int) -> io.BufferedIOBase:
+        if how.update and how.action != "r":
+            raise errors.unsupported(
+                "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
+            )
+        self._require("update" if how.update else "append" if how.action == "a" else "write", "open for writing", key)
+        if key in ("", self._root):
+            raise errors.error(EISDIR, "open", self._url(key))
+        try:
+            if how.update:
+                file = self._open_update(key)
+                return cast(io.BufferedIOBase, file.detach()) if buffering == 0 else file
+            if how.action == "a":
+                return self._open_append(key, buffering)
+            writer = self._create(key, how.action == "x")
+        except OSError as exc:
+            self._named(exc, "open", key)
+            raise
+        return WriteFile(writer, self._url(key), _write_buffer(buffering), how.action + "b")
+
+    def _open_append(self, key: str, buffering: int) -> WriteFile:
+        writer = self._append(key)
+        try:
+            size = self._stat(key).size
+        except BaseException:
+            writer.abort()
+            raise
+        return WriteFile(writer, self._url(key), buffering and _write_buffer(buffering), "ab", size)
+
+    def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
+        at = start
+        try:
+            for content in self._read_many(wanted[start:], concurrency):
+                yield content
+                at += 1
+        except OSError as exc:
+            self._named(exc, "read_many", wanted[min(at, len(wanted) - 1)])
+            raise
+
+
+def _write_buffer(buffering: int) -> int:
+    return buffering if buffering > 1 else files.WRITE_BUFFER_SIZE

@@ -1,0 +1,166 @@
+"""Checks of what moves whole contents: `read_text` and `write_text`, `copy_tree`, `as_local`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..fs import FS
+from . import expect
+from .kit import check
+from .subject import Subject
+from .subjects import LocalSubject
+from .trees import TREE, empty_directories, listing, noise
+
+_TEXT = "first\nsecond\r\nthird\rfourth, ünïcödé 日本 😀\n"
+_LARGE = {"large/one.bin": noise(3_000_001), "large/two.bin": noise(1_100_000)}
+
+
+@check("text-whole")
+def texts_are_read_whole(subject: Subject) -> None:
+    with subject.make({"utf-8.txt": _TEXT.encode(), "latin.txt": "grün\n".encode("latin-1")}) as fs:
+        expect.equal(fs.read_text("utf-8.txt", "utf-8"), "\n".join(_TEXT.splitlines()) + "\n", "read_text")
+        expect.equal(fs.read_text("utf-8.txt", encoding="utf-8", newline=""), _TEXT, "read_text, newline=''")
+        expect.equal(fs.read_text("latin.txt", "ascii", "replace"), "gr�n\n", "read_text, errors='replace'")
+        expect.raises(UnicodeDecodeError, "read_text of what is not UTF-8", fs.read_text, "latin.txt", "utf-8")
+        expect.os_error(FileNotFoundError, errno.ENOENT, (fs, "none.txt"), fs.read_text, "none.txt")
+
+
+@check("text-whole", needs=("write",))
+def texts_are_written_whole(subject: Subject) -> None:
+    with subject.create() as fs:
+        expect.equal(fs.write_text("plain.txt", _TEXT, "utf-8"), len(_TEXT), "what write_text returns")
+        fs.write_text("windows.txt", "a\nb\n", encoding="utf-16", newline="\r\n")
+        expect.raises(UnicodeEncodeError, "write_text of what is not ASCII", fs.write_text, "bad.txt", "ü", "ascii")
+        expect.raises(TypeError, "write_text of bytes", fs.write_text, "bad.txt", b"bytes")
+    expected = {"plain.txt": _TEXT.encode(), "windows.txt": "a\r\nb\r\n".encode("utf-16")}
+    expect.equal(subject.files(fs), expected, "texts that were written")
+
+
+@contextmanager
+def _local(files: dict[str, bytes]) -> Iterator[tuple[LocalSubject, FS]]:
+    """A local FS with `files`, and its side channel."""
+    subject = LocalSubject()
+    try:
+        yield subject, subject.make(files)
+    finally:
+        subject.close()
+
+
+@check("copy-tree")
+def a_tree_is_copied_out(subject: Subject) -> None:
+    files = {**TREE, **_LARGE}
+    with subject.make(files, empty_directories(subject)) as fs, _local({"here/a.txt": b"old", "here/b": b"b"}) as local:
+        counts: list[tuple[int, int]] = []
+        copied = fs.copy_tree("", "here", local[1], progress=lambda *count: counts.append(count), concurrency=3)
+        expect.equal(
+            local[0].files(local[1]), {"here/b": b"b", **{f"here/{key}": files[key] for key in files}}, "copied"
+        )
+        names = listing(files, empty_directories(subject))
+        expect.equal(list(local[1].list("here", recursive=True)), sorted([*names, "b"]), "names that were copied")
+        directories = sum(name.endswith("/") for name in names)
+        expect.equal(tuple(copied), (len(files), directories, sum(map(len, files.values()))), "what copy_tree returns")
+        expect.equal(counts[-1], (copied.files, copied.bytes), "the last progress")
+        expect.equal(counts, sorted(counts), "progress, which never goes back")
+        fs.copy_tree("foo", "there/new", local[1], concurrency=1)
+        expect.true(local[1].isfile("there/new/deep/er/leaf.bin"), "a directory in it was copied to a new place")
+        expect.os_error(FileNotFoundError, errno.ENOENT, (fs, "none"), fs.copy_tree, "none", "x", local[1])
+        codes = (errno.ENOTDIR, errno.ENOENT)
+        wrong = (NotADirectoryError, FileNotFoundError)
+        expect.os_error(wrong, codes, (fs, "a.txt"), fs.copy_tree, "a.txt", "x", local[1])
+        expect.true(not local[1].exists("x"), "a copy that was refused made nothing")
+
+
+@check("copy-tree", needs=("write",))
+def a_tree_is_copied_in(subject: Subject) -> None:
+    files = {**TREE, **_LARGE}
+    with _local(files) as (_, local):
+        local.makedirs("void")
+        with subject.create() as fs:
+            copied = local.copy_tree("", "in/side", fs, concurrency=2)
+            expect.equal((copied.files, copied.bytes), (len(files), sum(map(len, files.values()))), "what it returns")
+        expect.equal(subject.files(fs), {f"in/side/{key}": files[key] for key in files}, "what was copied")
+        if fs.capabilities.mkdir:
+            expect.true("in/side/void" in subject.directories(fs), "an empty directory was copied")
+
+
+@check("copy-tree", needs=("live", "write", "replace"))
+def a_tree_is_copied_within(subject: Subject) -> None:
+    with subject.make({**TREE, "to/a.txt": b"old", "to/stays": b"s"}) as fs:
+        copied = fs.copy_tree("foo", "to/foo", concurrency=2)
+        expect.equal(copied.files, 3, "files copied within an FS")
+        fs.copy_tree("numbers", "to")
+        inside = {f"to/{key}": data for key, data in TREE.items() if key.startswith("foo/")}
+        numbers = {"to/9.txt": b"9", "to/10.txt": b"10", "to/a.txt": b"old", "to/stays": b"s"}
+        expect.equal(subject.files(fs), {**TREE, **inside, **numbers}, "what is stored")
+        for path in ("foo", "foo/below", ""):
+            source = "" if path == "" else "foo"
+            expect.os_error(OSError, errno.EINVAL, (fs, source), fs.copy_tree, source, path)
+
+
+@check("as-local")
+def a_file_is_read_by_path(subject: Subject) -> None:
+    long = "n" * 190 + ".npy"
+    with subject.make({**TREE, **_LARGE, long: b"long"}) as fs:
+        for name in ("a.txt", "empty.bin", "large/one.bin", long):
+            with fs.as_local(name) as path, open(path, "rb") as file:
+                expect.equal(file.read(), {**TREE, **_LARGE, long: b"long"}[name], f"{name} by its path")
+                expect.equal(os.path.splitext(path)[1], os.path.splitext(name)[1], "the suffix of the path")
+            folder = os.path.dirname(path)
+            if re.fullmatch("fsabs-[0-9a-f]{16}", os.path.basename(folder)):
+                expect.true(not os.path.exists(folder), "the temporary copy is gone")
+        _refused(FileNotFoundError, errno.ENOENT, fs, "none.txt", "r")
+        _refused(IsADirectoryError, errno.EISDIR, fs, "foo", "r")
+        expect.raises(ValueError, "as_local with mode 'a'", fs.as_local, "a.txt", "a")
+
+
+@check("as-local", needs=("write",))
+def a_file_is_written_by_path(subject: Subject) -> None:
+    folders = []
+    with subject.create() as fs:
+        for mode, name in (("w", "new.npy"), ("x", "other.npy")):
+            with fs.as_local(name, mode) as path:
+                expect.true(not os.path.exists(path), "nothing is at the path of a new file")
+                _fill(path, noise(70_000))
+                folders.append(os.path.dirname(path))
+        for code in ("raise ValueError", "nothing"):
+            try:
+                with fs.as_local("failed.npy", "w") as path:
+                    folders.append(os.path.dirname(path))
+                    if code != "nothing":
+                        _fill(path, b"half")
+                        raise ValueError
+            except (ValueError, FileNotFoundError):
+                pass
+    expect.equal(subject.files(fs), {"new.npy": noise(70_000), "other.npy": noise(70_000)}, "what is stored")
+    expect.equal([folder for folder in folders if os.path.exists(folder)], [], "temporary folders that are left")
+
+
+@check("as-local", needs=("live", "write", "replace"))
+def a_file_is_changed_by_path(subject: Subject) -> None:
+    with subject.make({"a.bin": b"0123456789", "stays": b"s"}) as fs:
+        with fs.as_local("a.bin", "r+") as path, open(path, "r+b") as file:
+            expect.equal(file.read(), b"0123456789", "what is at the path")
+            file.seek(3)
+            file.write(b"xyz")
+        with fs.as_local("stays", "w") as path:
+            _fill(path, b"replaced")
+        _refused(FileExistsError, errno.EEXIST, fs, "stays", "x")
+        _refused(FileNotFoundError, errno.ENOENT, fs, "none", "r+")
+    expect.equal(subject.files(fs), {"a.bin": b"012xyz6789", "stays": b"replaced"}, "what is stored")
+
+
+def _fill(path: str, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+
+
+def _refused(kind: type[OSError], code: int, fs: FS, name: str, mode: str) -> None:
+    def enter() -> None:
+        with fs.as_local(name, mode):
+            pass
+
+    expect.os_error(kind, code, (fs, name), enter)
