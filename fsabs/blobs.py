@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from . import errors
+from . import identity as identities
 
 
 class Origin(Protocol):
@@ -19,6 +20,10 @@ class Origin(Protocol):
     def _open_blob(self, key: str) -> Blob: ...
 
     def _url(self, key: str) -> str: ...
+
+    def _resolved_store(self) -> str: ...
+
+    def _is_settled(self, version: str) -> bool: ...
 
 
 class Blob(abc.ABC):
@@ -41,6 +46,25 @@ class Blob(abc.ABC):
     def url(self) -> str:
         """The full URL of the object."""
         return self._origin._url(self._key)
+
+    @property
+    def identity(self) -> identities.Identity | None:
+        """What tells this content from every other one; None if its store tells no version."""
+        return identities.of(self._origin, self._key, self)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no later content of the file can have this version, so that what is derived from it may be kept.
+
+        False for a file that was written within the last tick of the clock that its version is made of. It counts from
+        when it is asked: ask before the content is read.
+        """
+        return self.version is not None and self._origin._is_settled(self.version)
+
+    @property
+    def settled_identity(self) -> identities.Identity | None:
+        """The identity to keep something under; None if the store tells no version, or one that is not settled."""
+        return self.identity if self.settled else None
 
     @abc.abstractmethod
     def _pread(self, size: int, offset: int) -> bytes:

@@ -10,6 +10,7 @@ import abc
 import errno
 import io
 import os
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -55,6 +56,33 @@ class Core(abc.ABC):
     @abc.abstractmethod
     def _url(self, key: str) -> str:
         """The full URL of `key`, with no secret in it."""
+
+    # ---- what identities are made of: see `identity`
+
+    def _resolved_store(self) -> str:
+        """Return the store that the URLs are of, as it was resolved from options, configuration and environment.
+
+        Two FS with the same text have the same content under the same URL, in whichever process; there is no secret in
+        it. A backend that does not override this shares nothing that is kept with another FS object, except for copies
+        of itself: pickled ones and those of forked processes.
+        """
+        return f"{type(self).__module__}.{type(self).__qualname__} {self.__dict__.setdefault('_token', _new_token())}"
+
+    def _principal(self) -> str:
+        """Return whom the store takes this FS for, with no secret in it; an empty string if it asks nobody.
+
+        What a store told one principal is not told another one without asking it.
+        """
+        return ""
+
+    def _is_settled(self, version: str) -> bool:
+        """Return whether no later content of a file can have `version`, as it may within a tick of a clock.
+
+        Versions that are made of the content, or counted, always are.
+        """
+        return True
+
+    # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
         """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
@@ -204,6 +232,10 @@ class Core(abc.ABC):
         if target.directory and next(self._list(dst), None) is not None:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
         return target
+
+
+def _new_token() -> str:
+    return secrets.token_hex(8)
 
 
 def in_threads(read: Callable[[T], bytes], wanted: Sequence[T], workers: int) -> Iterator[bytes]:

@@ -79,6 +79,15 @@ class LayerFS(FS):
     def _url(self, key: str) -> str:
         return self.inner._url(key)
 
+    def _resolved_store(self) -> str:
+        return self.inner._resolved_store()
+
+    def _principal(self) -> str:
+        return self.inner._principal()
+
+    def _is_settled(self, version: str) -> bool:
+        return self.inner._is_settled(version)
+
     def _create(self, key: str, exclusive: bool) -> Writer:
         return self.inner._create(key, exclusive)
 

@@ -55,7 +55,8 @@ FLOORS = {
     "process": 0,
     "hooks": 0,
     "lazy": 0,
-    "derived": 0,
+    "identity": 0,
+    "index_cache": 0,
 }
 # Names that are looked up when they are used: the door that the map leaves open between a class and what makes it.
 TYPE_ONLY = {("registry", "fs"), ("globbing", "fs")}

@@ -11,12 +11,13 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from .. import errors, keys, process
+from .. import errors, identity, keys, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer, is_partial, partial_name
@@ -55,6 +56,7 @@ class Fsspec(FS):
         self._authority = authority
         self._root = self._cwd = keys.normalize(path)
         self._made = process.PerProcess(functools.partial(_make, protocol, authority, storage_options))
+        self._settings = tuple(_options(storage_options))
         writable = protocol not in _READ_ONLY
         self.capabilities = Capabilities(
             write=writable,
@@ -76,6 +78,19 @@ class Fsspec(FS):
         if self.scheme in ("http", "https"):  # with its query
             return errors.without_secrets(f"{self.scheme}://{authority}/{key}")
         return f"{self.scheme}://{authority}/{keys.to_url_path(key)}"
+
+    def _resolved_store(self) -> str:
+        public = identity.encode(*(f"{name}={value}" for name, value in self._settings if not _GRANTS.search(name)))
+        return f"fsspec {self.scheme} {self._authority.rpartition('@')[2]} {identity.digest(public)}"
+
+    def _principal(self) -> str:
+        user = self._authority.rpartition("@")[0]
+        secrets = [f"{name}={value}" for name, value in self._settings if _GRANTS.search(name)]
+        return identity.digest_of_secret(identity.encode(user, *secrets)) if user or secrets else ""
+
+    def _is_settled(self, version: str) -> bool:
+        times = [float(part[1:]) for part in version.split(",") if part.startswith("@")]
+        return all(identity.is_older_than_a_tick(when + (when % 1 == 0)) for when in times)  # some tick by seconds
 
     def _path(self, key: str) -> str:
         return str(self.fsspec._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
@@ -269,8 +284,27 @@ def _forked_spool() -> Any:
 
 def _version(info: dict[str, Any]) -> str | None:
     """What tells one content from another, as far as the implementation tells anything but the size."""
-    told = [f"{info[field]}" for field in _VERSIONS if info.get(field) is not None]
-    return "-".join([*told, f"{info.get('size')}"]) if told else None
+    told = [_versioned(info[field]) for field in _VERSIONS if info.get(field) is not None]
+    return ",".join([*told, f"{info.get('size')}"]) if told else None
+
+
+def _versioned(value: Any) -> str:
+    """Return a field of a version; a time begins with `@`, so that `_is_settled` finds it."""
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return f"@{value!r}" if isinstance(value, float) else f"{value}".replace(",", ";").lstrip("@")
+
+
+_GRANTS = re.compile(r"pass|secret|token|key|cred|auth|sas|cookie|signature", re.IGNORECASE)
+
+
+def _options(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the names and values of options, those in mappings included, in the order of their names."""
+    if isinstance(value, dict):
+        for key in sorted(value, key=str):
+            yield from _options(value[key], f"{name}.{key}")
+    else:
+        yield name, repr(value)
 
 
 def _make(protocol: str, authority: str, options: dict[str, Any]) -> Any:

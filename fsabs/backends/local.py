@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import shutil
+import socket
 import stat as stat_bits
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import errors, keys, process
+from .. import errors, identity, keys, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer, is_partial, partial_name
@@ -67,6 +69,13 @@ class Local(FS):
 
     def _url(self, key: str) -> str:
         return "file:///" + keys.to_url_path(key)
+
+    def _resolved_store(self) -> str:
+        return f"file {_machine()}"
+
+    def _is_settled(self, version: str) -> bool:
+        modified, changed = version.split("-")[-3:-1]
+        return identity.is_older_than_a_tick(max(int(modified, 16), int(changed, 16)) / 1e9)
 
     def _stat(self, key: str) -> FileStat:
         path = "/" + key
@@ -172,7 +181,7 @@ class Local(FS):
 
 
 class LocalBlob(Blob):
-    """An open descriptor of a local file; its version is the inode, the time of writing and the size."""
+    """An open descriptor of a local file; its version is made of all that the inode tells."""
 
     __slots__ = ("_fd", "_own_fd")
 
@@ -317,7 +326,18 @@ class AppendWriter(Writer):
 
 
 def _version(status: os.stat_result) -> str:
-    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    """Return the version of a file: `tar -x`, `cp -p` and `rsync -t` set its mtime, and none can set its ctime."""
+    device, inode, size = status.st_dev, status.st_ino, status.st_size
+    return f"{device:x}-{inode:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{size:x}"
+
+
+@functools.cache
+def _machine() -> str:
+    """Return what tells this machine from others that may see the same cache directory."""
+    with contextlib.suppress(OSError), open("/etc/machine-id", encoding="ascii", errors="replace") as file:
+        if name := file.read().strip():
+            return name
+    return socket.gethostname()
 
 
 def _to_stat(name: str, status: os.stat_result) -> FileStat:

@@ -64,6 +64,9 @@ class Memory(FS):
     def _url(self, key: str) -> str:
         return f"memory://{self._tree.name}/{keys.to_url_path(key)}"
 
+    def _resolved_store(self) -> str:
+        return f"memory {self._tree.name}"  # two trees of a name have no version in common: see `Tree.nodes`
+
     def _node(self, key: str) -> tuple[bytes | None, float, int]:
         node = self._tree.nodes.get(key)
         if node is None:

@@ -18,9 +18,9 @@ from typing import Any
 
 from .. import errors, keys, process
 from ..blobs import Blob
-from ..derived import cache_directory
 from ..files import Writer
 from ..fs import FS, FileStat, Path
+from ..index_cache import cache_directory
 from ..layers import LayerFS
 from . import filling, identity
 from .blocks import BlockBlob, Blocks, WholeBlob
@@ -169,11 +169,12 @@ class CachedFS(LayerFS):
             if self._max_age is None:
                 return Found(stat, None, False)
             version = self._aged(here, url, stat)
-        keep = not here.slow_clock or identity.settled(stat)
+        keep = stat.version is None or self.inner._is_settled(version)
         return Found(stat, self._part(here, url, version, stat.size), keep)
 
     def _part(self, here: Here, url: str, version: str, size: int) -> Part:
-        return Part(identity.name_of(self._namespace + here.store, url, version, size), url)
+        name = f"{self._namespace}{here.store}\0{url}\0{version}\0{size}"
+        return Part(name.encode("utf-8", "surrogateescape"), url)
 
     def _look_up(self, key: str) -> tuple[Found, Blob | None]:
         """As `_find`; a file that was never kept is opened for that, if it takes no more than the question would."""

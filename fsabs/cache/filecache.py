@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from typing import Any
 
-from .. import derived, errors, hooks
+from .. import errors, hooks, index_cache
 from . import layout
 from .codecs import Bytes, Codec, View
 from .engine import RAW, Engine, Outcome
@@ -30,7 +30,7 @@ _pread = os.pread
 
 def default_directory() -> str:
     """Where item caches are, unless told: `items` in the cache directory, else the system's temporary folder."""
-    directory = derived.cache_directory()
+    directory = index_cache.cache_directory()
     return str(directory / "items") if directory is not None else tempfile.gettempdir()
 
 

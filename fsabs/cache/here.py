@@ -29,11 +29,10 @@ class Here:
 
     def __init__(self, inner: FS, folder: str | None, limits: Limits, memory_bytes: int, claim_timeout: float) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
-        self.store = identity.store_of(inner)
-        self.slow_clock = identity.has_slow_clock(inner)
+        self.store = inner._resolved_store()
         self.by_request = identity.is_asked_by_request(inner)
         self.tiers = Tiers(memory_bytes, disk, claim_timeout)
-        self.records = Records(self.store, self.tiers)
+        self.records = Records(f"{self.store} {inner._principal()}", self.tiers)
 
 
 class Opener:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import hooks, keys, process
-from . import identity
+from ..identity import digest
 from .codecs import Codec
 from .flights import MISSING
 from .items import ItemCache, Key
@@ -347,7 +347,7 @@ class HTTPCache(ItemCache):
 
     def _suffix(self, i: Key) -> str:
         key = self._check(i)
-        return f"key-{identity.digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
+        return f"key-{digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
 
     def close(self) -> None:
         """Close this process's connections."""

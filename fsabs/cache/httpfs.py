@@ -16,7 +16,7 @@ from .. import hooks, process
 from ..blobs import Blob
 from ..fs import FS
 from ..layers import LayerFS
-from . import identity, layout
+from . import layout
 from .http import HTTPConnector
 
 MAGIC = b"fsabsHC1"
@@ -117,28 +117,19 @@ class SharedBlob(Blob):
 
     def _fetch(self) -> bytes:
         assert self.version is not None
-        name = identity.name_of(identity.store_of(self._origin), self.url, self.version, self.size)
-        suffix = identity.digest(name)
+        identity = self.identity
+        assert identity is not None
+        name, suffix = identity.encode(), identity.digest()
+        settled = self.settled  # asked before the content is read
         found = self._connector.get(suffix, len(_frame(name, 0, 0)) + self.size)
         content = unpack(found, name, self.size) if found is not None else None
         if (instrument := hooks.active) is not None:
             instrument.record_event("hit" if content is not None else "miss", "http_cache", self.size, self.url)
         if content is None:
             content = self._inner.read_all()
-            if self._may_be_kept():
+            if settled:
                 self._connector.put(suffix, (_frame(name, len(content), layout.checksum(content)), content))
         return content
-
-    def _may_be_kept(self) -> bool:
-        """Whether the version can't be that of another content, too."""
-        inner = self._origin.inner
-        if not identity.has_slow_clock(inner):
-            return True
-        try:
-            now = inner._stat(self._key)
-        except OSError:  # gone by now
-            return False
-        return (now.size, now.version) == (self.size, self.version) and identity.settled(now)
 
     def fileno(self) -> int:
         """As of the file where it lies."""

@@ -1,26 +1,11 @@
-"""What tells one file from another in a cache that outlives the process: the store, the URL, the version and the size.
-
-A URL alone doesn't: two S3 endpoints have the same `s3://bucket/key`, and what is in a process's memory is in nobody
-else's.
-"""
+"""What a cache has to know of the FS that it is around."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-import time
-
-from .. import process
 from ..backends.memory import Memory
 from ..containers.base import Container
-from ..fs import FS, FileStat
+from ..fs import FS
 from ..layers import LayerFS
-
-SETTLED = 0.05
-"""Seconds that a file must be old to be kept: a filesystem's clock ticks slowly (every 10 ms), and two contents that
-are written within a tick may have one version."""
-
-_token: process.PerProcess[str] = process.PerProcess(lambda: secrets.token_hex(8))
 
 
 def backend_of(fs: FS) -> FS:
@@ -51,28 +36,3 @@ def knows_its_members(fs: FS) -> bool:
     while isinstance(fs, LayerFS):
         fs = fs.inner
     return isinstance(fs, Container)
-
-
-def settled(stat: FileStat) -> bool:
-    """Whether a file is old enough for its version to be no other content's, where clocks are slow."""
-    return stat.last_modified is None or time.time() - stat.last_modified > SETTLED
-
-
-def store_of(fs: FS) -> str:
-    """What names the store that the URLs of `fs` are of, where they don't say it themselves."""
-    fs = backend_of(fs)
-    if isinstance(fs, Memory):
-        return f"process {_token.get()}"
-    if fs.scheme == "s3":
-        return getattr(getattr(fs, "options", None), "endpoint", None) or ""
-    return ""
-
-
-def name_of(store: str, url: str, version: str, size: int) -> bytes:
-    """The name of one content of one file."""
-    return f"{store}\0{url}\0{version}\0{size}".encode("utf-8", "surrogateescape")
-
-
-def digest(name: bytes) -> str:
-    """40 hexadecimal digits that stand for a name."""
-    return hashlib.blake2b(name, digest_size=20).hexdigest()

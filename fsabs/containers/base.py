@@ -113,6 +113,17 @@ class Container(FS):
     def _url(self, key: str) -> str:
         return f"{self.file_url}/{keys.to_url_path(key)}" if key else self.file_url
 
+    def _resolved_store(self) -> str:
+        return self._parent._resolved_store()
+
+    def _principal(self) -> str:
+        return self._parent._principal()
+
+    def _is_settled(self, version: str) -> bool:
+        """Return whether the archive's version is settled: a member has no other."""
+        archive = self._blob.version if self._blob is not None else None
+        return archive is not None and self._parent._is_settled(archive)
+
     def __copy__(self) -> Self:
         """What `subfs` starts from: it shares what is open, also of a container that is written."""
         twin = object.__new__(type(self))

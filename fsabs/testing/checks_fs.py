@@ -6,9 +6,13 @@ import errno
 import io
 import json
 import pickle
+import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
+from ..files import BlobReader
 from ..fs import FS, Capabilities
+from ..identity import Identity
 from . import expect
 from .kit import check
 from .subject import Subject
@@ -130,6 +134,40 @@ def _undeclared(fs: FS) -> list[tuple[str, str, Callable[[], object]]]:
         ("remove", "remove", lambda: fs.remove("a.txt")),
         ("remove", "remove", lambda: fs.remove("foo", recursive=True)),
     ]
+
+
+@check("identity", needs=("read", "versions"))
+def identities_tell_contents_apart(subject: Subject) -> None:
+    with subject.make({"a.txt": b"same size", "b.txt": b"size same"}) as fs:
+        first, second = _identity(fs, "a.txt"), _identity(fs, "b.txt")
+        expect.true(first is not None and second is not None, "the blob of a store with versions has no identity")
+        expect.true(first != second, f"two files have the identity {first!r}")
+        expect.equal(_identity(fs, "a.txt"), first, "the identity of a file, asked twice")
+        expect.equal(_identity(pickle.loads(pickle.dumps(fs)), "a.txt"), first, "the identity, from an unpickled FS")
+        expect.equal(fs.subfs("")._resolved_store(), fs._resolved_store(), "the resolved store of a subfs")
+        if subject.shared and (again := subject.reopen(fs.url(""))) is not None:
+            with again:
+                expect.equal(again._resolved_store(), fs._resolved_store(), "the resolved store, opened by its URL")
+
+
+@check("identity", needs=("live", "versions", "replace"))
+def another_content_has_another_identity(subject: Subject) -> None:
+    with subject.make({"a.txt": b"content 1"}) as fs:
+        before = _identity(fs, "a.txt")
+        while not _settled(fs, "a.txt"):  # else both contents may be of one tick of a clock
+            time.sleep(0.01)
+        fs.write_bytes("a.txt", b"content 2")
+        expect.true(_identity(fs, "a.txt") != before, f"two contents of a file have the identity {before!r}")
+
+
+def _identity(fs: FS, path: str) -> Identity | None:
+    with cast(BlobReader, fs.open(path, "rb")) as file:
+        return file.blob.identity
+
+
+def _settled(fs: FS, path: str) -> bool:
+    with cast(BlobReader, fs.open(path, "rb")) as file:
+        return file.blob.settled
 
 
 @check("whole-container", needs=("not live", "write"))

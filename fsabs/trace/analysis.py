@@ -212,5 +212,5 @@ def _amplification(operations: list[Row]) -> Amplification:
 
 
 def _calls(operations: list[Row], kind: str) -> int:
-    """How often it happened; what is kept of files' indexes (`derived`) is no cache of data."""
-    return sum(row.calls for row in operations if row.kind == kind and row.layer != "derived")
+    """How often it happened; what is kept of files' indexes (`index_cache`) is no cache of data."""
+    return sum(row.calls for row in operations if row.kind == kind and row.layer != "index_cache")

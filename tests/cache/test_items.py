@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from fsabs import cache as caches
-from fsabs import derived, hooks
+from fsabs import hooks, index_cache
 from fsabs.cache import Cache, FileCache, MultiprocessFileCache, NaiveCache, ReadOnlyFileCache
 from fsabs.cache.filecache import default_directory
 from fsabs.testing.children import threaded
@@ -311,7 +311,7 @@ def test_a_slow_filler_is_not_waited_for_longer_than_the_timeout(make: Make) -> 
 
 
 def test_where_caches_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert default_directory() == f"{derived.cache_directory()}/items"
+    assert default_directory() == f"{index_cache.cache_directory()}/items"
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "mine"))
     with FileCache(1) as cache:
         assert cache.dir == f"{tmp_path}/mine/items"

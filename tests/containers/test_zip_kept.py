@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fsabs import FS, CorruptFileError, Local, Memory, derived, hooks
+from fsabs import FS, CorruptFileError, Local, Memory, hooks, identity, index_cache
 from fsabs.containers.zip import Zip, index
 
 from .forks import all_end_well, forked
@@ -33,7 +33,8 @@ class Far(Memory):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache directory of one test."""
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "derived"
+    monkeypatch.setattr(identity, "TICK", -1)  # archives are opened as soon as they are written
+    return tmp_path / "cache" / "indexes"
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,7 @@ def test_what_is_not_worth_it_or_not_wanted_is_not_kept(
     assert kept(folder) == []
     monkeypatch.undo()
     monkeypatch.setenv("FSABS_CACHE_DIR", str(folder.parent))
+    monkeypatch.setattr(identity, "TICK", -1)
     assert Zip(Local(tmp_path), "many.zip").info()["entries"] == 6000
     assert len(kept(folder)) == 1
 
@@ -239,7 +241,7 @@ def test_a_damaged_index_is_never_believed(folder: Path, many: bytes) -> None:
     check_many(Zip(store, "a.zip"), 0)
     (file,) = kept(folder)
     right = file.read_bytes()
-    assert len(right) > derived.SMALL  # it is mapped
+    assert len(right) > index_cache.SMALL  # it is mapped
     rand = random.Random(1)
     for some in range(30):
         damaged = bytearray(right)
@@ -359,7 +361,7 @@ def test_decompression_and_batches_are_told(monkeypatch: pytest.MonkeyPatch) -> 
     store = far(zipped({"x": b"x" * 1000, "y": b"y" * 2000}, DEFLATED))
     monkeypatch.setattr(hooks, "active", notes)
     archive = Zip(store, "a.zip")
-    assert [note[:2] for note in notes.noted] == [("miss", "derived.zip-1"), ("hit", "derived.zip-1")]
+    assert [note[:2] for note in notes.noted] == [("miss", "index_cache.zip-1"), ("hit", "index_cache.zip-1")]
     notes.noted.clear()
     archive.read_bytes("x")
     assert notes.noted == [("decompress", "zip.inflate", 1000, "memory:///a.zip/x")]

@@ -102,6 +102,22 @@ class RefusesWithoutAWord(LayerFS):
         raise io.UnsupportedOperation("no")
 
 
+@breaks("identity")
+class NamesAStoreAtRandom(LayerFS):
+    def _resolved_store(self) -> str:
+        return os.urandom(8).hex()
+
+
+@breaks("identity")
+class OneVersionForAll(LayerFS):
+    def _url(self, key: str) -> str:
+        return "memory://one"
+
+    def _open_blob(self, key: str) -> Blob:
+        with self.inner._open_blob(key) as blob:
+            return BytesBlob(self, key, blob.read_all(), "1")
+
+
 # ---- files
 
 

@@ -17,8 +17,9 @@ import stat as stat_bits
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
-from ... import errors, keys, process
+from ... import errors, identity, keys, process
 from ... import ranges as ranges_of
 from ...blobs import Blob
 from ...files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
@@ -99,6 +100,15 @@ class Hdfs(FS):
 
     def _url(self, key: str) -> str:
         return f"hdfs://{self.nameservice}/{keys.to_url_path(key)}"
+
+    def _resolved_store(self) -> str:
+        return f"hdfs {self.nameservice or _default_nameservice()}"
+
+    def _principal(self) -> str:
+        return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+
+    def _is_settled(self, version: str) -> bool:
+        return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
 
     def _info(self, key: str) -> Info:
         """What the NameNode tells; `NotADirectoryError` below a file."""
@@ -322,6 +332,17 @@ def _to_stat(name: str, info: Info) -> FileStat:
     if info.directory:
         return FileStat.of_directory(name, written, stat_bits.S_IFDIR | info.mode)
     return FileStat(name, info.size, False, written, stat_bits.S_IFREG | info.mode, _version(info))
+
+
+def _default_nameservice() -> str:
+    """Return the nameservice that `core-site.xml` names as the default; an empty string if it names none."""
+    folder = os.environ.get("HADOOP_CONF_DIR") or os.path.join(os.environ.get("HADOOP_HOME", "/"), "etc/hadoop")
+    try:
+        properties = ElementTree.parse(os.path.join(folder, "core-site.xml")).getroot().iter("property")
+    except (OSError, ElementTree.ParseError):
+        return ""
+    named = (one.findtext("value", "") for one in properties if one.findtext("name") == "fs.defaultFS")
+    return next(named, "").strip().removeprefix("hdfs://").rstrip("/")
 
 
 def _version(info: Info) -> str:

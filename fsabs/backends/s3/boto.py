@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ... import errors, hooks, keys, process
 
@@ -99,6 +100,24 @@ def make_client(options: Options) -> Any:
         return client
     except (ProfileNotFound, ValueError) as exc:  # a ValueError is about the endpoint
         raise errors.ConfigError(f"S3: {exc}") from exc
+
+
+def resolved_endpoint(client: Any) -> str:
+    """Return the endpoint that a client has made of options, environment and configuration, without a user in it."""
+    parts = urlsplit(client.meta.endpoint_url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
+
+
+def principal(client: Any, options: Options) -> str:
+    """Return whom requests are signed for: the key, or for keys that a provider renews the provider and its role."""
+    with translated():
+        found = client._request_signer._credentials
+    if found is None:
+        return ""
+    if found.method in ("explicit", "env", "shared-credentials-file", "config-file", "boto-config"):
+        return str(found.get_frozen_credentials().access_key)
+    role = os.environ.get("AWS_ROLE_ARN", "")
+    return f"{found.method} {options.profile or os.environ.get('AWS_PROFILE', '')} {role}"
 
 
 def _core_session() -> Any:

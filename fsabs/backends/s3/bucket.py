@@ -17,7 +17,7 @@ from ... import errors, keys
 from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
-from .boto import Options, shared_client, translated
+from .boto import Options, principal, resolved_endpoint, shared_client, translated
 from .objects import MIN_PART_SIZE, S3Writer
 from .reading import S3Blob, get_many, get_whole, head, open_from_start
 from .wire import Wire, shared_wire
@@ -109,6 +109,12 @@ class S3(FS):
     def client(self) -> Any:
         """This process's boto3 client."""
         return self._client.get()
+
+    def _resolved_store(self) -> str:
+        return f"s3 {resolved_endpoint(self.client)} {self.bucket}"
+
+    def _principal(self) -> str:
+        return "" if self.options.anonymous else principal(self.client, self.options)
 
     @property
     def wire(self) -> Wire | None:

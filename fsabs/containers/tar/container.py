@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, cast
 
-from ... import derived, errors, keys
+from ... import errors, index_cache, keys
 from ...blobs import Blob, BlobSlice
 from ...files import BlobReader, Writer
 from ...fs import FS, Capabilities, FileStat, Path
+from ...identity import Identity
 from ..base import READ_ONLY, Container
 from ..problems import Problem
 from ..spool import SpooledWriter
@@ -35,7 +35,6 @@ _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
 _WORTH_KEEPING = 32  # members: what the pass over fewer takes is nothing to speak of
 _Scanned = tuple[Index, saved.Decoding | None, Points | None]
-_SETTLED_AFTER = 2.0  # seconds: within one tick of a store's clock a file may change and look the same
 
 
 class Tar(Container):
@@ -315,23 +314,23 @@ def _offset_in(batch: list[Member]) -> Callable[[int], int]:
 
 def _load(parent: FS, key: str, blob: Blob) -> tuple[Index, StreamBlob | None]:
     """The index of an archive, and what it holds decoded if it is compressed; kept for the next who asks."""
-    url = parent._url(key)
-    found = _kept(url, blob)
+    identity = blob.settled_identity  # asked before anything is read
+    found = _cached(blob.identity)
     index, decoding, points = found or _scan(blob)
-    if found is None and blob.version is not None and _worth_keeping(parent, key, index, decoding):
-        derived.save(saved.KIND, url, blob.version, blob.size, saved.pack(index, decoding))
+    if found is None and identity is not None and _worth_keeping(index, decoding):
+        index_cache.save(saved.KIND, identity, saved.pack(index, decoding))
         if points is not None:
-            points.keep(url, blob.version, blob.size)
-        if (kept := _kept(url, blob)) is not None:
-            index = kept[0]  # mapped: one copy for all processes
+            points.keep(identity)
+        if (cached := _cached(identity)) is not None:
+            index = cached[0]  # mapped: one copy for all processes
     if decoding is None or points is None:
         return index, None
     return index, StreamBlob(parent, key, blob, decoding.codec, decoding.size, points)
 
 
-def _kept(url: str, blob: Blob) -> _Scanned | None:
-    """What an earlier pass over this version of the archive found."""
-    if blob.version is None or (view := derived.load(saved.KIND, url, blob.version, blob.size)) is None:
+def _cached(identity: Identity | None) -> _Scanned | None:
+    """Return what an earlier pass over this version of the archive found."""
+    if identity is None or (view := index_cache.load(saved.KIND, identity)) is None:
         return None
     try:
         index, decoding = saved.unpack(view)
@@ -341,16 +340,13 @@ def _kept(url: str, blob: Blob) -> _Scanned | None:
         return index, None, None
     points = Points(tuple(Point(*point) for point in decoding.points))
     if decoding.size > SPACING:
-        points.find(url, blob.version, blob.size)
+        points.find(identity)
     return index, decoding, points
 
 
-def _worth_keeping(parent: FS, key: str, index: Index, decoding: saved.Decoding | None) -> bool:
-    """Whether there is much to keep, of a file so old that what is written from now on has another time."""
-    if len(index.tree) < _WORTH_KEEPING and (decoding is None or decoding.size <= SPACING):
-        return False
-    written = parent._stat(key).last_modified
-    return written is None or time.time() - written > _SETTLED_AFTER
+def _worth_keeping(index: Index, decoding: saved.Decoding | None) -> bool:
+    """Return whether reading the index from the cache would cost less than another pass over the archive."""
+    return len(index.tree) >= _WORTH_KEEPING or (decoding is not None and decoding.size > SPACING)
 
 
 def _scan(blob: Blob) -> _Scanned:

@@ -14,12 +14,13 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ... import derived, process
+from ... import index_cache, process
+from ...identity import Identity
 from .codecs import Codec
 from .decoders import Decoder
 
 KIND = "tar-points-1"
-"""Of the derived file; another number is another layout."""
+"""Of the cached index; another number is another layout."""
 SPACING = 4 * 1024 * 1024
 """Decoded bytes between two points, until there are too many of them."""
 MAX_POINTS = 1024
@@ -31,7 +32,7 @@ _ROW = struct.Struct("<QQQ")
 class _Part(NamedTuple):
     """A `how` that is kept, and looked at when it is needed."""
 
-    kept: derived.Kept
+    kept: index_cache.CachedIndex
     start: int
     stop: int
 
@@ -64,7 +65,7 @@ class Points:
     def __init__(self, points: tuple[Point, ...] = (Point(0, 0),), spacing: int = SPACING) -> None:
         self._points = points
         self._spacing = spacing
-        self._kept_as: tuple[str, str, int] | None = None  # URL, version and size of the file
+        self._kept_as: Identity | None = None
         self._lock = process.Lock()
         # The point whose state is being copied, and by which process: a child that was forked meanwhile must not
         # touch that state, whose own lock would stay locked for ever.
@@ -146,30 +147,30 @@ class Points:
 
     # ---- kept for all processes
 
-    def keep(self, url: str, version: str, size: int) -> None:
+    def keep(self, identity: Identity) -> None:
         """Keep the places for this version of the file, and use what is kept from now on."""
         if places := [point for point in self._points if isinstance(point.how, bytes)]:
-            derived.save(KIND, url, version, size, _pack(places, self._spacing))
-            self.find(url, version, size)
+            index_cache.save(KIND, identity, _pack(places, self._spacing))
+            self.find(identity)
 
-    def find(self, url: str, version: str, size: int) -> None:
+    def find(self, identity: Identity) -> None:
         """Take the places that were kept for this version of the file, in place of those that are in memory."""
-        if (kept := derived.find(KIND, url, version, size)) is None or (found := _unpack(kept)) is None:
+        if (kept := index_cache.lookup(KIND, identity)) is None or (found := _unpack(kept)) is None:
             return
         places, self._spacing = found
         others = (point for point in self._points if point.how is None)
         self._points = tuple(sorted((*others, *places), key=_out))
-        self._kept_as = url, version, size
+        self._kept_as = identity
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _found_again, (self.frames(), self._spacing, self._kept_as)
 
 
-def _found_again(frames: tuple[tuple[int, int], ...], spacing: int, kept_as: tuple[str, str, int] | None) -> Points:
+def _found_again(frames: tuple[tuple[int, int], ...], spacing: int, kept_as: Identity | None) -> Points:
     """What a pickle becomes."""
     points = Points(tuple(Point(*frame) for frame in frames), spacing)
     if kept_as is not None:
-        points.find(*kept_as)
+        points.find(kept_as)
     return points
 
 
@@ -188,7 +189,7 @@ def _pack(places: list[Point], spacing: int) -> Iterable[bytes]:
     return [_HEAD.pack(len(places), spacing), bytes(rows), *hows]
 
 
-def _unpack(kept: derived.Kept) -> tuple[list[Point], int] | None:
+def _unpack(kept: index_cache.CachedIndex) -> tuple[list[Point], int] | None:
     """The places, and their spacing; None if the rows are damaged."""
     if len(kept.view) < _HEAD.size or not kept.check(0, _HEAD.size):
         return None

@@ -23,7 +23,7 @@ from ..tree import NameTree
 from .index import Index, Member
 
 KIND = "tar-2"
-"""Of the derived file; another number is another layout."""
+"""Of the cached index; another number is another layout."""
 _HEAD = struct.Struct("<QQQ")
 _ROW = struct.Struct("<QQdQI")
 _HASH_SIZE = 8

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ... import derived, keys, process
+from ... import index_cache, keys, process
 from ...blobs import Blob
 from ...fs import FileStat
 from . import ends
@@ -29,7 +29,7 @@ KEPT_FROM = 64 * 1024
 take some milliseconds to be parsed, and NumPy a tenth of a second to be loaded. Of an archive that is far away every
 index is kept: it saves the request for the end of the file, and one or more for a long directory."""
 ORDER = "zip-order-1"
-"""The kind of the derived file with the order of the names, which is found when something is listed."""
+"""The kind of the cached index with the order of the names, which is found when something is listed."""
 SEEN = 8192
 """Members that were asked for first, and are found again without a search, at half a kilobyte each: an epoch comes
 after another. Of more members, others take no one's place: a search is cheaper than a memory that changes all the time.
@@ -164,9 +164,9 @@ class Index:
         blob = self._blob
         if blob is None or table.kept is None or table.rows < _LONG_ORDER:
             return None
-        version = f"{blob.version}:{len(table.kept.view)}"
-        found = derived.load(ORDER, self._url, version, blob.size)
-        if found is None and derived.save(ORDER, self._url, version, blob.size, [order := table.order()]):
+        identity = blob.identity and blob.identity._replace(version=f"{blob.version}:{len(table.kept.view)}")
+        found = index_cache.load(ORDER, identity)
+        if found is None and index_cache.save(ORDER, identity, [order := table.order()]):
             return order
         return found.cast("I") if found is not None else None
 
@@ -195,9 +195,10 @@ class Index:
 
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
+        identity = self._blob.settled_identity
         self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url), None, {}, {}
         self.layout = self.table.layout
-        derived.save(KIND, self._url, self._blob.version, self._blob.size, [self.table.view])
+        index_cache.save(KIND, identity, [self.table.view])
 
 
 class _Names(Sequence[bytes]):
@@ -285,12 +286,13 @@ def load(blob: Blob, url: str, kept_from: int = KEPT_FROM) -> Index:
 
     It is kept if the directory is of `kept_from` bytes or more.
     """
-    table = _kept(blob, url)
+    identity = blob.settled_identity  # asked before anything is read
+    table = _cached(blob)
     if table is None:
         tail = ends.find(blob, url)
         worthwhile = tail.layout.size >= kept_from
-        if worthwhile and derived.save(KIND, url, blob.version, blob.size, Scan(tail).parts()):
-            table = _kept(blob, url)
+        if worthwhile and index_cache.save(KIND, identity, Scan(tail).parts()):
+            table = _cached(blob)
         table = table or in_memory(Scan(tail))
     return Index(table, blob, url)
 
@@ -300,8 +302,8 @@ def empty() -> Index:
     return Index(in_memory(Scan(ends.nothing())), None, "")
 
 
-def _kept(blob: Blob, url: str) -> Table | None:
-    found = derived.find(KIND, url, blob.version, blob.size)
+def _cached(blob: Blob) -> Table | None:
+    found = index_cache.lookup(KIND, blob.identity)
     if found is None:
         return None
     try:

@@ -29,14 +29,14 @@ from mmap import mmap
 from typing import Any, cast
 from zlib import crc32
 
-from ...derived import BLOCK_BITS, Kept
+from ...index_cache import BLOCK_BITS, CachedIndex
 from . import entries, records
 from .decoders import READABLE
 from .ends import Layout
 from .entries import SLACK, UNREADABLE, Entry, Whole
 
 KIND = "zip-1"
-"""Of the derived file; another number is another layout of the parts."""
+"""Of the cached index; another number is another layout of the parts."""
 _RECORD = struct.Struct("<8x2H4L3H4x2L")
 """Flags, method, time, CRC-32, compressed, size, lengths of name, extra and comment, attributes, offset."""
 _unpack = _RECORD.unpack_from
@@ -65,7 +65,7 @@ class DamagedError(Exception):
 class Table:
     """The entries of an archive: rows in the directory's order, found by name."""
 
-    def __init__(self, raw: bytes | mmap, start: int, size: int, kept: Kept | None = None) -> None:
+    def __init__(self, raw: bytes | mmap, start: int, size: int, kept: CachedIndex | None = None) -> None:
         """`size` bytes of `raw` from `start`; `ValueError` if they are no table."""
         view = memoryview(raw).toreadonly()[start : start + size]
         if size < _TAIL.size or not (kept is None or kept.check(size - _TAIL.size)):

@@ -29,6 +29,12 @@ class _Anonymous:
     def _url(self, key: str) -> str:
         return f"{self._archive_url}: entry {key!r}"
 
+    def _resolved_store(self) -> str:
+        return ""
+
+    def _is_settled(self, version: str) -> bool:
+        return False  # nothing is kept of it
+
 
 def problems(archive: Blob, url: str, max_ratio: float | None) -> Iterator[Problem]:
     """The problems of an archive: its layout's, then its names', then its members' in their order."""

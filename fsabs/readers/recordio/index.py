@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ... import derived, errors
+from ... import errors, index_cache
 from ...blobs import Blob
 from .codecs import decompress
 from .format import HEADER, Chunk, Damage, Skipped, crc32, foreign, parse
@@ -67,14 +67,15 @@ class Index:
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
         url = blob.url
-        kept = None if url.startswith("memory:") else derived.load(_KIND, url, blob.version, blob.size)
-        if kept is not None:
-            return cls(url, blob.version, blob.size, kept)
+        identity = None if url.startswith("memory:") else blob.identity
+        kept = blob.settled  # asked before anything is read
+        if (cached := index_cache.load(_KIND, identity)) is not None:
+            return cls(url, blob.version, blob.size, cached)
         scan = _HeaderScan(blob, skip=on_error == "skip")
         scan.run()
         body = _packed(scan.chunks)
-        if scan.ahead.reads >= _KEPT_FROM and not scan.damage and not url.startswith("memory:"):
-            derived.save(_KIND, url, blob.version, blob.size, [body])
+        if scan.ahead.reads >= _KEPT_FROM and not scan.damage and kept:
+            index_cache.save(_KIND, identity, [body])
         return cls(url, blob.version, blob.size, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:

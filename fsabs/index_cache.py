@@ -1,21 +1,20 @@
-"""Files that are derived from others (indexes of archives, say), kept in the cache directory for all processes.
+"""The index cache: indexes of archives and of other files, kept in the cache directory for all processes.
 
-What is kept is known by its kind (a name with the number of its layout, `zip-1`) and by the URL, version and size of
-the file that it is derived from. `save` writes, `find` maps, `load` maps and checks all of it. What can't be kept or
-found, for whatever reason, is made again: nothing here raises for a disk that is full or read-only, for a missing
-home, or for a file that is damaged. `$FSABS_CACHE_DIR` set to nothing keeps nothing; `$FSABS_CACHE_MAX_BYTES` (2 GiB)
+A cached index is named by its kind (a name with the number of its layout, `zip-1`) and by the identity of the file that
+it was made from. `save` writes one, `lookup` maps it, `load` maps and checks all of it. An index that can't be kept or
+read is made again: nothing here raises for a disk that is full or read-only, for a missing home, or for a file that is
+damaged. `$FSABS_CACHE_DIR` set to nothing keeps nothing; `$FSABS_CACHE_MAX_BYTES` (2 GiB)
 bounds what is kept on disk, and what was not used for longest goes first.
 
-A file is one head (`_HEAD`, and the fingerprint of kind, URL, version and size in full), the payload, and the CRC-32 of
-each block of it. It belongs to the user alone, and another's is not trusted. It is written under another name and
-renamed, and never changed or cut in place: a mapping of a file that is cut kills its process.
+A file is one header (`_HEAD`, and the kind and identity in full), the payload, and the CRC-32 of each block of it. It
+belongs to the user alone, and another's is not trusted. It is written under another name and renamed, and never changed
+or cut in place: a mapping of a file that is cut kills its process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import mmap
 import os
 import secrets
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import hooks
+from .identity import Identity
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -43,7 +43,7 @@ SWEEP_EVERY = 600.0
 """Seconds between two sweeps of the folder."""
 _TOUCH_EVERY = 3600.0  # seconds; a use is noted by the time of the file
 _DEBRIS = 3600.0  # seconds after which a half-written file is nobody's
-_MAGIC = b"fsabs\0\1\n"
+_MAGIC = b"fsabs\0\2\n"
 _HEAD = struct.Struct("=8sLLQL4x")
 """Magic, CRC-32 of the rest of the head and the fingerprint, its size, size of the payload, CRC-32 of the checksums."""
 _FIRST_CHECKED = 12  # behind the magic and the CRC-32
@@ -63,8 +63,8 @@ def cache_directory() -> Path | None:
     return Path(home, "fsabs") if os.path.isabs(home) else None
 
 
-class Kept:
-    """A payload that was kept: a read-only buffer, good in threads and after a fork for as long as it is referenced.
+class CachedIndex:
+    """A payload that was saved: a read-only buffer, good in threads and after a fork for as long as it is referenced.
 
     `raw[start + at]` is the payload's byte `at`, in an object whose slices are copies and not views. What was mapped is
     not checked until it is asked for by `check`.
@@ -92,41 +92,42 @@ class Kept:
         return True
 
 
-def load(kind: str, url: str, version: str | None, size: int) -> memoryview | None:
-    """The payload that was saved for this version of `url`, all of it checked; None where there is none."""
-    kept = find(kind, url, version, size)
-    return kept.view if kept is not None and kept.check() else None
+def load(kind: str, identity: Identity | None) -> memoryview | None:
+    """Return the payload that was saved for a file, all of it checked; None if there is none."""
+    found = lookup(kind, identity)
+    return found.view if found is not None and found.check() else None
 
 
-def find(kind: str, url: str, version: str | None, size: int) -> Kept | None:
-    """As `load`, but a large payload is mapped and not looked at: `Kept.check` does, as far as it is needed."""
-    path = _path(kind, url)
-    if version is None or path is None:
+def lookup(kind: str, identity: Identity | None) -> CachedIndex | None:
+    """As `load`, but a large payload is mapped and not looked at: `CachedIndex.check` does, as far as it is needed."""
+    path = _path(kind, identity)
+    if identity is None or path is None:
         return None
-    kept = None
+    found = None
     with contextlib.suppress(OSError, ValueError, struct.error):  # whatever is wrong with it, it is not there
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            kept = _opened(fd, _fingerprint(kind, url, version, size))
+            found = _opened(fd, identity.encode(kind))
         finally:
             os.close(fd)
     if (instrument := hooks.active) is not None:
-        instrument.record_event("miss" if kept is None else "hit", f"derived.{kind}", where=url)
-    return kept
+        instrument.record_event("miss" if found is None else "hit", f"index_cache.{kind}", where=identity.url)
+    return found
 
 
-def save(kind: str, url: str, version: str | None, size: int, parts: Iterable[Buffer]) -> bool:
-    """Keep a payload, given in parts, for this version of `url`, in place of what was kept for another.
+def save(kind: str, identity: Identity | None, parts: Iterable[Buffer]) -> bool:
+    """Keep a payload, given in parts, for a file, in place of one that was saved for another version of it.
 
-    False where it can't be kept; `parts` may have been used up by then, and an error of theirs is raised. A file that
-    has no version is never kept. Parts that should be aligned have to pad themselves.
+    Returns False if it can't be kept; `parts` may have been used up by then, and an error of theirs is raised. Without
+    an identity (the store tells no version, or one that is not settled yet) nothing is kept. Parts that should be
+    aligned have to pad themselves.
     """
-    path = _path(kind, url)
-    if version is None or path is None:
+    path = _path(kind, identity)
+    if identity is None or path is None:
         return False
     file = _File(path)
     try:
-        if not file.begin(_fingerprint(kind, url, version, size)):
+        if not file.begin(identity.encode(kind)):
             return False
         for part in parts:
             if not file.write(part):
@@ -135,27 +136,23 @@ def save(kind: str, url: str, version: str | None, size: int, parts: Iterable[Bu
             return False
     finally:
         file.drop()
-    with contextlib.suppress(OSError):  # somebody else sweeps at this moment
+    with contextlib.suppress(OSError):  # another process sweeps at this moment
         _sweep(path.parent, file.size)
     return True
 
 
-def _path(kind: str, url: str) -> Path | None:
-    """Where the payload of this kind is, of whatever version of `url`: a new one replaces the one before."""
+def _path(kind: str, identity: Identity | None) -> Path | None:
+    """Return where the payload of this kind is, of whatever version of a file: a new one replaces the one before."""
     folder = cache_directory()
-    if folder is None:
+    if folder is None or identity is None:
         return None
-    return folder / "derived" / f"{kind}-{hashlib.sha256(url.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
-
-
-def _fingerprint(kind: str, url: str, version: str, size: int) -> bytes:
-    return f"{kind}\n{url}\n{version}\n{size}".encode("utf-8", "surrogateescape")
+    return folder / "indexes" / f"{kind}-{identity._replace(version='', size=0).digest()[:32]}"
 
 
 # ---- reading one
 
 
-def _opened(fd: int, fingerprint: bytes) -> Kept:
+def _opened(fd: int, fingerprint: bytes) -> CachedIndex:
     """What is in an open file; `ValueError` for one that is not right, or not ours."""
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -173,12 +170,12 @@ def _opened(fd: int, fingerprint: bytes) -> Kept:
     sums = memoryview(raw)[start + payload :]
     if zlib.crc32(sums) != sums_crc:
         raise ValueError("damaged checksums")
-    kept = Kept(raw, start, payload, sums.cast("I"))
-    if payload <= SMALL and not kept.check():
+    found = CachedIndex(raw, start, payload, sums.cast("I"))
+    if payload <= SMALL and not found.check():
         raise ValueError("damaged")
     if time.time() - status.st_mtime > _TOUCH_EVERY:
         os.utime(fd)  # what is used is swept last
-    return kept
+    return found
 
 
 def _read(fd: int, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Derived files: kept by kind, URL, version and size, bounded, and never a wrong answer or an error."""
+"""The index cache: indexes by kind and identity, bounded, and never a wrong index or an error."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from fsabs import derived, errors
+from fsabs import errors, index_cache
+from fsabs.identity import Identity
 
 pytestmark = pytest.mark.quick
 
 URL = "s3://bucket/a.zip"
+FINGERPRINT = Identity("s3 https://s3.example bucket", URL, "v", 7).encode("kind-1")
 LARGE = bytes(range(256)) * 4096  # 1 MiB: mapped
 
 
@@ -22,12 +24,17 @@ LARGE = bytes(range(256)) * 4096  # 1 MiB: mapped
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache directory of one test."""
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "derived"
+    return tmp_path / "cache" / "indexes"
+
+
+def of(url: str = URL, version: str | None = "v", size: int = 7) -> Identity | None:
+    """The identity of a file."""
+    return None if version is None else Identity("s3 https://s3.example bucket", url, version, size)
 
 
 def loaded(url: str = URL, version: str | None = "v") -> bytes | None:
     """What was saved, as bytes."""
-    found = derived.load("kind-1", url, version, 7)
+    found = index_cache.load("kind-1", of(url, version))
     return None if found is None else bytes(found)
 
 
@@ -40,12 +47,12 @@ def kept_files(folder: Path) -> list[Path]:
 )
 def test_what_is_saved_is_loaded(parts: list[bytes], folder: Path) -> None:
     assert loaded() is None
-    assert derived.save("kind-1", URL, "v", 7, iter(parts))
-    found = derived.load("kind-1", URL, "v", 7)
+    assert index_cache.save("kind-1", of(), iter(parts))
+    found = index_cache.load("kind-1", of())
     assert found is not None
     assert found.readonly
     assert bytes(found) == b"".join(parts)
-    kept = derived.find("kind-1", URL, "v", 7)
+    kept = index_cache.lookup("kind-1", of())
     assert kept is not None
     assert kept.raw[kept.start : kept.start + 3] == b"".join(parts)[:3]
     (file,) = kept_files(folder)
@@ -53,25 +60,26 @@ def test_what_is_saved_is_loaded(parts: list[bytes], folder: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_it_is_of_one_kind_url_version_and_size() -> None:
-    derived.save("kind-1", URL, "v", 7, [b"abc"])
+def test_an_index_is_of_one_kind_and_identity() -> None:
+    right = Identity("store", URL, "v", 7, "ours")
+    assert index_cache.save("kind-1", right, [b"abc"])
+    assert bytes(index_cache.load("kind-1", right) or b"") == b"abc"
+    assert index_cache.load("kind-2", right) is None
     for other in (
-        ("kind-2", URL, "v", 7),
-        ("kind-1", URL + "x", "v", 7),
-        ("kind-1", URL, "w", 7),
-        ("kind-1", URL, "v", 8),
+        right._replace(store="other"),
+        right._replace(url=URL + "x"),
+        right._replace(version="w"),
+        right._replace(size=8),
+        right._replace(namespace=""),
     ):
-        assert derived.load(*other) is None
-    # A fingerprint has no two readings.
-    assert derived.save("kind-1", URL, "v\n7", 7, [b"abc"])
-    assert loaded() is None
+        assert index_cache.load("kind-1", other) is None
 
 
 def test_another_version_replaces_the_one_before(folder: Path) -> None:
-    derived.save("kind-1", URL, "old", 7, [LARGE])
-    mapped = derived.load("kind-1", URL, "old", 7)
+    index_cache.save("kind-1", of(version="old"), [LARGE])
+    mapped = index_cache.load("kind-1", of(version="old"))
     assert mapped is not None
-    derived.save("kind-1", URL, "new", 7, [b"abc"])
+    index_cache.save("kind-1", of(version="new"), [b"abc"])
     assert len(kept_files(folder)) == 1
     assert loaded(version="old") is None
     assert loaded(version="new") == b"abc"
@@ -83,10 +91,10 @@ def test_nothing_is_kept_without_a_version_or_a_place(monkeypatch: pytest.Monkey
         raise AssertionError("nothing should have been asked for")
         yield b""
 
-    assert not derived.save("kind-1", URL, None, 7, parts())
+    assert not index_cache.save("kind-1", of(URL, None), parts())
     assert loaded(version=None) is None
     monkeypatch.setenv("FSABS_CACHE_DIR", "")
-    assert not derived.save("kind-1", URL, "v", 7, parts())
+    assert not index_cache.save("kind-1", of(), parts())
     assert loaded() is None
     assert not folder.exists()
 
@@ -94,36 +102,36 @@ def test_nothing_is_kept_without_a_version_or_a_place(monkeypatch: pytest.Monkey
 def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("FSABS_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert derived.cache_directory() == tmp_path / "xdg" / "fsabs"
+    assert index_cache.cache_directory() == tmp_path / "xdg" / "fsabs"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert derived.cache_directory() == tmp_path / ".cache" / "fsabs"
+    assert index_cache.cache_directory() == tmp_path / ".cache" / "fsabs"
 
 
 @pytest.mark.parametrize("payload", [b"small" * 9, LARGE])
 def test_every_damage_is_a_miss(payload: bytes, folder: Path) -> None:
-    derived.save("kind-1", URL, "v", 7, [payload])
+    index_cache.save("kind-1", of(), [payload])
     (file,) = kept_files(folder)
     right = file.read_bytes()
-    unused = range(derived._HEAD.size + len(f"kind-1\n{URL}\nv\n7"), 64)
+    unused = range(index_cache._HEAD.size + len(FINGERPRINT), 192)
     for at in [*range(0, 130, 3), len(right) // 2, len(right) - 5, len(right) - 1]:
         if at < len(right) and at not in unused:
             file.write_bytes(right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :])
             assert loaded() is None, at
     for wrong in (right[:-1], right + b"x", right[: len(right) // 2], right[:10], b""):
         file.write_bytes(wrong)
-        assert derived.find("kind-1", URL, "v", 7) is None
+        assert index_cache.lookup("kind-1", of()) is None
     file.write_bytes(right)
     assert loaded() == payload
 
 
 def test_what_was_mapped_is_checked_by_blocks(folder: Path) -> None:
-    derived.save("kind-1", URL, "v", 7, [LARGE])
+    index_cache.save("kind-1", of(), [LARGE])
     (file,) = kept_files(folder)
     with file.open("r+b") as out:
         out.seek(500_000)
         out.write(b"!")
-    kept = derived.find("kind-1", URL, "v", 7)
+    kept = index_cache.lookup("kind-1", of())
     assert kept is not None
     assert kept.check(0, 100_000)
     assert kept.check(600_000)
@@ -134,7 +142,7 @@ def test_what_was_mapped_is_checked_by_blocks(folder: Path) -> None:
 
 
 def test_another_users_file_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    derived.save("kind-1", URL, "v", 7, [b"abc"])
+    index_cache.save("kind-1", of(), [b"abc"])
     (file,) = kept_files(folder)
     for mode in (0o620, 0o602):
         file.chmod(mode)
@@ -158,11 +166,11 @@ def test_what_can_not_be_written_is_not_kept(folder: Path, monkeypatch: pytest.M
     for name in ("write", "pwrite", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, full)
-            assert not derived.save("kind-1", URL, "v", 7, [b"abc"])
+            assert not index_cache.save("kind-1", of(), [b"abc"])
         assert list(folder.iterdir()) == []
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "file"))
-    assert not derived.save("kind-1", URL, "v", 7, [b"abc"])
+    assert not index_cache.save("kind-1", of(), [b"abc"])
     assert loaded() is None
 
 
@@ -172,16 +180,16 @@ def test_an_error_of_the_parts_is_raised(folder: Path) -> None:
         raise errors.corrupt(URL, "as a test")
 
     with pytest.raises(errors.CorruptFileError):
-        derived.save("kind-1", URL, "v", 7, parts())
+        index_cache.save("kind-1", of(), parts())
     assert list(folder.iterdir()) == []
 
 
 def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "SWEEP_EVERY", 0)
+    monkeypatch.setattr(index_cache, "SWEEP_EVERY", 0)
     now = time.time()
     for n in range(5):
-        derived.save("kind-1", f"{URL}{n}", "v", 7, [LARGE])
-        derived.find("kind-1", f"{URL}{n}", "v", 7)
+        index_cache.save("kind-1", of(f"{URL}{n}"), [LARGE])
+        index_cache.lookup("kind-1", of(f"{URL}{n}"))
         newest = max(kept_files(folder), key=lambda path: path.stat().st_mtime)
         os.utime(newest, (now - 10_000 + n, now - 10_000 + n))
     assert loaded(f"{URL}0") is not None  # which is noted
@@ -189,7 +197,7 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
     (folder / ".kind-1-1.under-way").write_bytes(b"half")
     os.utime(folder / ".kind-1-0.debris", (now - 10_000, now - 10_000))
     monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", str(3_500_000))
-    derived.save("kind-1", f"{URL}5", "v", 7, [LARGE])
+    index_cache.save("kind-1", of(f"{URL}5"), [LARGE])
     assert [loaded(f"{URL}{n}") is not None for n in range(6)] == [
         True, False, False, False, True, True
     ]  # fmt: skip
@@ -197,17 +205,17 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
         ".kind-1-1.under-way"
     ]
     monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", "1000")
-    assert not derived.save("kind-1", f"{URL}6", "v", 7, [LARGE])  # larger than all that may be
+    assert not index_cache.save("kind-1", of(f"{URL}6"), [LARGE])  # larger than all that may be
     monkeypatch.setenv("FSABS_CACHE_MAX_BYTES", "a lot")
     with pytest.warns(RuntimeWarning, match="FSABS_CACHE_MAX_BYTES"):
-        assert derived.save("kind-1", f"{URL}6", "v", 7, [b"abc"])
+        assert index_cache.save("kind-1", of(f"{URL}6"), [b"abc"])
 
 
 def test_a_mapping_goes_on_in_a_forked_child(folder: Path) -> None:
-    derived.save("kind-1", URL, "v", 7, [LARGE])
-    kept = derived.find("kind-1", URL, "v", 7)
+    index_cache.save("kind-1", of(), [LARGE])
+    kept = index_cache.lookup("kind-1", of())
     assert kept is not None
-    derived.save("kind-1", URL, "w", 7, [b"abc"])
+    index_cache.save("kind-1", of(URL, "w"), [b"abc"])
     child = os.fork()
     if not child:
         os._exit(0 if kept.check() and kept.view == LARGE else 1)
@@ -216,9 +224,9 @@ def test_a_mapping_goes_on_in_a_forked_child(folder: Path) -> None:
 
 
 def test_on_a_network_filesystem_nothing_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    derived.save("kind-1", URL, "v", 7, [LARGE])
-    monkeypatch.setattr(derived, "_may_vanish", lambda device: True)
-    kept = derived.find("kind-1", URL, "v", 7)
+    index_cache.save("kind-1", of(), [LARGE])
+    monkeypatch.setattr(index_cache, "_may_vanish", lambda device: True)
+    kept = index_cache.lookup("kind-1", of())
     assert kept is not None
     assert type(kept.raw) is bytes
     assert kept.view == LARGE
@@ -229,7 +237,7 @@ def test_many_save_the_same_at_once() -> None:
 
     def save_and_load() -> None:
         for _ in range(10):
-            derived.save("kind-1", URL, "v", 7, [LARGE])
+            index_cache.save("kind-1", of(), [LARGE])
             if loaded() != LARGE:
                 wrong.append("not what was saved")
 

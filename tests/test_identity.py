@@ -1,0 +1,315 @@
+"""Identities: each part swapped by itself is another one, and nothing that is kept is given for another content.
+
+The tools that put one content over another and leave its size and time as they were are the ones that people use:
+`tar -x`, `cp -p`, `rsync -t`, `touch -r`, `git checkout`, a rename, a bind mount, an overlay.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs import Local, Memory, identity
+from fsabs.backends.fsspec import Fsspec
+from fsabs.backends.hdfs import Hdfs
+from fsabs.backends.s3 import S3
+from fsabs.identity import Identity
+from fsabs.readers import recordio
+
+WHEN = 1_600_000_000
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache directory of one test."""
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+# ---- the parts
+
+
+def test_each_part_makes_another_identity() -> None:
+    one = Identity("store", "url", "version", 7, "namespace")
+    others = [one._replace(**{name: 8 if name == "size" else "other"}) for name in one._fields]  # type: ignore[arg-type]
+    assert len({one.encode(), one.encode(1), one.encode(1, 2), *(other.encode() for other in others)}) == 8
+    assert len({one.digest(), *(other.digest() for other in others)}) == 6
+
+
+def test_an_identity_has_one_reading() -> None:
+    assert identity.encode("a", "bc") != identity.encode("ab", "c")
+    assert identity.encode("1:a,", "") != identity.encode("", "1:a,")
+    assert identity.encode("a\0b") != identity.encode("a", "b")
+    assert identity.encode("\udcff") != identity.encode("\udcfe")
+
+
+def s3(**options: object) -> S3:
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    return S3("bucket", **{**keys, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT"])
+def test_an_endpoint_of_the_environment_is_another_store(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    stores = [s3()._resolved_store()]
+    for host in ("one", "two"):
+        monkeypatch.setenv(variable, f"http://{host}.example:9000")
+        stores.append(s3()._resolved_store())
+        monkeypatch.delenv(variable)
+        assert s3(endpoint=f"http://{host}.example:9000/")._resolved_store() == stores[-1]
+    assert len(set(stores)) == 3
+
+
+def test_a_bucket_and_a_user() -> None:
+    one = s3(endpoint="http://user:secret@store.example")
+    assert "secret" not in one._resolved_store() + one._principal()
+    assert S3("other", endpoint="http://store.example")._resolved_store() != one._resolved_store()
+    assert s3(aws_access_key_id="other")._principal() != one._principal()
+    assert s3(anonymous=True)._principal() == ""
+
+
+def test_a_nameservice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    site = "<configuration><property><name>fs.defaultFS</name><value>hdfs://{}/</value></property></configuration>"
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    stores = set()
+    for name in ("one", "two"):
+        (tmp_path / "core-site.xml").write_text(site.format(name))
+        assert Hdfs()._resolved_store() == Hdfs(nameservice=name)._resolved_store()
+        stores.add(Hdfs()._resolved_store())
+    assert len(stores) == 2
+    monkeypatch.setenv("HADOOP_USER_NAME", "first")
+    before = Hdfs()._principal()
+    monkeypatch.setenv("HADOOP_USER_NAME", "second")
+    assert Hdfs()._principal() != before
+
+
+def test_fsspecs_options() -> None:
+    def made(**options: object) -> Fsspec:
+        return Fsspec("sftp", "host", "", **options)
+
+    plain = made(port=22, password="secret")
+    assert made(port=23, password="secret")._resolved_store() != plain._resolved_store()
+    assert made(port=22, password="other")._resolved_store() == plain._resolved_store()
+    assert made(port=22, password="other")._principal() != plain._principal()
+    assert made(client={"endpoint": "a"})._resolved_store() != made(client={"endpoint": "b"})._resolved_store()
+    assert "secret" not in plain._resolved_store() + plain._principal()
+
+
+def test_two_trees_of_one_name_have_no_version_in_common() -> None:
+    one, two = Memory(), Memory()
+    for fs in (one, two):
+        fs.write_bytes("a", b"1")
+    assert one.open("a", "rb").blob.identity != two.open("a", "rb").blob.identity  # type: ignore[attr-defined]
+
+
+def test_a_store_of_a_third_party_is_shared_by_copies_of_one_object() -> None:
+    class Mine(Local):
+        _resolved_store = fsabs.FS._resolved_store
+
+    one, two = Mine(), Mine()
+    assert one._resolved_store() == one._resolved_store() == one.subfs("tmp")._resolved_store()
+    assert one._resolved_store() != two._resolved_store()
+
+
+def test_a_file_is_settled_when_a_clock_has_ticked(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    os.utime(tmp_path / "a", (WHEN, WHEN))  # as `cp -p` does
+    with fsabs.open_url(str(tmp_path / "a"), "rb") as file:
+        assert not file.blob.settled  # type: ignore[attr-defined]
+        assert file.blob.settled_identity is None  # type: ignore[attr-defined]
+        time.sleep(2 * identity.TICK)
+        assert file.blob.settled  # type: ignore[attr-defined]
+        assert file.blob.settled_identity == file.blob.identity is not None  # type: ignore[attr-defined]
+
+
+# ---- what stands on the disk is what is read
+
+
+def zipped(data: bytes) -> bytes:
+    """An archive of two members, so that only the contents differ."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number in range(40):
+            name = f"{number:02}" if data[0] & 1 else f"{39 - number:02}"
+            archive.writestr(zipfile.ZipInfo(name), b"%b %b" % (name.encode(), data))
+    return out.getvalue()
+
+
+def tarred(data: bytes) -> bytes:
+    """As `zipped`; which member comes first depends on the data."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for number in range(600):
+            name = f"{number:03}" if data[0] & 1 else f"{599 - number:03}"
+            info = tarfile.TarInfo(name)
+            info.size = len(data) + 4
+            archive.addfile(info, io.BytesIO(b"%b %b" % (name.encode(), data)))
+    return out.getvalue()
+
+
+def compressed(data: bytes) -> bytes:
+    """A tar.gz; no compression, so that two have one size."""
+    return gzip.compress(tarred(data), 0, mtime=0)
+
+
+def records(data: bytes) -> bytes:
+    """A RecordIO file of many chunks, whose sizes depend on the data."""
+    memory = Memory()
+    with recordio.Writer(memory, "a", compressor="none", max_chunk_bytes=3000) as writer:
+        sizes = [2000 + number for number in range(60)]
+        for size in sizes if data[0] & 1 else reversed(sizes):
+            writer.write(data * (size // len(data)) + bytes(size % len(data)))
+    return memory.read_bytes("a")
+
+
+def read_plain(path: str) -> bytes:
+    with fsabs.from_url(os.path.dirname(path), cache=True) as fs:
+        return fs.read_bytes(os.path.basename(path))
+
+
+def read_member(path: str) -> bytes:
+    with fsabs.from_url(path, cache=True) as fs:
+        return b"".join(fs.read_many(fs.list()))
+
+
+def read_records(path: str) -> bytes:
+    with fsabs.from_url(os.path.dirname(path), cache=True) as fs:
+        reader = recordio.Reader(fs, os.path.basename(path))
+        return b"".join(reader[number] for number in (0, 7, 59)) + b"".join(reader)
+
+
+KINDS: dict[str, tuple[str, Callable[[bytes], bytes], Callable[[str], bytes]]] = {
+    "plain": ("a.bin", lambda data: data * 1000, read_plain),
+    "zip": ("a.zip", zipped, read_member),
+    "tar": ("a.tar", tarred, read_member),
+    "tar.gz": ("a.tar.gz", compressed, read_member),
+    "recordio": ("a.rio", records, read_records),
+}
+
+
+def place(path: Path, data: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, (WHEN, WHEN))
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> None:
+    subprocess.run([str(word) for word in command], cwd=cwd, check=True, capture_output=True, timeout=30)
+
+
+def by_tar(new: Path, at: Path) -> None:
+    run("tar", "-C", new.parent, "-cf", new.parent / "v2.tar~", new.name)
+    run("tar", "-C", at.parent, "-xf", new.parent / "v2.tar~")
+
+
+def by_cp(new: Path, at: Path) -> None:
+    run("cp", "-p", new, at)
+
+
+def by_rsync(new: Path, at: Path) -> None:
+    if shutil.which("rsync"):
+        run("rsync", "-t", "-I", new, at)
+        return
+    aside = at.with_name(".a~")  # what it does
+    shutil.copyfile(new, aside)
+    os.utime(aside, (WHEN, WHEN))
+    os.rename(aside, at)
+
+
+def by_touch(new: Path, at: Path) -> None:
+    time_of = at.parent / "reference"
+    run("touch", "-r", at, time_of)
+    with at.open("r+b") as file:
+        file.write(new.read_bytes())
+    run("touch", "-r", time_of, at)
+
+
+def by_git(new: Path, at: Path) -> None:
+    work = at.parent
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", work)
+    run("git", "init", "-q", work)
+    run(*git, "add", at.name)
+    run(*git, "commit", "-qm", "1")
+    at.write_bytes(new.read_bytes())
+    run(*git, "commit", "-qam", "2")
+    run(*git, "checkout", "-q", "HEAD~1")
+    read_plain(str(at))
+    run(*git, "checkout", "-q", "-")
+    os.utime(at, (WHEN, WHEN))
+
+
+def by_rename(new: Path, at: Path) -> None:
+    os.rename(new, at)
+
+
+def by_mount(new: Path, at: Path) -> None:
+    if subprocess.run(["mount", "--bind", str(new), str(at)], capture_output=True, timeout=30).returncode:
+        by_rename(new, at)  # not root, or no mounts in this container: the nearest thing
+
+
+def by_overlay(new: Path, at: Path) -> None:
+    above, work = new.parent / "above", new.parent / "work"
+    for one in (above, work):
+        one.mkdir()
+    shutil.copy2(new, above / at.name)
+    options = f"lowerdir={at.parent},upperdir={above},workdir={work}"
+    if subprocess.run(["mount", "-t", "overlay", "o", "-o", options, str(at.parent)], capture_output=True).returncode:
+        by_cp(new, at)
+
+
+SWAPS = [by_tar, by_cp, by_rsync, by_touch, by_git, by_rename, by_mount, by_overlay]
+
+
+@pytest.fixture
+def unmounted(tmp_path: Path) -> Iterator[None]:
+    yield
+    for mounted in (tmp_path / "data").iterdir() if (tmp_path / "data").is_dir() else ():
+        subprocess.run(["umount", str(mounted)], capture_output=True, timeout=30)
+    subprocess.run(["umount", str(tmp_path / "data")], capture_output=True, timeout=30)
+
+
+def in_a_new_process(kind: str, path: Path) -> bytes:
+    code = (
+        f"import sys; from tests.test_identity import KINDS; sys.stdout.buffer.write(KINDS[{kind!r}][2]({str(path)!r}))"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True).stdout
+
+
+@pytest.mark.usefixtures("unmounted")
+@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_on_the_disk_is_what_is_read(kind: str, swap: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    name, make, read = KINDS[kind]
+    at, new = tmp_path / "data" / name, tmp_path / "new" / name
+    old_data, new_data = make(b"1old content"), make(b"2new content")
+    assert len(old_data) == len(new_data)
+    place(at, old_data)
+    place(tmp_path / "other" / name, new_data)
+    time.sleep(2 * identity.TICK)  # or nothing is kept
+    wanted = read(str(tmp_path / "other" / name))
+    first = read(str(at))
+    assert read(str(at)) == first != wanted
+    assert any((tmp_path / "cache").rglob("*"))
+    place(new, new_data)
+    swap(new, at)
+    assert at.read_bytes() == new_data
+    assert at.stat().st_mtime == WHEN
+    assert read(str(at)) == wanted
+    if swap is by_tar:
+        assert in_a_new_process(kind, at) == wanted
+    time.sleep(2 * identity.TICK)
+    assert read(str(at)) == wanted
+    assert read(str(at)) == wanted
