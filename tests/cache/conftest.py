@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fsabs import identity
 from fsabs.backends.memory import Memory
 from tests.cache.stores import Store, noise
 
@@ -20,6 +21,12 @@ def store() -> Store:
     memory.makedirs("dir/deep")
     memory.write_bytes("dir/deep/ünï code %1.txt", "héllo\n".encode())
     return Store(memory)
+
+
+@pytest.fixture(autouse=True)
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local files are kept as soon as they are written; the tests that are about that set `TICK` themselves."""
+    monkeypatch.setattr(identity, "TICK", -1)
 
 
 @pytest.fixture

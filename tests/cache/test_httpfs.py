@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from fsabs import from_url
+from fsabs import from_url, identity
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
@@ -134,8 +134,9 @@ def test_a_new_version_is_never_answered_with_the_old_one(dav: DavServer, store:
     assert fs.read_bytes("a.txt") == b""
 
 
-def test_what_was_written_just_now_is_not_kept(store: Counting) -> None:
+def test_what_was_written_just_now_is_not_kept(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two contents written within a tick of the clock may have one version."""
+    monkeypatch.setattr(identity, "TICK", 60)
     with serving(lambda request: Reply(404 if request.method == "GET" else 201)) as web:
         fs = HTTPCachedFS(web.url, store)
         fs.write_bytes("new", b"1")

@@ -6,7 +6,6 @@ What the side channel makes is old, as files are that were not written just now:
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import tempfile
 import time
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fsabs import FS, S3, Capabilities
+from fsabs import FS, S3, Capabilities, identity
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS, HTTPCachedFS
@@ -32,15 +31,12 @@ CONTAINER = Capabilities(
 
 
 class OldFilesSubject(LocalSubject):
-    """Local files that were written a minute ago."""
+    """Local files that were not written just now, so that they are kept."""
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """As ever, and sets their times back."""
+        """Make the tree, and wait until its files' versions are settled."""
         fs = super().make(files, directories)
-        before = time.time() - 60
-        for folder, _, names in os.walk(self.location(fs)):
-            for name in names:
-                os.utime(os.path.join(folder, name), (before, before))
+        time.sleep(1.5 * identity.TICK)
         return fs
 
 
