@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import errors, keys
+from .files import committing
 from .readahead import ReadAhead
 from .stats import FileStat
 
@@ -37,16 +38,11 @@ def pieces(blob: Blob) -> Iterator[bytes]:
 def pump(blob: Blob, target: Core, key: str, count: Callable[[int], None] | None = None) -> None:
     """Write the whole of `blob` to the file `key` of `target`, whose errors name it."""
     try:
-        writer = target._create(key, False)
-        try:
+        with committing(target._create(key, False)) as writer:
             for piece in pieces(blob):
                 writer.write(piece)
                 if count is not None:
                     count(len(piece))
-            writer.commit()
-        except BaseException:
-            writer.abort()
-            raise
     except OSError as exc:
         target._named(exc, "copy", key)
         raise
@@ -184,13 +180,8 @@ class TreeCopy:
     def _write_small(self, stat: FileStat, content: bytes, count: Callable[[int], None]) -> None:
         key = keys.join(self._dst, stat.filename)
         try:
-            writer = self._target._create(key, False)
-            try:
+            with committing(self._target._create(key, False)) as writer:
                 writer.write(content)
-                writer.commit()
-            except BaseException:
-                writer.abort()
-                raise
         except OSError as exc:
             self._target._named(exc, "copy_tree", key)
             raise

@@ -64,6 +64,23 @@ class Writer(abc.ABC):
         """Forget everything written; what the key held stays."""
 
 
+@contextlib.contextmanager
+def committing(writer: Writer) -> Iterator[Writer]:
+    """Commit `writer` at the end of the block, or abort it if the block raises; a child forked in it abandons it."""
+    made_in = process.generation()
+    process.register(writer, writer)
+    try:
+        yield writer
+        if not process.inherited(made_in):
+            writer.commit()
+    except BaseException:
+        if not process.inherited(made_in):
+            writer.abort()
+        raise
+    finally:
+        process.release(writer)
+
+
 class _Binary(io.BufferedIOBase):
     """What a binary file refuses, it refuses with errno, URL and operation."""
 
@@ -307,8 +324,10 @@ class WriteFile(AbortsOnError, _Binary):
         self._position = position
         self._telling = False
         self._failure: BaseException | None = None
+        self._writing = False  # stays True if an exception of a signal handler ends a write halfway
         self._generation = process.generation()
         self._lock = process.Lock()
+        process.register(self, writer)  # so that a child neither flushes nor frees what the writer holds
         process.abort_at_exit(self)
 
     @property
@@ -325,6 +344,7 @@ class WriteFile(AbortsOnError, _Binary):
         """Take all of `data`; returns the number of its bytes."""
         with memoryview(data) as view, self._lock:
             self._check_open()
+            self._writing = True
             if view.nbytes >= self._buffer_size:
                 self._drain()
                 self._pass_on(view.tobytes())
@@ -333,6 +353,7 @@ class WriteFile(AbortsOnError, _Binary):
                 if len(self._buffer) >= self._buffer_size:
                     self._drain()
             self._position += view.nbytes
+            self._writing = False
             return view.nbytes
 
     def flush(self) -> None:
@@ -340,7 +361,9 @@ class WriteFile(AbortsOnError, _Binary):
         if self.closed or self._writer is None or self.inherited:
             return
         with self._lock:
+            self._writing = True
             self._drain()
+            self._writing = False
 
     def tell(self) -> int:
         """Return the size of the file so far: of what has been written, and of what was appended to."""
@@ -409,13 +432,15 @@ class WriteFile(AbortsOnError, _Binary):
             self._commit()
 
     def _commit(self) -> None:
-        writer, self._writer = self._writer, None
+        writer = self._writer
         if writer is None or self.inherited:
             self._close_file()
             return
         try:
             if self._failure is not None:
                 raise self._failure
+            if self._writing:
+                raise InterruptedError(errno.EINTR, "a write was interrupted, so the file was not written")
             if self._buffer:
                 writer.write(bytes(self._buffer))
             writer.commit()
@@ -429,7 +454,7 @@ class WriteFile(AbortsOnError, _Binary):
 
     def abort(self) -> None:
         """Close without making anything visible."""
-        writer, self._writer = self._writer, None
+        writer = self._writer
         if writer is not None and not self.inherited:
             writer.abort()
         self._close_file()
@@ -440,7 +465,9 @@ class WriteFile(AbortsOnError, _Binary):
         return process.inherited(self._generation)
 
     def _close_file(self) -> None:
+        self._writer = None
         self._buffer = bytearray()
+        process.release(self)
         process.finished(self)
         super().close()
 

@@ -10,10 +10,20 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:  # which takes it for final, and doesn't know what Condition and logging use of it
+
+    class _RLock:
+        def __enter__(self) -> bool: ...
+        def __exit__(self, *exc: object) -> None: ...
+        def _is_owned(self) -> bool: ...
+        def _at_fork_reinit(self) -> None: ...
+
+else:
+    from _thread import RLock as _RLock
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -22,7 +32,6 @@ T_co = TypeVar("T_co", covariant=True)
 # right where pids are used again.
 _generation = 0
 _pid = os.getpid()
-_renewing = threading.Lock()
 
 
 def generation() -> int:
@@ -45,9 +54,9 @@ _held: dict[int, object] = {}
 
 
 def _in_child() -> None:
-    global _generation, _pid, _renewing
+    global _generation, _pid
     _generation, _pid = _generation + 1, os.getpid()
-    _renewing = threading.Lock()
+    _renew_locks()
     for resource in _held.values():
         abandon(resource)
     _held.clear()
@@ -85,35 +94,33 @@ def abandon(resource: object) -> None:
     _immortalize[0](resource)
 
 
-class Lock:
-    """A lock that a forked child finds open, whoever held it in the parent.
+# Weak references to all locks. They remove themselves by a method in C: no signal handler can interrupt that.
+_locks: set[weakref.ref[Lock]] = set()
 
-    Code under it must leave its data whole at every instruction (replace, not mutate), since a fork
-    may copy the process in the middle of it.
+
+class Lock(_RLock):
+    """A lock that a forked child finds open, whoever held it in the parent; one thread may take it several times.
+
+    Its methods for `with` are C functions: an exception of a signal handler can't come between taking it and the block
+    that releases it. Code under it must leave its data whole at every instruction (replace, not mutate), since a fork
+    may copy the process in the middle of it, and a signal handler may end it there.
     """
 
-    __slots__ = ("_generation", "_lock")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._generation = _generation
-
-    def __enter__(self) -> None:
-        if self._generation != _generation:
-            self._renew()
-        self._lock.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
-
-    def _renew(self) -> None:
-        with _renewing:
-            if self._generation != _generation:
-                self._lock = threading.Lock()
-                self._generation = _generation
+        _locks.add(weakref.ref(self, _locks.discard))
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
+
+
+def _renew_locks() -> None:
+    """Open the locks that threads of the parent held."""
+    for reference in list(_locks):
+        lock = reference()
+        if lock is not None and not lock._is_owned():
+            lock._at_fork_reinit()
 
 
 class PerProcess(Generic[T]):
@@ -197,10 +204,7 @@ class Resumable(Iterator[T_co]):
         self._lock = Lock()
 
     def __next__(self) -> T_co:
-        lock = self._lock
-        if lock._generation != _generation:
-            lock._renew()
-        with lock._lock:  # what `with lock` does, without two more calls for each item
+        with self._lock:
             if self._generation != _generation:
                 self._items, self._generation = None, _generation
             if self._items is None:
