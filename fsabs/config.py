@@ -75,15 +75,20 @@ def resolve(name: str) -> Scheme | None:
         if not section.get("scheme"):
             raise ConfigError(f"the custom scheme [{name}] has no scheme= ({config_path()})")
         base = section.pop("scheme")
-        prefixes.insert(0, expand(section.pop("prefix", ""), name, "prefix"))
+        prefixes.insert(0, _prefix(section.pop("prefix", ""), name))
         for key, value in section.items():
             options.setdefault(key, expand(value, name, key))
         name = base
+    return Scheme(name, options, "/".join(filter(None, prefixes)))
+
+
+def _prefix(value: Any, section: str) -> str:
+    """Return the key of a prefix: of each section by itself, so that none leads out of the one that it builds on."""
+    path = expand(value, section, "prefix")
     try:
-        prefix = keys.normalize("/".join(prefixes))
+        return keys.normalize(path)
     except (PermissionError, ValueError, TypeError) as exc:
-        raise ConfigError(f"the prefix of the custom scheme [{chain[0]}] is no path ({config_path()}): {exc}") from exc
-    return Scheme(name, options, prefix)
+        raise ConfigError(f"the prefix of the custom scheme [{section}] is no path ({config_path()}): {exc}") from exc
 
 
 def expand(value: Any, section: str, key: str) -> Any:

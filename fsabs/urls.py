@@ -207,7 +207,7 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
     custom = None if registry.backend(scheme) else config.resolve(scheme)
     if custom is not None:
         scheme = custom.scheme
-        location = location._replace(path=_prefixed(custom.prefix, location.path))
+        location = location._replace(path=_prefixed(custom.prefix, location))
     backend = registry.backend(scheme)
     if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
@@ -236,8 +236,15 @@ def _fsspec_opener(scheme: str, location: Location) -> _Opener:
     return _Opener(fsspec.opener(scheme), None, scheme)
 
 
-def _prefixed(prefix: str, path: str) -> str:
-    return f"/{prefix}{path}" if prefix else path
+def _prefixed(prefix: str, location: Location) -> str:
+    """Return the path below the prefix of a custom scheme: a root, which no path leads out of."""
+    if not prefix:
+        return location.path
+    try:
+        keys.normalize(location.path)
+    except PermissionError as exc:
+        raise errors.named(exc, "from_url", location.text) from None
+    return f"/{prefix}/{location.path.lstrip('/')}"
 
 
 # ---- options

@@ -180,3 +180,28 @@ def test_a_prefix_that_is_no_path_is_refused() -> None:
         fsabs.add_custom_scheme("mine", "memory", {"prefix": prefix})
         with pytest.raises(ConfigError, match="prefix"):
             fsabs.from_url("mine://x")
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret", "sub/../../secret", "%2e%2e/secret", "%2E./secret", "/../secret", ".%2e"]
+)
+def test_a_prefix_is_a_root(tmp_path: Path, path: str) -> None:
+    (tmp_path / "data/sub").mkdir(parents=True)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key").write_text("hunter2")
+    fsabs.add_custom_scheme("team", "file", {"prefix": f"{tmp_path}/data"})
+    assert fsabs.from_url("team:///sub/../sub").url().endswith("/data/sub")
+    with pytest.raises(PermissionError) as caught:
+        fsabs.from_url(f"team:///{path}")
+    assert caught.value.filename == f"team:///{path}"
+    with pytest.raises(PermissionError), fsabs.open_url(f"team:///{path}/key", "rb"):
+        pass
+    with pytest.raises(PermissionError):
+        fsabs.from_url("team:///sub").read_bytes(f"{tmp_path}/secret/key")
+
+
+def test_the_prefix_of_a_scheme_on_a_scheme_stays_inside_of_that(tmp_path: Path) -> None:
+    fsabs.add_custom_scheme("lower", "file", {"prefix": f"{tmp_path}/a"})
+    fsabs.add_custom_scheme("upper", "lower", {"prefix": "b/../../c"})
+    with pytest.raises(ConfigError, match=r"\[upper\] is no path"):
+        fsabs.from_url("upper:///x")

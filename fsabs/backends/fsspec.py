@@ -21,7 +21,7 @@ from .. import errors, identity, keys, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer, is_partial, partial_name
-from ..fs import FS, Capabilities, FileStat
+from ..fs import FS, Capabilities, FileStat, Path
 
 _READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
 _REAL_DIRECTORIES = frozenset(
@@ -29,6 +29,13 @@ _REAL_DIRECTORIES = frozenset(
 )
 _TIMES = ("mtime", "created", "LastModified", "last_modified", "updated", "last_commit")
 _VERSIONS = ("ETag", "etag", "generation", "md5Hash", "version_id", "ino", *_TIMES)
+
+_QUERY = re.compile(r"([^?#]*)([?#]?)(.*)", re.DOTALL)
+_ENCODED_DOTS = re.compile(r"(?<![^/])(?:\.|%2e){1,2}(?![^/])", re.IGNORECASE)
+
+
+def _decoded_dots(segment: re.Match[str]) -> str:
+    return segment[0].lower().replace("%2e", ".")
 
 
 def knows(scheme: str) -> bool:
@@ -67,6 +74,13 @@ class Fsspec(FS):
             implied_directories=protocol not in _REAL_DIRECTORIES,
             last_modified=protocol in _REAL_DIRECTORIES,
         )
+
+    def _key(self, path: Path, operation: str) -> str:
+        if self.scheme not in ("http", "https"):
+            return super()._key(path, operation)
+        # Keys are URLs as they are written: %2e is a dot to a server, and its path ends before a query.
+        text, mark, rest = _QUERY.match(os.fspath(path)).groups()  # type: ignore[union-attr]  # matches any text
+        return super()._key(_ENCODED_DOTS.sub(_decoded_dots, text), operation) + mark + rest
 
     @property
     def fsspec(self) -> Any:

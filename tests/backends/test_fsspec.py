@@ -192,3 +192,11 @@ def test_no_secret_of_a_url_is_shown() -> None:
             told += f"{at} {getattr(at, 'filename', '')}"
             at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
         assert not re.search("hunter|word", told), told
+
+
+@pytest.mark.parametrize("path", ["%2e%2e/x", ".%2E/x", "../x", "..?q", "a/../..#f", "a/%2e%2e/%2E%2e?q=1"])
+def test_no_url_leads_out_of_a_directory_of_a_web_server(path: str) -> None:
+    fs = fsabs.from_url("http://127.0.0.1:9/d/e")
+    with pytest.raises(PermissionError):
+        fs.read_bytes(path)
+    assert fs.url("%2e/a%2e/..b?x=../..") == "http://127.0.0.1:9/d/e/a%2e/..b?x=../.."
