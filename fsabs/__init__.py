@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .lazy import exports
 
 if TYPE_CHECKING:
+    from .adapters.fsspec import register_fsspec
     from .backends.hdfs import Hdfs
     from .backends.local import Local
     from .backends.memory import Memory
@@ -69,6 +70,7 @@ _HOMES = {
     "pack": "containers.pack",
     "register_backend": "registry",
     "register_container": "registry",
+    "register_fsspec": "adapters.fsspec",
 }
 
 __all__ = [
@@ -101,6 +103,7 @@ __all__ = [
     "pack",
     "register_backend",
     "register_container",
+    "register_fsspec",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

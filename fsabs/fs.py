@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from . import copying, errors, keys, process, registry
 from .copying import CopiedTree as CopiedTree
 from .core import in_threads as in_threads
+from .interop import AdapterMethods
 from .opening import FileMethods
 from .opening import Path as Path
 from .stats import Capabilities as Capabilities
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class FS(FileMethods):
+class FS(AdapterMethods, FileMethods):
     """A tree of files under one interface, whatever it lies in.
 
     Use it from any thread, in forked processes and pickled, with no preparation; as a context manager it closes

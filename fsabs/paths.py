@@ -15,6 +15,7 @@ import posixpath
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from . import errors, roots
@@ -63,6 +64,12 @@ class Path(DiskPath):
     def fs(self) -> FS:
         """The FS that the path is on: the one given, or the one at the root of the URL."""
         return self._call(lambda fs, path: fs)
+
+    def as_local(self, mode: str = "r") -> AbstractContextManager[str]:
+        """Return a context manager of a path on the local disk with the content of the file; see `FS.as_local`."""
+        if isinstance(self._base, FSBase):
+            return self._base.fs.as_local(str(self._pure), mode)
+        return roots.as_local(str(self), mode)
 
     def _call(self, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
         """Return `function` of the FS and the path on it; `inside` a container, if that is what the path names."""

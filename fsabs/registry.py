@@ -47,6 +47,12 @@ LAYERS: dict[str, str] = {
     "trace": "fsabs.trace:traced",
 }
 """Functions of an FS and the option's value, by the option's name; the first is the innermost layer."""
+ADAPTERS: dict[str, str] = {
+    "arrow": "fsabs.adapters.arrow:as_arrow",
+    "fsspec": "fsabs.adapters.fsspec:as_fsspec",
+    "obspec": "fsabs.adapters.obspec:as_obspec",
+}
+"""Functions of an FS that give it another library's interface, by the method of `FS` that calls them."""
 BUILTIN_SCHEMES = frozenset(_BACKENDS)
 _plugins_loaded = False
 
@@ -88,6 +94,11 @@ def container(name: str) -> type[FS] | None:
 def layer(name: str) -> Callable[[FS, Any], FS]:
     """The function that puts the layer of that name (of `LAYERS`) around an FS."""
     return cast("Callable[[FS, Any], FS]", _attribute(LAYERS[name]))
+
+
+def adapter(name: str) -> Callable[[FS], Any]:
+    """The function that gives an FS the interface of that name (of `ADAPTERS`)."""
+    return cast("Callable[[FS], Any]", _attribute(ADAPTERS[name]))
 
 
 def container_of(filename: str) -> str | None:

@@ -8,13 +8,15 @@ stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and when
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import itertools
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from . import errors, hooks, keys, modes, process, registry, texts, urls
@@ -55,51 +57,152 @@ class _Root:
 
 
 _uses = itertools.count()
-_lock = process.Lock()
-_roots: dict[tuple[str, bool], _Root] = {}
 
 
-def clear() -> None:
-    """Drop all FS objects of the table; those in use go on."""
-    _roots.clear()
+class Roots:
+    """A table of FS objects by the root of their URLs; `options` are `from_url`'s, for each of them."""
 
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = dict(options or {})
+        self._lock = process.Lock()
+        self._roots: dict[tuple[str, bool], _Root] = {}
 
-def call(url: str, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
-    """Return `function(fs, path)` for the FS at the URL's root and the path in it.
+    def clear(self) -> None:
+        """Drop all FS objects of the table; those in use go on."""
+        self._roots.clear()
 
-    With `inside`, the last segment of the URL may be a container, whose own root is meant. A function that fails
-    because the container's file was replaced is called again, on the new one.
-    """
-    folder, name = _located(url, inside)
-    root = _root(folder)
-    path = keys.join(folder.path, name)
-    try:
-        return function(root.fs, path)
-    except (errors.StaleFileError, FileNotFoundError, NotADirectoryError):
-        if root.file is None or not _replaced(root):
-            raise
-    return function(_opened(folder).fs, path)
+    def __len__(self) -> int:
+        return len(self._roots)
 
+    def call(self, url: str, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
+        """Return `function(fs, path)` for the FS at the URL's root and the path in it.
 
-def open_file(
-    url: str,
-    mode: str = "r",
-    buffering: int = -1,
-    encoding: str | None = None,
-    errors: str | None = None,
-    newline: str | None = None,
-) -> IO[Any]:
-    """Open the file at a URL; every argument means what it means to `builtins.open`.
-
-    A file that is written into a container is added to it when it is closed.
-    """
-    if not mode.startswith("r") or "+" in mode:
-        folder, name = _located(url, False)
-        if folder.containers and _state(folder) is not None:
-            return _open_in_container(url, name, mode, buffering, encoding, errors, newline)
+        With `inside`, the last segment of the URL may be a container, whose own root is meant. A function that fails
+        because the container's file was replaced is called again, on the new one.
+        """
+        folder, name = _located(url, inside)
+        root = self._root(folder)
         path = keys.join(folder.path, name)
-        return _root(folder).fs.open(path, mode, buffering, encoding, errors, newline)
-    return call(url, lambda fs, path: fs.open(path, mode, buffering, encoding, errors, newline))
+        try:
+            return function(root.fs, path)
+        except (errors.StaleFileError, FileNotFoundError, NotADirectoryError):
+            if root.file is None or not self._replaced(root):
+                raise
+        return function(self._opened(folder).fs, path)
+
+    def open_file(
+        self,
+        url: str,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Open the file at a URL; every argument means what it means to `builtins.open`.
+
+        A file that is written into a container is added to it when it is closed.
+        """
+        if mode.startswith("r") and "+" not in mode:
+            return self.call(url, lambda fs, path: fs.open(path, mode, buffering, encoding, errors, newline))
+        folder, name = _located(url, False)
+        if folder.containers and self._state(folder) is not None:
+            return _open_in_container(self.options, url, name, mode, buffering, encoding, errors, newline)
+        path = keys.join(folder.path, name)
+        return self._root(folder).fs.open(path, mode, buffering, encoding, errors, newline)
+
+    @contextlib.contextmanager
+    def as_local(self, url: str, mode: str = "r") -> Iterator[str]:
+        """Give a path on the local disk for the file at a URL; see `FS.as_local`."""
+        folder, name = _located(url, False)
+        with contextlib.ExitStack() as stack:
+            if mode == "r":
+                yield self.call(url, lambda fs, path: stack.enter_context(fs.as_local(path)))
+            elif not folder.containers or self._state(folder) is None:
+                yield stack.enter_context(self._root(folder).fs.as_local(keys.join(folder.path, name), mode))
+            else:
+                target = stack.enter_context(self.open_file(url, {"w": "wb", "x": "xb"}.get(mode, "rb+")))
+                copy = os.path.join(stack.enter_context(tempfile.TemporaryDirectory(prefix="fsabs-")), name)
+                yield copy
+                with open(copy, "rb") as source:
+                    shutil.copyfileobj(source, target, 1024 * 1024)
+
+    def _root(self, folder: _Folder) -> _Root:
+        """The root of a folder, opened if it is not in the table or its file was replaced."""
+        found = self._roots.get((folder.root, _traced()))
+        if found is None:
+            return self._opened(folder)
+        if found.file is not None:
+            cheap = found.fs.scheme in _CHEAP_STAT
+            if (cheap or time.monotonic() - found.checked > CHECK_SECONDS) and self._replaced(found):
+                return self._opened(folder)
+        found.used = next(_uses)
+        return found
+
+    def _opened(self, folder: _Folder) -> _Root:
+        """Open the root of a folder, and keep it."""
+        file, state = None, None
+        if folder.containers and (found := self._state(folder)) is not None:
+            file, state = (folder.store, found[0]), found[1]
+        root = _Root(urls.from_url(folder.root if file else folder.store, **self.options), file, state)
+        if folder.containers and not file:
+            root = _Root(root.fs.subfs(folder.containers[-1]), None, None)
+        with self._lock:
+            self._roots[folder.root, _traced()] = root
+            while len(self._roots) > LIMIT:
+                del self._roots[min(self._roots.copy().items(), key=lambda item: item[1].used)[0]]
+        return root
+
+    def _state(self, folder: _Folder) -> tuple[str, Any] | None:
+        """The path of the outermost container of a folder, and its file's state; None if all are directories."""
+        fs = self._store(folder.store)
+        for path in folder.containers:
+            try:
+                stat = fs.stat(path)
+            except FileNotFoundError:
+                return path, None
+            if not stat.directory:
+                return path, (stat.version, stat.size, stat.last_modified)
+        return None
+
+    def _store(self, url: str) -> FS:
+        return self._root(_Folder(url, url, (), "")).fs
+
+    def _replaced(self, root: _Root) -> bool:
+        """Whether the file of the outermost container is another one than was opened."""
+        assert root.file is not None
+        store, path = root.file
+        try:
+            stat = self._store(store).stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        root.checked = time.monotonic()
+        return stat.directory or root.state != (stat.version, stat.size, stat.last_modified)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_options, (self.options,)
+
+
+_default = Roots()
+call = _default.call
+open_file = _default.open_file
+as_local = _default.as_local
+clear = _default.clear
+_tables: dict[object, Roots] = {}
+
+
+def with_options(options: Mapping[str, Any]) -> Roots:
+    """Return the table of the FS objects with `options` of `from_url`; the same one for equal options."""
+    if not options:
+        return _default
+    try:
+        key = tuple(sorted(options.items()))
+        hash(key)
+    except TypeError:  # an option that is no plain value
+        return Roots(options)
+    if len(_tables) >= LIMIT:
+        _tables.clear()
+    return _tables.setdefault(key, Roots(options))
 
 
 def shown(url: str) -> str:
@@ -137,66 +240,9 @@ def _parsed(url: str, inside: bool) -> tuple[_Folder, str]:
     return _Folder(root, store, containers, "/".join(parts[last:])), name
 
 
-def _root(folder: _Folder) -> _Root:
-    """The root of a folder, opened if it is not in the table or its file was replaced."""
-    found = _roots.get((folder.root, _traced()))
-    if found is None:
-        return _opened(folder)
-    if found.file is not None:
-        cheap = found.fs.scheme in _CHEAP_STAT
-        if (cheap or time.monotonic() - found.checked > CHECK_SECONDS) and _replaced(found):
-            return _opened(folder)
-    found.used = next(_uses)
-    return found
-
-
 def _traced() -> bool:
     instrument = hooks.active
     return instrument is not None and instrument.calls
-
-
-def _opened(folder: _Folder) -> _Root:
-    """Open the root of a folder, and keep it."""
-    file, state = None, None
-    if folder.containers and (found := _state(folder)) is not None:
-        file, state = (folder.store, found[0]), found[1]
-    root = _Root(urls.from_url(folder.root if file else folder.store), file, state)
-    if folder.containers and not file:
-        root = _Root(root.fs.subfs(folder.containers[-1]), None, None)
-    with _lock:
-        _roots[folder.root, _traced()] = root
-        while len(_roots) > LIMIT:
-            del _roots[min(_roots.copy().items(), key=lambda item: item[1].used)[0]]
-    return root
-
-
-def _state(folder: _Folder) -> tuple[str, Any] | None:
-    """The path of the outermost container of a folder, and its file's state; None if all are directories."""
-    fs = _store(folder.store)
-    for path in folder.containers:
-        try:
-            stat = fs.stat(path)
-        except FileNotFoundError:
-            return path, None
-        if not stat.directory:
-            return path, (stat.version, stat.size, stat.last_modified)
-    return None
-
-
-def _store(url: str) -> FS:
-    return _root(_Folder(url, url, (), "")).fs
-
-
-def _replaced(root: _Root) -> bool:
-    """Whether the file of the outermost container is another one than was opened."""
-    assert root.file is not None
-    store, path = root.file
-    try:
-        stat = _store(store).stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    root.checked = time.monotonic()
-    return stat.directory or root.state != (stat.version, stat.size, stat.last_modified)
 
 
 # ---- writing into containers
@@ -205,7 +251,8 @@ def _replaced(root: _Root) -> bool:
 class _EntryWriter(Writer):
     """Spools a file, and adds it to its container at `commit`."""
 
-    def __init__(self, url: str, mode: str) -> None:
+    def __init__(self, options: Mapping[str, Any], url: str, mode: str) -> None:
+        self._options = options
         self._url = url
         self._mode = mode
         self._spool = tempfile.SpooledTemporaryFile(max_size=16 * 1024 * 1024)  # noqa: SIM115 - until commit or abort
@@ -217,7 +264,7 @@ class _EntryWriter(Writer):
     def commit(self) -> None:
         """Add the file to the container, which is rewritten, whole or not at all."""
         self._spool.seek(0)
-        with urls.open_url(self._url, self._mode) as file:
+        with urls.open_url(self._url, self._mode, **self._options) as file:
             shutil.copyfileobj(self._spool, file, 1024 * 1024)
         self._spool.close()
 
@@ -227,14 +274,21 @@ class _EntryWriter(Writer):
 
 
 def _open_in_container(
-    url: str, name: str, mode: str, buffering: int, encoding: str | None, errors_: str | None, newline: str | None
+    options: Mapping[str, Any],
+    url: str,
+    name: str,
+    mode: str,
+    buffering: int,
+    encoding: str | None,
+    errors_: str | None,
+    newline: str | None,
 ) -> IO[Any]:
     how = modes.parsed(mode)
     modes.check(how, buffering, encoding, errors_, newline)
     if how.action not in "wx" or how.update or not name:
         code = errno.EOPNOTSUPP if name else errno.EISDIR
         raise errors.error(code, "open", shown(url), f"a file in a container can't be opened with mode {mode!r}")
-    binary = WriteFile(_EntryWriter(url, how.action + "b"), shown(url))
+    binary = WriteFile(_EntryWriter(options, url, how.action + "b"), shown(url))
     if not how.text:
         return cast(IO[Any], binary)
     try:

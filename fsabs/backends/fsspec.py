@@ -83,7 +83,7 @@ class Fsspec(FS):
         return super()._key(_ENCODED_DOTS.sub(_decoded_dots, text), operation) + mark + rest
 
     @property
-    def fsspec(self) -> Any:
+    def implementation(self) -> Any:
         """This process's instance of fsspec's filesystem."""
         return self._made.get()
 
@@ -107,7 +107,7 @@ class Fsspec(FS):
         return all(identity.is_older_than_a_tick(when + (when % 1 == 0)) for when in times)  # some tick by seconds
 
     def _path(self, key: str) -> str:
-        return str(self.fsspec._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
+        return str(self.implementation._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
 
     def _stat(self, key: str) -> FileStat:
         return _to_stat(keys.name(key), self._info(key))
@@ -115,7 +115,7 @@ class Fsspec(FS):
     def _info(self, key: str) -> dict[str, Any]:
         with _translated():
             try:
-                info: dict[str, Any] = self.fsspec.info(self._path(key))
+                info: dict[str, Any] = self.implementation.info(self._path(key))
             except FileNotFoundError:
                 if key:
                     self._check_parent(key, FileNotFoundError)
@@ -136,7 +136,7 @@ class Fsspec(FS):
         with _translated():
             if key and self._info(key)["type"] != "directory":
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            found = self.fsspec.ls(path, detail=True)
+            found = self.implementation.ls(path, detail=True)
         stats = [_to_stat(info["name"].rstrip("/").rpartition("/")[2], info) for info in found]
         stats = [stat for stat, info in zip(stats, found, strict=True) if info["name"].rstrip("/") != path.rstrip("/")]
         stats = [stat for stat in stats if not is_partial(stat.filename)]
@@ -148,7 +148,7 @@ class Fsspec(FS):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if info.get("size") is None:  # a server that doesn't say how much it will send
             with _translated():
-                return BytesBlob(self, key, self.fsspec.cat_file(self._path(key)))
+                return BytesBlob(self, key, self.implementation.cat_file(self._path(key)))
         return FsspecBlob(self, key, int(info["size"]), _version(info))
 
     def _create(self, key: str, exclusive: bool) -> Writer:
@@ -165,7 +165,7 @@ class Fsspec(FS):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._check_parent(key)
         with _translated():
-            self.fsspec.mkdir(self._path(key), create_parents=self.capabilities.implied_directories)
+            self.implementation.mkdir(self._path(key), create_parents=self.capabilities.implied_directories)
 
     def _rename(self, src: str, dst: str) -> None:
         source = self._stat(src)
@@ -179,7 +179,7 @@ class Fsspec(FS):
             self._move_file(src, dst)
 
     def _move_file(self, src: str, dst: str) -> None:
-        fs, source, target = self.fsspec, self._path(src), self._path(dst)
+        fs, source, target = self.implementation, self._path(src), self._path(dst)
         with _translated():
             if _own_move(fs):
                 fs.mv(source, target)
@@ -188,9 +188,9 @@ class Fsspec(FS):
                 fs.rm_file(source)
 
     def _move_tree(self, src: str, dst: str) -> None:
-        if _own_move(self.fsspec):
+        if _own_move(self.implementation):
             with _translated():
-                self.fsspec.mv(self._path(src), self._path(dst), recursive=True)
+                self.implementation.mv(self._path(src), self._path(dst), recursive=True)
             return
         self._mkdir(dst, 0o777)
         for member in list(self._walk(src)):
@@ -204,18 +204,18 @@ class Fsspec(FS):
     def _remove(self, key: str) -> None:
         with _translated():
             if not self._stat(key).directory:
-                self.fsspec.rm_file(self._path(key))
+                self.implementation.rm_file(self._path(key))
             elif next(self._list(key), None) is not None:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             else:
-                self.fsspec.rmdir(self._path(key))
+                self.implementation.rmdir(self._path(key))
 
     def _remove_tree(self, key: str) -> None:
         if keys.has_magic(key):  # rm takes paths for patterns
             super()._remove_tree(key)
             return
         with _translated():
-            self.fsspec.rm(self._path(key), recursive=True)
+            self.implementation.rm(self._path(key), recursive=True)
 
     def __repr__(self) -> str:
         return f"Fsspec({self._url(self._root)!r})"
@@ -229,7 +229,9 @@ class FsspecBlob(Blob):
 
     def _pread(self, size: int, offset: int) -> bytes:
         with _translated():
-            data: bytes = self._origin.fsspec.cat_file(self._origin._path(self._key), start=offset, end=offset + size)
+            data: bytes = self._origin.implementation.cat_file(
+                self._origin._path(self._key), start=offset, end=offset + size
+            )
         if self.version and _version(self._origin._info(self._key)) != self.version:
             raise errors.stale(self.url)
         if len(data) == self.size != size:  # a web server that knows no ranges sends everything
@@ -262,7 +264,7 @@ class FsspecWriter(Writer):
         self._fs._check_parent(self._key)
         if self._exclusive and self._fs._is(self._key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        fs, path = self._fs.fsspec, self._fs._path(self._key)
+        fs, path = self._fs.implementation, self._fs._path(self._key)
         with _translated():
             if self._fs.capabilities.implied_directories:
                 fs.put_file(self._spool.name, path)
@@ -273,11 +275,11 @@ class FsspecWriter(Writer):
     def _upload_and_move(self) -> None:
         partial = keys.join(keys.parent(self._key), partial_name(keys.name(self._key)))
         try:
-            self._fs.fsspec.put_file(self._spool.name, self._fs._path(partial))
+            self._fs.implementation.put_file(self._spool.name, self._fs._path(partial))
             self._fs._move_file(partial, self._key)
         except BaseException:
             with contextlib.suppress(OSError):  # what went wrong is being raised already
-                self._fs.fsspec.rm_file(self._fs._path(partial))
+                self._fs.implementation.rm_file(self._fs._path(partial))
             raise
 
     def abort(self) -> None:

@@ -151,14 +151,14 @@ def test_real_directories_get_a_renamed_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         fs.write_bytes("no/parent", b"")
     seen: list[list[str]] = []
-    moved = fs.fsspec.mv
+    moved = fs.implementation.mv
 
     def watch(*arguments: Any, **options: Any) -> None:
         seen.append(os.listdir(tmp_path / "d"))
         assert list(fs.list("d")) == []
         moved(*arguments, **options)
 
-    fs.fsspec.mv = watch
+    fs.implementation.mv = watch
     fs.write_bytes("d/x", b"whole")
     assert [name.endswith(PARTIAL_SUFFIX) for (name,) in seen] == [True]
     assert os.listdir(tmp_path / "d") == ["x"]

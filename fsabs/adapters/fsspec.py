@@ -1,0 +1,414 @@
+"""fsspec's interface over any FS: `fs.fsspec()`, and the protocols `fsabs`, `fsabs+s3`, `fsabs+hdfs`, ...
+
+A path is what follows the protocol, as it stands: fsspec knows no percent-encoding. It may lead through containers.
+What has no URL, and options, go by `fs=`: a filesystem of `fs.fsspec()` has paths of that FS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.implementations.chained import ChainedFileSystem
+
+from .. import errors, keys, roots
+from ..files import WriteFile
+from ..fs import FS, FileStat
+from .ranges import read_ranges
+
+T = TypeVar("T")
+
+
+class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
+    """A filesystem of fsspec's over an FS, or over all URLs of a scheme.
+
+    Args:
+        fs: the FS; paths are relative to its `cwd`.
+        target_protocol: without `fs`, the scheme of the paths; a chained URL, `fsabs::s3://...`, sets it.
+        target_options: options of `from_url`, from a chained URL.
+        fo: not used; a chained URL sets it.
+        options: options of `from_url`.
+    """
+
+    protocol: Any = "fsabs"
+    cachable = False  # instances are cheap, and two FS objects may look the same to fsspec
+    scheme = ""
+
+    def __init__(
+        self,
+        fs: FS | None = None,
+        target_protocol: str | None = None,
+        target_options: dict[str, Any] | None = None,
+        fo: Any = None,
+        **options: Any,
+    ) -> None:
+        self._given = {"fs": fs, "target_protocol": target_protocol, "target_options": target_options, **options}
+        # fsspec's own options are not ours
+        names = {"skip_instance_cache", "use_listings_cache", "asynchronous", "loop", "batch_size"}
+        super().__init__(**{name: options.pop(name) for name in names & set(options)})
+        self._fs = fs
+        self._scheme = target_protocol or self.scheme
+        self._table = roots.with_options({**(target_options or {}), **options})
+        if fs is None and not self._scheme:
+            raise ValueError("the protocol fsabs needs fs=, or the protocol of a store: fsabs+s3://bucket/key")
+
+    # ---- paths
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(each) for each in path]
+        path = os.fspath(path)
+        protocols = (cls.protocol,) if isinstance(cls.protocol, str) else cls.protocol
+        for protocol in protocols:
+            if path.startswith(f"{protocol}://"):
+                path = path[len(protocol) + 3 :]
+                break
+        rooted = cls.scheme == "file" and path.startswith("/")
+        return path.rstrip("/") or ("/" if rooted else cls.root_marker)
+
+    def unstrip_protocol(self, name: str) -> str:
+        """Return the URL of a path: with an FS that was given, its own URL after `fsabs+`."""
+        name = self._strip_protocol(name)
+        if self._fs is not None:
+            return f"fsabs+{self._fs.url(name)}"
+        return f"fsabs+{self._scheme}://{name}"
+
+    def _run(self, path: str, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
+        path = self._strip_protocol(path)
+        if self._fs is not None:
+            return function(self._fs, path)
+        return self._table.call(self._url(path), function, inside=inside)
+
+    def _url(self, path: str) -> str:
+        """The URL of a stripped path."""
+        if self._scheme in ("http", "https"):
+            return f"{self._scheme}://{path}"
+        authority, slash, rest = path.partition("/")
+        return f"{self._scheme}://{authority}{slash}{keys.to_url_path(rest)}"
+
+    def _with_parents(self, path: str, function: Callable[[], T]) -> T:
+        """Return `function()`, called again with the directory of `path` made if that is missing."""
+        try:
+            return function()
+        except FileNotFoundError:
+            self.makedirs(self._parent(path), exist_ok=True)
+            return function()
+
+    # ---- questions
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Return what is known of a path: name, size, type, and mtime, mode, ETag where the store has them."""
+        path = self._strip_protocol(path)
+        return _info(path, self._run(path, lambda fs, there: fs.stat(there)))
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether there is a file or a directory; a store that can't be asked is an error, not False."""
+        try:
+            return self._run(path, lambda fs, there: fs.exists(there))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def isdir(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return self.exists(path) and self._run(path, lambda fs, there: fs.isdir(there))
+
+    def isfile(self, path: str) -> bool:
+        """Whether there is a file; a container is one."""
+        return self.exists(path) and self._run(path, lambda fs, there: fs.isfile(there))
+
+    def modified(self, path: str) -> datetime.datetime:
+        """Return when a file was written."""
+        if (seconds := self.info(path).get("mtime")) is None:
+            raise errors.unsupported("modified", self.unstrip_protocol(path), "the store keeps no times")
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """Return the members of a directory or of a container's root, or the file itself."""
+        path = self._strip_protocol(path)
+        try:
+            found = self._run(path, lambda fs, there: list(fs.list(there, detail=True)), inside=True)
+        except NotADirectoryError:
+            infos = [self.info(path)]
+        else:
+            infos = [_info(_joined(path, stat.filename.rstrip("/")), stat) for stat in found]
+        return infos if detail else [info["name"] for info in infos]
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+    ) -> Any:
+        """Return all files below a path, by one recursive listing."""
+        if maxdepth is not None:
+            return super().find(path, maxdepth, withdirs, detail, **kwargs)
+        path = self._strip_protocol(path)
+        try:
+            stats = self._run(path, lambda fs, there: list(fs.list(there, recursive=True, detail=True)), inside=True)
+            found = {_joined(path, stat.filename.rstrip("/")): stat for stat in stats if withdirs or not stat.directory}
+            if withdirs and path not in ("", "/"):
+                found[path] = FileStat.of_directory(path)
+        except NotADirectoryError:
+            found = {path: self._run(path, lambda fs, there: fs.stat(there))}
+        except FileNotFoundError:
+            found = {}
+        names = sorted(found)
+        return {name: _info(name, found[name]) for name in names} if detail else names
+
+    # ---- reading
+
+    def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **kwargs: Any) -> Any:
+        def opened() -> Any:
+            if self._fs is not None:
+                return self._fs.open(path, mode)
+            return self._table.open_file(self._url(path), mode)
+
+        file = opened() if mode == "rb" else self._with_parents(path, opened)
+        return file if autocommit or mode == "rb" else _InTransaction(file)
+
+    def open(self, path: Any, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
+        """Open a file; a text file, too, is whole or not at all."""
+        text = {name: kwargs.pop(name, None) for name in ("encoding", "errors", "newline")} if "b" not in mode else {}
+        if not text or kwargs.get("compression") or self._intrans or args:
+            return super().open(path, mode, *args, **kwargs, **text)
+        path = self._strip_protocol(path)
+        if self._fs is not None:
+            given = self._fs
+            return self._with_parents(path, lambda: given.open(path, mode, **text))
+        return self._with_parents(path, lambda: self._table.open_file(self._url(path), mode, **text))
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        """Return the content of a file, or a range of it; negative bounds count from its end."""
+        if start is None and end is None:
+            return self._run(path, lambda fs, there: fs.read_bytes(there))
+        return self.cat_ranges([path], [start], [end])[0]  # type: ignore[no-any-return]
+
+    def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
+        """Return the content of a file, or a dict of the contents of several, which are read concurrently."""
+        paths = self.expand_path(path, recursive=recursive)
+        several = len(paths) > 1 or isinstance(path, list) or paths[0] != self._strip_protocol(path)
+        if not several or on_error != "raise" or self._fs is None:
+            return super().cat(path, recursive, on_error, **kwargs)
+        files = [each for each in paths if not self.isdir(each)] if recursive else paths
+        return dict(zip(files, self._fs.read_many(files), strict=True))
+
+    def cat_ranges(
+        self, paths: Any, starts: Any, ends: Any, max_gap: int | None = None, on_error: str = "return", **kwargs: Any
+    ) -> list[Any]:
+        """Return ranges of files; those of one file are read together, neighbours in one request."""
+        if max_gap is not None:
+            raise NotImplementedError("max_gap: neighbours are joined by the store's own measure")
+        starts = [starts] * len(paths) if not isinstance(starts, Iterable) else list(starts)
+        ends = [ends] * len(paths) if not isinstance(ends, Iterable) else list(ends)
+        if not len(paths) == len(starts) == len(ends):
+            raise ValueError("paths, starts and ends have different lengths")
+        wanted: dict[str, list[int]] = {}
+        for number, path in enumerate(paths):
+            wanted.setdefault(path, []).append(number)
+        results: list[Any] = [None] * len(paths)
+        for path, numbers in wanted.items():
+            bounds = [(starts[number], ends[number]) for number in numbers]
+            try:
+                contents: Sequence[Any] = self._run(path, functools.partial(read_ranges, bounds=bounds))
+            except Exception as exc:
+                if on_error != "return":
+                    raise
+                contents = [exc] * len(numbers)
+            for number, content in zip(numbers, contents, strict=True):
+                results[number] = content
+        return results
+
+    # ---- writing
+
+    def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Make `value` the content of a file, whole or not at all; mode "create" refuses an existing one."""
+        with self.open(path, "xb" if mode == "create" else "wb") as file:
+            file.write(value)
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a directory."""
+        self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there))
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a directory and what is missing above it."""
+
+        def make(fs: FS, there: str) -> None:
+            if fs.capabilities.mkdir:
+                fs.makedirs(there, exist_ok=exist_ok)
+
+        self._run(path, make)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._run(path, lambda fs, there: fs.rmdir(there))
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file."""
+        self._run(path, lambda fs, there: fs.remove(there))
+
+    def _rm(self, path: str) -> None:
+        self.rm_file(path)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Remove files, or with `recursive` directories and all that is in them."""
+        if maxdepth is not None:
+            super().rm(path, recursive, maxdepth)
+            return
+        for each in self.expand_path(path) if not isinstance(path, str) or keys.has_magic(path) else [path]:
+            self._run(each, lambda fs, there: fs.remove(there, recursive=recursive))
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copy a file within the store, or make a directory."""
+        if self.isdir(path1):
+            self.makedirs(path2, exist_ok=True)
+            return
+
+        def copy() -> None:
+            self._run(path1, lambda fs, src: self._run(path2, lambda to, dst: fs.copy(src, dst, to)))
+
+        self._with_parents(path2, copy)
+
+    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
+        """Move a file or a directory: within a store by a rename, else by a copy."""
+        if isinstance(path1, str) and isinstance(path2, str) and not keys.has_magic(path1) and maxdepth is None:
+            target = self._strip_protocol(path2)
+            if path2.endswith("/") or self.isdir(target):
+                target = _joined(target, self._strip_protocol(path1).rpartition("/")[2])
+            with contextlib.suppress(io.UnsupportedOperation, _OtherStore):
+                self._with_parents(target, lambda: self._renamed(path1, target))
+                return
+        super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+
+    def _renamed(self, path1: str, path2: str) -> None:
+        def rename(fs: FS, src: str) -> None:
+            self._run(path2, lambda to, dst: fs.rename(src, dst) if to is fs else _refuse())
+
+        self._run(path1, rename)
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Make an empty file; an existing one is emptied, or with `truncate=False` left as it is."""
+        if truncate or not self.exists(path):
+            self.pipe_file(path, b"")
+
+    def ukey(self, path: str) -> str:
+        """Return what tells one content of the path from another."""
+        info = self.info(path)
+        return f"{info.get('ETag') or info.get('mtime')}-{info['size']}"
+
+    checksum = ukey
+
+    def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
+        """`io.UnsupportedOperation`."""
+        raise errors.unsupported("sign", self.unstrip_protocol(path), "URLs are not signed")
+
+    # ---- as a value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self).scheme, self._given)
+
+    def __dask_tokenize__(self) -> object:
+        return type(self).__name__, self._scheme, repr(self._fs), repr(sorted(self._table.options.items()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._fs if self._fs is not None else self._scheme!r})"
+
+
+class _OtherStore(Exception):
+    """The two ends of a rename are in different stores."""
+
+
+def _refuse() -> None:
+    raise _OtherStore
+
+
+class _InTransaction:
+    """A file of a transaction: `close` keeps it, `commit` makes it visible."""
+
+    def __init__(self, file: WriteFile) -> None:
+        self._file = file
+
+    def close(self) -> None:
+        """Leave the file to the transaction."""
+
+    def commit(self) -> None:
+        """Make the file visible."""
+        self._file.close()
+
+    def discard(self) -> None:
+        """Drop the file."""
+        self._file.abort()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> _InTransaction:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _info(name: str, stat: FileStat) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": name,
+        "size": stat.size,
+        "type": "directory" if stat.directory else "file",
+        "mode": stat.mode,
+        "islink": False,
+    }
+    if stat.last_modified is not None:
+        found["mtime"] = stat.last_modified
+    if stat.version is not None:
+        found["ETag"] = stat.version
+    return found
+
+
+def _joined(base: str, name: str) -> str:
+    return f"{base.rstrip('/')}/{name}" if base else name
+
+
+# ---- protocols
+
+_classes: dict[str, type[FsabsFileSystem]] = {"": FsabsFileSystem}
+
+
+def filesystem_class(scheme: str) -> type[FsabsFileSystem]:
+    """Return the class of the protocol `fsabs+SCHEME`."""
+    if scheme not in _classes:
+        name = f"Fsabs{scheme.title().replace('+', '').replace('-', '').replace('.', '')}FileSystem"
+        members = {"protocol": (f"fsabs+{scheme}",), "scheme": scheme, "root_marker": "/" if scheme == "file" else ""}
+        _classes[scheme] = type(name, (FsabsFileSystem,), {"__module__": __name__, **members})
+    return _classes[scheme]
+
+
+def _rebuilt(scheme: str, given: dict[str, Any]) -> FsabsFileSystem:
+    return filesystem_class(scheme)(**given)
+
+
+def as_fsspec(fs: FS) -> FsabsFileSystem:
+    """Return an FS as a filesystem of fsspec's."""
+    return FsabsFileSystem(fs=fs)
+
+
+def register_fsspec(*schemes: str) -> None:
+    """Have fsspec open `SCHEME://` and `fsabs+SCHEME://` URLs by this library, in this process.
+
+    A scheme that fsspec serves already, by another package, is taken from that one.
+    """
+    for scheme in schemes:
+        kind = filesystem_class(scheme)
+        kind.protocol = tuple(dict.fromkeys((*kind.protocol, scheme)))
+        for protocol in (f"fsabs+{scheme}", scheme):
+            fsspec.register_implementation(protocol, kind, clobber=True)
+
+
+FsabsFileFileSystem = filesystem_class("file")
+FsabsHdfsFileSystem = filesystem_class("hdfs")
+FsabsHttpFileSystem = filesystem_class("http")
+FsabsHttpsFileSystem = filesystem_class("https")
+FsabsMemoryFileSystem = filesystem_class("memory")
+FsabsS3FileSystem = filesystem_class("s3")

@@ -1,0 +1,32 @@
+"""The methods of an FS that give it another library's interface, and the blobs that those interfaces read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from . import registry
+from .core import Core
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from .blobs import Blob
+    from .fs import FS
+
+
+class AdapterMethods(Core):
+    """What `FS` inherits: itself as another library's filesystem, each method named after the library that it needs."""
+
+    def open_blob(self, path: str | PathLike[str]) -> Blob:
+        """Open a file for positioned reads, `pread` and `pread_many`; nothing is read ahead. Close it after use."""
+        key = self._key(path, "open")
+        self._require("read", "open for reading", key)
+        try:
+            return self._open_blob(key)
+        except OSError as exc:
+            self._named(exc, "open", key)
+            raise
+
+    def fsspec(self) -> Any:
+        """Return this FS as a filesystem of fsspec's, for whatever takes one; paths are the FS's own."""
+        return registry.adapter("fsspec")(cast("FS", self))
