@@ -12,14 +12,17 @@ import functools
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import fsspec
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 
-from .. import errors, keys, roots
+from .. import errors, keys, roots, texts
 from ..files import WriteFile
 from ..fs import FS, FileStat
+from .fsspec_files import CompressedFile, FileInTransaction, file_info
 from .ranges import read_ranges
 
 T = TypeVar("T")
@@ -106,7 +109,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Return what is known of a path: name, size, type, and mtime, mode, ETag where the store has them."""
         path = self._strip_protocol(path)
-        return _info(path, self._run(path, lambda fs, there: fs.stat(there)))
+        return file_info(path, self._run(path, lambda fs, there: fs.stat(there)))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         """Whether there is a file or a directory; a store that can't be asked is an error, not False."""
@@ -137,7 +140,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         except NotADirectoryError:
             infos = [self.info(path)]
         else:
-            infos = [_info(_joined(path, stat.filename.rstrip("/")), stat) for stat in found]
+            infos = [file_info(_joined(path, stat.filename.rstrip("/")), stat) for stat in found]
         return infos if detail else [info["name"] for info in infos]
 
     def find(
@@ -157,29 +160,36 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         except FileNotFoundError:
             found = {}
         names = sorted(found)
-        return {name: _info(name, found[name]) for name in names} if detail else names
+        return {name: file_info(name, found[name]) for name in names} if detail else names
 
     # ---- reading
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **kwargs: Any) -> Any:
-        def opened() -> Any:
-            if self._fs is not None:
-                return self._fs.open(path, mode)
-            return self._table.open_file(self._url(path), mode)
-
-        file = opened() if mode == "rb" else self._with_parents(path, opened)
-        return file if autocommit or mode == "rb" else _InTransaction(file)
+        if mode == "rb":
+            return self._opened(path, mode, {})
+        file = self._with_parents(path, lambda: self._opened(path, mode, {}))
+        return file if autocommit else FileInTransaction(file)
 
     def open(self, path: Any, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
-        """Open a file; a text file, too, is whole or not at all."""
+        """Open a file; one that is written is whole or not at all, as text and compressed, too."""
         text = {name: kwargs.pop(name, None) for name in ("encoding", "errors", "newline")} if "b" not in mode else {}
-        if not text or kwargs.get("compression") or self._intrans or args:
-            return super().open(path, mode, *args, **kwargs, **text)
+        compression = kwargs.pop("compression", None)
+        if mode.startswith("r") or compression is None:
+            if args or self._intrans or (mode.startswith("r") and compression):
+                return super().open(path, mode, *args, compression=compression, **kwargs, **text)
+            path = self._strip_protocol(path)
+            if not text:
+                return self._open(path, mode, **kwargs)
+            return self._with_parents(path, lambda: self._opened(path, mode, text))
         path = self._strip_protocol(path)
+        binary = super().open(path, mode.replace("t", "").replace("b", "") + "b", *args, **kwargs)
+        file = CompressedFile(binary, compr[get_compression(path, compression)])
+        return texts.TextWriter(cast(WriteFile, file), **text) if text else file
+
+    def _opened(self, path: str, mode: str, text: dict[str, Any]) -> Any:
         if self._fs is not None:
-            given = self._fs
-            return self._with_parents(path, lambda: given.open(path, mode, **text))
-        return self._with_parents(path, lambda: self._table.open_file(self._url(path), mode, **text))
+            return self._fs.open(path, mode, **text)
+        return self._table.open_file(self._url(path), mode, **text)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """Return the content of a file, or a range of it; negative bounds count from its end."""
@@ -310,6 +320,14 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self).scheme, self._given)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FsabsFileSystem):
+            return NotImplemented
+        return self.__dask_tokenize__() == other.__dask_tokenize__()
+
+    def __hash__(self) -> int:
+        return hash(self.__dask_tokenize__())
+
     def __dask_tokenize__(self) -> object:
         return type(self).__name__, self._scheme, repr(self._fs), repr(sorted(self._table.options.items()))
 
@@ -323,48 +341,6 @@ class _OtherStore(Exception):
 
 def _refuse() -> None:
     raise _OtherStore
-
-
-class _InTransaction:
-    """A file of a transaction: `close` keeps it, `commit` makes it visible."""
-
-    def __init__(self, file: WriteFile) -> None:
-        self._file = file
-
-    def close(self) -> None:
-        """Leave the file to the transaction."""
-
-    def commit(self) -> None:
-        """Make the file visible."""
-        self._file.close()
-
-    def discard(self) -> None:
-        """Drop the file."""
-        self._file.abort()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def __enter__(self) -> _InTransaction:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-def _info(name: str, stat: FileStat) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": name,
-        "size": stat.size,
-        "type": "directory" if stat.directory else "file",
-        "mode": stat.mode,
-        "islink": False,
-    }
-    if stat.last_modified is not None:
-        found["mtime"] = stat.last_modified
-    if stat.version is not None:
-        found["ETag"] = stat.version
-    return found
 
 
 def _joined(base: str, name: str) -> str:

@@ -1,0 +1,91 @@
+"""Files as fsspec hands them out: described, written through a compressor, and held back by a transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from ..files import AbortsOnError, WriteFile
+from ..fs import FileStat
+
+
+class CompressedFile(AbortsOnError):
+    """A compressor and the file that it writes to, closed together."""
+
+    def __init__(self, file: WriteFile, compressor: Callable[..., Any]) -> None:
+        self._file = file
+        self._compressor = compressor(file, mode="w")
+
+    def close(self) -> None:
+        """Write what the compressor holds back, and make the file visible."""
+        try:
+            self._compressor.close()
+        except BaseException:
+            self._file.abort()
+            raise
+        self._file.close()
+
+    def abort(self) -> None:
+        """Drop the file."""
+        self._file.abort()
+        with contextlib.suppress(ValueError, OSError):  # it writes its trailer to a closed file
+            self._compressor.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file is closed."""
+        return self._file.closed
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._file if name == "inherited" else self._compressor, name)
+
+    def __enter__(self) -> CompressedFile:
+        return self
+
+
+class FileInTransaction:
+    """A file of a transaction: `close` keeps it, `commit` makes it visible."""
+
+    def __init__(self, file: WriteFile) -> None:
+        self._file = file
+
+    def close(self) -> None:
+        """Leave the file to the transaction."""
+
+    def commit(self) -> None:
+        """Make the file visible."""
+        self._file.close()
+
+    def discard(self) -> None:
+        """Drop the file."""
+        self._file.abort()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._file, name)
+
+    def __enter__(self) -> FileInTransaction:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def file_info(name: str, stat: FileStat) -> dict[str, Any]:
+    """Return what `AbstractFileSystem.info` returns."""
+    found: dict[str, Any] = {
+        "name": name,
+        "size": stat.size,
+        "type": "directory" if stat.directory else "file",
+        "mode": stat.mode,
+        "islink": False,
+    }
+    if stat.last_modified is not None:
+        found["mtime"] = stat.last_modified
+    if stat.version is not None:
+        found["ETag"] = stat.version
+    return found
