@@ -10,13 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs
-from fsabs.backends.hdfs.libhdfs import Arrow, _host_and_port
 from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
 from fsabs.files import BlobReader
 from tests.servers.hdfs import HdfsCluster
@@ -295,65 +294,6 @@ def test_a_directory_of_many_files_in_order(hdfs: HdfsCluster, fs: Hdfs) -> None
     names = list(fs.list())
     assert names == sorted(names)
     assert len(names) == 8
-
-
-# ---- libhdfs
-
-
-@pytest.mark.quick
-def test_addresses_of_the_jvm() -> None:
-    for url, expected in {
-        "hdfs://nn:8020": ("nn", 8020),
-        "hdfs://[::1]:8020": ("::1", 8020),
-        "hdfs://[::1]": ("hdfs://[::1]", 0),
-        "hdfs://nameservice": ("hdfs://nameservice", 0),
-        None: ("default", 0),
-    }.items():
-        assert _host_and_port(url) == expected
-
-
-@pytest.mark.quick
-def test_the_drivers_are_named() -> None:
-    with pytest.raises(ValueError, match="native, libhdfs"):
-        Hdfs("/x", driver="jni")
-
-
-@pytest.mark.quick
-def test_the_driver_over_arrow_holds_on_a_filesystem_of_arrow(tmp_path: Path) -> None:
-    """HadoopFileSystem needs Hadoop; the same interface of pyarrow over local files does not."""
-    from pyarrow.fs import LocalFileSystem
-
-    fs: Any = Hdfs("/", driver="libhdfs")
-    fs._driver.adopt(Arrow(LocalFileSystem(), 10))
-    fs = fs.subfs(str(tmp_path))
-    fs.makedirs("a/b")
-    fs.write_bytes("a/b/x", b"0123456789")
-    fs.write_bytes("a/b/x", b"abcdefghij")
-    with fs.open("a/b/x", "rb") as file:
-        file.seek(3)
-        assert file.read(4) == b"defg"
-    assert list(fs.list(recursive=True)) == ["a/", "a/b/", "a/b/x"]
-    with pytest.raises(FileExistsError):
-        fs.open("a/b/x", "xb")
-    with pytest.raises(FileNotFoundError):
-        fs.open("no/x", "wb")
-    with pytest.raises(IsADirectoryError):
-        fs.open("a/b", "rb")
-    fs.rename("a/b/x", "a/y")
-    fs.remove("a", recursive=True)
-    assert list(fs.list()) == []
-
-
-@pytest.mark.quick
-def test_libhdfs_without_hadoop_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    code = (
-        "import fsabs\n"
-        "try:\n    fsabs.from_url('hdfs://127.0.0.1:1/x', driver='libhdfs', timeout=5)\n"
-        "except OSError as exc:\n    print(type(exc).__name__, exc.filename)\n"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HADOOP", "ARROW"))}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, env=environment)
-    assert "hdfs://127.0.0.1:1/x" in done.stdout, done.stderr
 
 
 def test_many_ranges_at_once_are_the_right_ones_over_blocks(hdfs: HdfsCluster, fs: Hdfs) -> None:

@@ -1,7 +1,8 @@
-"""HDFS: the FS of a nameservice.
+"""HDFS, with no JVM: the FS of a nameservice.
 
-`tree.py` has the FS, over one of two drivers: `native.py` speaks HDFS itself (the library hdfs-native, no JVM), and
-`libhdfs.py` goes through pyarrow and an installed Hadoop. `driver.py` says what a driver does.
+`tree.py` has the FS, over the driver in `native.py` (the library hdfs-native; each process has its own copy, by
+`library.py`). `namenodes.py` finds the active NameNode and repeats calls, `reading.py` and `writing.py` do so for
+data, and `configuration.py` reads Hadoop's.
 """
 
 from __future__ import annotations

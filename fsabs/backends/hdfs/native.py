@@ -1,4 +1,4 @@
-"""The driver without a JVM: hdfs-native, a client of HDFS in Rust.
+"""The driver for one nameservice: hdfs-native, a client of HDFS in Rust, with no JVM.
 
 Two things about the library shape this module. A client inherited by a forked child hangs when it is used or freed
 (and a child loads its own copy of the library, see `library.py`). And a writer that is freed completes its file: only
@@ -8,92 +8,140 @@ a file under a temporary name can be given up.
 from __future__ import annotations
 
 import errno
-import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from stat import S_IFDIR, S_IFREG
+from typing import Any, NamedTuple, cast
 
 from ... import process
-from .driver import Driver, Info, Output, Reader, calls, within
+from ...stats import FileStat
+from .calls import within
+from .configuration import HadoopConfiguration, NameNodeAddress
+from .driver import Output, Reader
 from .library import library
+from .namenodes import NameNodes, RetryPolicy
+from .rpc_errors import Verdict, translated, verdict
 
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
+SMALL = 16 * 1024 * 1024
+"""Bytes of a file that is read in one call."""
+_PAGE = 1000  # members of a directory that the NameNode sends at once
+
+
+class HdfsOptions(NamedTuple):
+    """What a user sets for an `Hdfs`, above Hadoop's configuration."""
+
+    timeout: float = 60.0
+    replication: int | None = None
+    block_size: int | None = None
+    configuration: Mapping[str, str] | None = None
+    principal: str | None = None
+    keytab: str | None = None
+    ticket_cache: str | None = None
 
 
 class Native:
-    """A client of `url` (`hdfs://host:port`, `hdfs://nameservice`, or `hdfs:///` for the configured default)."""
+    """A connection of this process to the nameservice (or `host:port`) `authority`."""
 
-    def __init__(self, url: str | None, timeout: float, replication: int | None, block_size: int | None) -> None:
-        self.timeout = timeout
+    def __init__(self, authority: str, conf: HadoopConfiguration, options: HdfsOptions) -> None:
+        self.timeout = options.timeout
+        self._conf = conf
         self._library = library()
-        self._options = (block_size, replication)
-        settings = {
-            "dfs.client.socket-timeout": str(int(timeout * 1000)),
-            # The library's own defaults try a NameNode that refuses for three minutes.
-            "dfs.client.failover.max.attempts": "3",
-            "dfs.client.failover.sleep.base.millis": "100",
-            "dfs.client.failover.sleep.max.millis": "1000",
+        addresses = conf.namenodes(authority)
+        policy = RetryPolicy.of(options.timeout, conf, len(addresses))
+        self._namenodes = NameNodes(addresses, policy, functools.partial(_connect, self._library, conf, options))
+        self._write_options = {
+            "block_size": options.block_size or conf.size("dfs.blocksize") or conf.size("dfs.block.size"),
+            "replication": options.replication or conf.optional_number("dfs.replication"),
+            "overwrite": False,
+            "create_parent": False,
         }
-        with _translated(), calls:
-            self._client = self._library.RawClient(url, settings, None)
 
-    def stat(self, path: str) -> Info:
+    def stat(self, path: str) -> FileStat:
         """As `Driver.stat`."""
-        return _info(self._call("stat", self._client.get_file_info, path))
+        return _file_stat(self._call("stat", lambda client: client.get_file_info(path)))
 
-    def list(self, path: str) -> Iterator[Info]:
-        """As `Driver.list`; asks the NameNode for a batch at a time."""
-        entries = self._call("list", self._client.list_status, path, False)
+    def list_directory(self, path: str) -> list[FileStat]:
+        """As `Driver.list_directory`; a listing whose NameNode is lost in the middle begins again."""
+        last_failure = 0.0
         while True:
-            with _translated():
-                entry = within(self.timeout, "list", next, entries, None)
-            if entry is None:
-                return
-            yield _info(entry)
+            found, entries = self._call("list", lambda client: _first_page(client, path))
+            page = found
+            try:
+                while len(page) >= _PAGE:
+                    page = within(self.timeout, "list", _next_page, entries)
+                    found += page
+                return cast("list[FileStat]", found)
+            except OSError as exc:
+                now = time.monotonic()
+                if verdict(exc) is Verdict.FINAL or (last_failure and now - last_failure < self.timeout / 4):
+                    raise
+                last_failure = now
 
-    def open(self, path: str) -> Reader:
+    def list_first(self, path: str) -> list[FileStat]:
+        """As `Driver.list_first`."""
+        return cast("list[FileStat]", self._call("list", lambda client: _first_page(client, path))[0])
+
+    def open(self, path: str, seconds: float) -> Reader:
         """As `Driver.open`."""
-        return NativeReader(self._call("open", self._client.read, path))
+        return NativeReader(self._call("open", lambda client: client.read(path), seconds=seconds))
 
-    def read(self, path: str) -> bytes:
-        """As `Driver.read`."""
-        with _translated():
-            raw = self._client.read(path)
-            size = raw.file_length()
-            return cast(bytes, raw.read_range(0, size)) if size else b""
+    def read_small(self, path: str) -> bytes | None:
+        """As `Driver.read_small`."""
+        return self._namenodes.ask_once(lambda client: _read_small(client, path))
 
-    def create(self, path: str) -> Output:
+    def create(self, path: str, seconds: float) -> Output:
         """As `Driver.create`."""
-        block_size, replication = self._options
-        how = self._library.WriteOptions(
-            block_size=block_size, replication=replication, overwrite=False, create_parent=False
-        )
-        return NativeOutput(self._call("create", self._client.create, path, how))
+        how = self._library.WriteOptions(**self._write_options, permission=0o666 & ~self._conf.umask())
+        return NativeOutput(self._call("create", lambda client: client.create(path, how), False, seconds))
 
-    def append(self, path: str) -> Output:
+    def append(self, path: str, seconds: float) -> Output:
         """As `Driver.append`."""
-        return NativeOutput(self._call("append", self._client.append, path))
+        return NativeOutput(self._call("append", lambda client: client.append(path), False, seconds))
+
+    def recover_lease(self, path: str) -> bool:
+        """As `Driver.recover_lease`."""
+        return bool(self._call("recover lease", lambda client: client.recover_lease(path)))
 
     def mkdir(self, path: str, mode: int) -> None:
         """As `Driver.mkdir`."""
-        self._call("mkdir", self._client.mkdirs, path, mode, False)
+        umask = self._conf.umask()
+        self._call("mkdir", lambda client: client.mkdirs(path, mode & ~umask, False))
 
-    def rename(self, src: str, dst: str) -> None:
-        """As `Driver.rename`."""
-        self._call("rename", self._client.rename, src, dst, False)
+    def rename(self, src: str, dst: str, *, overwrite: bool) -> None:
+        """As `Driver.rename`: executed once, even if the response to the first request is lost."""
+        until = time.monotonic() + self.timeout
+        lost = None
+        while True:
+            left = until - time.monotonic()
+            try:
+                self._call("rename", lambda client: client.rename(src, dst, overwrite), False, left)
+                return
+            except OSError as exc:
+                if verdict(exc) is Verdict.UNKNOWN and lost is None and left > 0:
+                    lost = exc
+                elif lost is None or verdict(exc) is not Verdict.FINAL:
+                    raise
+                if not self._exists(src) and self._exists(dst):
+                    return
+                if verdict(exc) is Verdict.FINAL:
+                    raise
 
-    def replace(self, src: str, dst: str) -> None:
-        """As `Driver.replace`; in one step of the NameNode."""
-        self._call("rename", self._client.rename, src, dst, True)
+    def _exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, seconds: float | None = None) -> None:
         """As `Driver.delete`."""
-        self._call("delete", self._client.delete, path, True)
+        self._call("delete", lambda client: client.delete(path, True), seconds=seconds)
 
-    def _call(self, what: str, function: Any, *arguments: Any) -> Any:
-        with _translated():
-            return within(self.timeout, what, function, *arguments)
+    def _call(self, what: str, request: Callable[[Any], Any], repeat: bool = True, seconds: float | None = None) -> Any:
+        return self._namenodes.call(what, request, repeat=repeat, seconds=seconds)
 
 
 class NativeReader:
@@ -103,10 +151,10 @@ class NativeReader:
         self._raw = raw
         self.size: int = raw.file_length()
 
-    def read_range(self, offset: int, size: int) -> bytes:
+    def read_range(self, offset: int, size: int, seconds: float) -> bytes:
         """As `Reader.read_range`."""
-        with _translated(), calls:
-            return cast(bytes, self._raw.read_range(offset, size))
+        with translated():
+            return cast(bytes, within(seconds, "read", self._raw.read_range, offset, size))
 
 
 class NativeOutput:
@@ -116,79 +164,64 @@ class NativeOutput:
         self._raw = process.PerProcess(_forked_writer)
         self._raw.adopt(raw)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, seconds: float) -> None:
         """As `Output.write`."""
         raw = self._raw.get()
-        with _translated(), calls, memoryview(data) as view:
-            for start in range(0, len(view), _BUFFER):
-                raw.write(bytes(view[start : start + _BUFFER]))
+        with translated():
+            within(seconds, "write", _send, raw, data)
 
-    def close(self) -> None:
+    def close(self, seconds: float) -> None:
         """As `Output.close`."""
-        with _translated(), calls:
-            self._raw.get().close()
+        with translated():
+            within(seconds, "close", self._raw.get().close)
+
+
+def _send(raw: Any, data: bytes) -> None:
+    with memoryview(data) as view:
+        for start in range(0, len(view), _BUFFER):
+            raw.write(bytes(view[start : start + _BUFFER]) if len(view) > _BUFFER else data)
+
+
+def _connect(library: Any, conf: HadoopConfiguration, options: HdfsOptions, address: NameNodeAddress) -> Any:
+    configured = conf.number("dfs.client.socket-timeout", 60_000)
+    settings = {
+        **(options.configuration or {}),
+        **dict(address.settings),
+        # A frozen DataNode must leave time for the other replicas.
+        "dfs.client.socket-timeout": str(max(100, min(configured, int(options.timeout * 1000 / 6)))),
+    }
+    if address.host:
+        settings["dfs.client.failover.max.attempts"] = "0"  # `NameNodes` repeats
+    return library.RawClient(address.url, settings, None, options.principal, options.keytab, options.ticket_cache)
 
 
 def _forked_writer() -> Any:
     raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
-def open_native(url: str | None, timeout: float, replication: int | None, block_size: int | None) -> Driver:
-    """A new client for this process."""
-    return Native(url, timeout, replication, block_size)
+def _read_small(client: Any, path: str) -> bytes | None:
+    raw = client.read(path)
+    size = raw.file_length()
+    if size > SMALL:
+        return None
+    return cast(bytes, raw.read_range(0, size)) if size else b""
 
 
-# ---- errors
+def _first_page(client: Any, path: str) -> tuple[list[FileStat], Iterator[Any]]:
+    entries = client.list_status(path, False)
+    return _next_page(entries), entries
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turn what hdfs-native raises into Python's own errors."""
-    try:
-        yield
-    except (OSError, RuntimeError, UnicodeError, OverflowError) as exc:
-        if isinstance(exc, OSError) and exc.errno is not None:
-            raise
-        raise _error(exc) from exc
-    except BaseException as exc:
-        if type(exc).__name__ != "PanicException":  # Rust's panics are no Exception, and must not pass
-            raise
-        raise OSError(errno.EIO, f"hdfs-native failed: {exc}") from exc
+def _next_page(entries: Iterator[Any]) -> list[FileStat]:
+    with translated():
+        return [_file_stat(status) for status in itertools.islice(entries, _PAGE)]
 
 
-_BY_MESSAGE: list[tuple[str, int]] = [
-    (r"Path is not a file", errno.EISDIR),
-    (r"File does not exist", errno.ENOENT),
-    (r"already exists as a directory", errno.EISDIR),
-    (r"AccessControlException|Permission denied", errno.EACCES),
-    (r"PathIsNotEmptyDirectory|directory is not empty", errno.ENOTEMPTY),
-    (r"ParentNotDirectory|is not a directory|must both be directories", errno.ENOTDIR),
-    (r"TooLong", errno.ENAMETOOLONG),
-    (r"InvalidPath|IllegalArgument|InvalidArgument|UrlParse|cannot be the root|under source", errno.EINVAL),
-    (r"QuotaExceeded", errno.EDQUOT),
-    (r"Connection refused", errno.ECONNREFUSED),
-    (r"lookup address", errno.EHOSTUNREACH),
-    (r"RPC listener disconnected|Connection reset|Broken pipe", errno.ECONNRESET),
-    (r"No data received|timed out|deadline", errno.ETIMEDOUT),
-    (r"lease", errno.EBUSY),
-]
-
-
-def _error(exc: BaseException) -> OSError:
-    text = re.split(r"\\+n\\+tat |\n\tat ", str(exc))[0].strip()
-    if java := re.match(r'RPCError\("[\w.]*\.([\w$]+)", "(.*)', text, re.DOTALL):
-        text = f"{java[1]}: {java[2]}"
-    for pattern, code in _BY_MESSAGE:
-        if re.search(pattern, text):
-            return OSError(code, text)
-    for kind, code in ((FileNotFoundError, errno.ENOENT), (FileExistsError, errno.EEXIST)):
-        if isinstance(exc, kind):
-            return OSError(code, os.strerror(code))
-    if isinstance(exc, UnicodeError | OverflowError):
-        return OSError(errno.EINVAL, text)
-    return OSError(errno.EIO, text)
-
-
-def _info(status: Any) -> Info:
-    name = status.path.rstrip("/").rpartition("/")[2]
-    return Info(name, status.length, status.isdir, status.modification_time, status.permission)
+def _file_stat(status: Any) -> FileStat:
+    path = status.path
+    name = path[path.rfind("/") + 1 :]
+    modified = status.modification_time
+    if status.isdir:
+        return FileStat(name, 0, True, modified / 1000, S_IFDIR | status.permission)
+    size = status.length
+    return FileStat(name, size, False, modified / 1000, S_IFREG | status.permission, f"{modified:x}-{size:x}")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fsabs.backends.hdfs.driver import each_within, within
+from fsabs.backends.hdfs.calls import each_within, within
 
 pytestmark = pytest.mark.quick
 
@@ -59,7 +59,7 @@ def test_who_stops_early_leaves_nothing_to_do() -> None:
     for _ in range(5):
         found = each_within(10, "read", call, range(1000), 4)
         assert next(found) == 0
-        found.close()  # type: ignore[attr-defined]
+        found.close()
     before = helpers()
     calls = call.calls
     assert within(10, "read", call, 3) == 3

@@ -1,0 +1,102 @@
+"""Reading a file of HDFS: ranges of one version, repeated within a deadline when NameNodes or DataNodes fail."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ... import errors, process
+from ... import ranges as ranges_of
+from ...blobs import Blob
+from ...core import in_threads
+from .driver import Driver, Reader
+
+if TYPE_CHECKING:
+    from .tree import Hdfs
+
+MAX_GAP_BYTES = 256 * 1024
+"""Bytes between two ranges that are read along: a request of its own takes about as long."""
+MAX_REQUEST_BYTES = 8 * 1024 * 1024
+"""Bytes of one request for several ranges, and of each piece of a large one."""
+MISSING_BLOCK_WAIT = 20.0
+"""Seconds, at most, that a block is waited for that no DataNode serves: one that restarts is away for some."""
+_STREAMS = 3  # requests at once for one large range
+
+
+class HdfsBlob(Blob):
+    """An open file: each process opens it for itself, and only if it is still the same version."""
+
+    __slots__ = ("_reader",)
+    _origin: Hdfs
+
+    def __init__(self, origin: Hdfs, key: str, reader: Reader, version: str) -> None:
+        super().__init__(origin, key, reader.size, version)
+        self._reader: process.PerProcess[Reader] = process.PerProcess(self._open_again)
+        self._reader.adopt(reader)
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        if size <= 2 * MAX_REQUEST_BYTES:
+            return self._read_range(size, offset)
+        pieces = [
+            (min(MAX_REQUEST_BYTES, offset + size - start), start)
+            for start in range(offset, offset + size, MAX_REQUEST_BYTES)
+        ]
+        return b"".join(in_threads(self._read_request, pieces, _STREAMS))
+
+    def _read_range(self, size: int, offset: int) -> bytes:
+        begun = time.monotonic()
+        until, delay, failed = begun + self._driver.timeout, 0.1, 0.0
+        while True:
+            try:
+                reader = self._reader.get()
+                return reader.read_range(offset, size, until - time.monotonic())
+            except errors.StaleFileError:
+                raise
+            except OSError as exc:
+                now = time.monotonic()
+                failed = failed or now
+                limit = min(until, failed + MISSING_BLOCK_WAIT)
+                if isinstance(exc, PermissionError) or now + delay > limit:
+                    raise
+                self._check_version(exc)
+                # The library gives a DataNode up for good at one connection that breaks; open the file anew.
+                self._reader.close()
+                time.sleep(min(delay, max(0.0, until - time.monotonic())) * (0.5 + random.random() / 2))
+                delay = min(2 * delay, 2.0)
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read neighbours together, and several requests at once."""
+        plan = ranges_of.plan(ranges, MAX_GAP_BYTES, MAX_REQUEST_BYTES)
+        width = min(self._origin.default_concurrency, len(plan.requests))
+        if width <= 1:
+            return plan.assemble([self._read_request(request) for request in plan.requests])
+        return plan.assemble(list(in_threads(self._read_request, plan.requests, width)))
+
+    def _read_request(self, request: tuple[int, int]) -> bytes:
+        data = self._read_range(*request)
+        if len(data) != request[0]:
+            raise self._short(len(data), *request)
+        return data
+
+    @property
+    def _driver(self) -> Driver:
+        return self._origin.driver
+
+    def _open_again(self) -> Reader:
+        try:
+            reader = self._driver.open("/" + self._key, self._driver.timeout)
+        except FileNotFoundError as exc:
+            raise errors.stale(self.url, "the file was removed while it was open") from exc
+        self._check_version(None)
+        return reader
+
+    def _check_version(self, cause: OSError | None) -> None:
+        """Raise `StaleFileError` if the path is another version by now."""
+        try:
+            now = self._driver.stat("/" + self._key).version
+        except FileNotFoundError:
+            now = ""
+        if now != self.version:
+            raise errors.stale(self.url) from cause

@@ -1,0 +1,146 @@
+"""NameNodes that are off, silent, restarted or in safe mode: what a client waits for, and for how long."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs, namenodes
+from tests.servers.hdfs import HdfsCluster
+from tests.servers.network import Blackhole, Refused
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.setattr(namenodes, "_active", {})
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[HdfsCluster]:
+    with HdfsCluster() as cluster:
+        yield cluster
+
+
+def pair(first: int, second: int) -> dict[str, str]:
+    return {
+        "dfs.nameservices": "two",
+        "dfs.ha.namenodes.two": "a,b",
+        "dfs.namenode.rpc-address.two.a": f"127.0.0.1:{first}",
+        "dfs.namenode.rpc-address.two.b": f"127.0.0.1:{second}",
+    }
+
+
+@pytest.mark.parametrize("connects", [True, False], ids=["silent", "off"])
+def test_a_first_namenode_that_does_not_answer_costs_seconds_once(hdfs: HdfsCluster, connects: bool) -> None:
+    hdfs.put("/failover/x", b"content")
+    with Blackhole(connects=connects) as hole:
+        fs = Hdfs("/failover", "two", timeout=20, configuration=pair(hole.port, hdfs.port))
+        begun = time.monotonic()
+        assert fs.read_bytes("x") == b"content"
+        assert time.monotonic() - begun < 8
+        begun = time.monotonic()
+        fs.write_bytes("y", b"written")
+        assert list(fs.list()) == ["x", "y"]
+        another = Hdfs("/failover", "two", timeout=20, configuration=pair(hole.port, hdfs.port))
+        assert list(another.read_many(["x", "y"])) == [b"content", b"written"]
+        pid = os.fork()
+        if pid == 0:
+            begun = time.monotonic()
+            good = fs.read_bytes("y") == b"written" and time.monotonic() - begun < 0.9
+            os._exit(0 if good else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "a child knows the active one"
+        assert time.monotonic() - begun < 5
+    hdfs.rm("/failover")
+
+
+@pytest.mark.parametrize("connects", [True, False], ids=["silent", "off"])
+def test_a_deadline_holds(connects: bool) -> None:
+    with Blackhole(connects=connects) as first, Blackhole(connects=not connects) as second:
+        for settings, place in (({}, f"127.0.0.1:{first.port}"), (pair(first.port, second.port), "two")):
+            fs = Hdfs("/x", place, timeout=2, configuration=settings)
+            attempts: tuple[Callable[[Hdfs], Any], ...] = (
+                lambda fs: fs.stat("y"),
+                lambda fs: list(fs.list()),
+                lambda fs: fs.read_bytes("y"),
+                lambda fs: fs.write_bytes("y", b""),
+                lambda fs: list(fs.read_many(["y", "z"])),
+            )
+            for attempt in attempts:
+                begun = time.monotonic()
+                with pytest.raises(TimeoutError) as caught:
+                    attempt(fs)
+                assert time.monotonic() - begun < 4.5
+                assert str(caught.value.filename).startswith(f"hdfs://{place}/x")
+
+
+def test_the_users_settings_of_retries_count() -> None:
+    with Refused() as nobody:
+        for retries, least, most in ((0, 0.0, 0.9), (2, 0.9, 4.0)):
+            settings = {"ipc.client.connect.max.retries": str(retries)}
+            fs = Hdfs("/x", f"127.0.0.1:{nobody.port}", configuration=settings)
+            begun = time.monotonic()
+            with pytest.raises(ConnectionRefusedError):
+                fs.exists("y")
+            assert least <= time.monotonic() - begun < most
+
+
+def test_a_job_outlives_a_restart_of_its_only_namenode_and_safe_mode(own_cluster: HdfsCluster) -> None:
+    for number in range(30):
+        own_cluster.put(f"/d/{number}", bytes([number]) * 5000)
+    fs = fsabs.from_url(f"{own_cluster.url}/d", timeout=60)
+    names = [str(number) for number in range(30)]
+    file = fs.open("7", "rb", buffering=0)
+    assert file.read(10) == b"\7" * 10
+    large = fs.open("large", "wb", buffering=0)
+    large.write(b"1" * (1 << 20))
+    contents = fs.read_many(names, concurrency=4)
+    assert next(contents) == bytes(5000)
+    own_cluster.kill_namenode()
+    restart = threading.Timer(1, own_cluster.start_namenode)
+    restart.start()
+    assert list(contents) == [bytes([number]) * 5000 for number in range(1, 30)]
+    assert file.read(10) == b"\7" * 10
+    assert fs.stat("3").size == 5000
+    fs.write_bytes("after", b"2")
+    large.write(b"3" * 10)
+    large.close()
+    restart.join()
+    assert own_cluster.get("/d/large") == b"1" * (1 << 20) + b"3" * 10
+    own_cluster.administer("safe")
+    leave = threading.Timer(2, own_cluster.administer, ["unsafe"])
+    leave.start()
+    begun = time.monotonic()
+    fs.write_bytes("after", b"3")
+    assert time.monotonic() - begun > 1
+    leave.join()
+    assert own_cluster.get("/d/after") == b"3"
+    assert sorted(path for path, _, _ in own_cluster.ls("/d")) == sorted(
+        f"/d/{name}" for name in [*names, "after", "large"]
+    )
+
+
+def test_a_file_longer_than_what_is_kept_goes_on_after_a_datanode_restart(
+    own_cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsabs.backends.hdfs import writing
+
+    monkeypatch.setattr(writing, "REPLAY_BYTES", 16 << 20)
+    fs = fsabs.from_url(f"{own_cluster.url}/long", create=True, timeout=60, block_size=8 << 20)
+    data = os.urandom(1 << 20)
+    with fs.open("x", "wb", buffering=0) as file:
+        for number in range(40):
+            file.write(number.to_bytes(4, "big") + data[4:])
+            if number == 30:
+                own_cluster.kill_datanode()
+                own_cluster.start_datanode()
+    stored = own_cluster.get("/long/x")
+    assert stored == b"".join(number.to_bytes(4, "big") + data[4:] for number in range(40))
+    assert [path for path, _, _ in own_cluster.ls("/long")] == ["/long/x"]
