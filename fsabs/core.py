@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from . import copying, errors, keys
+from . import copying, errors, keys, writemany
 from .blobs import Blob
 from .files import Writer
 from .stats import Capabilities, FileStat
@@ -154,6 +154,29 @@ class Core(abc.ABC):
     def _local_path(self, key: str) -> str | None:
         """Return the path of the file `key` on the local disk, or None where a file has none."""
         return None
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        """Make `data` the content of the file `key`."""
+        writer = self._create(key, False)
+        try:
+            writer.write(data)
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        """Write the files of `pairs` and return how many they are; a failure of one is an `OSError` that names it."""
+
+        def write(key: str, data: bytes) -> None:
+            try:
+                self._write_bytes(key, data)
+            except OSError as exc:
+                self._named(exc, "write_many", key)
+                raise
+
+        workers = concurrency or self.default_concurrency
+        return writemany.one_by_one(write, pairs) if workers == 1 else writemany.in_threads(write, pairs, workers)
 
     def _remove_tree(self, key: str) -> None:
         """Remove the directory `key` and all that is in it."""

@@ -3,7 +3,8 @@
 A layer is transparent: same keys, same root, same capabilities, and whatever else the inner FS offers. It overrides the
 core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
-bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_local_path`) lead through that, unless it overrides them, too.
+bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_local_path`) lead through that, unless it overrides them, too;
+and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-_WAYS_TO_BYTES = ("_open_from_start", "_read_bytes", "_read_many", "_local_path")
+_DERIVED_FROM = {
+    "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_local_path"),
+    "_create": ("_write_bytes", "_write_many"),
+}
 
 
 class LayerFS(FS):
@@ -29,10 +33,11 @@ class LayerFS(FS):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "_open_blob" in vars(cls):
-            for name in _WAYS_TO_BYTES:
-                if getattr(cls, name) is getattr(LayerFS, name):
-                    setattr(cls, name, getattr(FS, name))
+        for overridden, names in _DERIVED_FROM.items():
+            if overridden in vars(cls):
+                for name in names:
+                    if getattr(cls, name) is getattr(LayerFS, name):
+                        setattr(cls, name, getattr(FS, name))
 
     def __init__(self, inner: FS) -> None:
         self._inner = inner
@@ -126,6 +131,12 @@ class LayerFS(FS):
 
     def _local_path(self, key: str) -> str | None:
         return self.inner._local_path(key)
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        self.inner._write_bytes(key, data)
+
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        return self.inner._write_many(pairs, concurrency)
 
     def _remove_tree(self, key: str) -> None:
         self.inner._remove_tree(key)

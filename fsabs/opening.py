@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from errno import EISDIR
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from . import errors, files, local_copies, modes, process, texts
+from . import errors, files, local_copies, modes, process, texts, writemany
 from .core import Core
 from .files import BlobReader, WriteFile
 from .modes import Mode
@@ -81,6 +81,20 @@ class FileMethods(Core):
         with cast(WriteFile, self.open(path, "wb")) as file:
             return file.write(data)
 
+    def write_many(
+        self, pairs: Iterable[tuple[Path, Buffer]] | Mapping[Any, Buffer], *, concurrency: int | None = None
+    ) -> int:
+        """Write many files, each whole or not at all, with up to `concurrency` of them under way; return how many.
+
+        Contents are taken from `pairs` as there is room for them, up to 64 MiB at once. After a failure no more are
+        taken: when all that was under way has ended, the first exception is raised, with the others in its notes.
+        Paths must differ: of two contents for one, either may remain.
+        """
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self._require("write", "write_many", self._root)
+        return self._write_many(writemany.contents(pairs, self._key_to_write), concurrency)
+
     def write_text(
         self,
         path: Path,
@@ -117,6 +131,12 @@ class FileMethods(Core):
             self._named(exc, "open", key)
             raise
         return BlobReader(blob, buffering if buffering > 1 or not buffering else files.BUFFER_SIZE)
+
+    def _key_to_write(self, path: Path) -> str:
+        key = self._key(path, "write_many")
+        if key in ("", self._root):
+            raise errors.error(EISDIR, "write_many", self._url(key))
+        return key
 
     def _open_writer(self, key: str, how: Mode, buffering: int) -> io.BufferedIOBase:
         if how.update and how.action != "r":

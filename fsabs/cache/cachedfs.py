@@ -380,6 +380,19 @@ class CachedFS(LayerFS):
     def _create(self, key: str, exclusive: bool) -> Writer:
         return ToldWriter(self.inner._create(key, exclusive), functools.partial(self._forget, key))
 
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        written: list[str] = []
+
+        def noted() -> Iterator[tuple[str, bytes]]:
+            for key, data in pairs:
+                written.append(key)
+                yield key, data
+
+        try:
+            return self.inner._write_many(noted(), concurrency)
+        finally:
+            self._forget(*written)
+
     def _append(self, key: str) -> Writer:
         self._updated |= {key}
         return ToldWriter(self.inner._append(key), functools.partial(self._forget, key))

@@ -24,6 +24,7 @@ MODULES = (
     "checks_paths",
     "checks_errors",
     "checks_write",
+    "checks_write_many",
     "checks_whole",
     "checks_change",
     "checks_copies",

@@ -87,6 +87,12 @@ class TracedFS(LayerFS):
         with _Call(self, "create", key):
             return TracedWriter(self, key, self._inner._create(key, exclusive))
 
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        if hooks.active is None:
+            return self._inner._write_many(pairs, concurrency)
+        with _Call(self, "write_many", self._root) as call:
+            return self._inner._write_many(call.sized(pairs), concurrency)
+
     def _append(self, key: str) -> Writer:
         if hooks.active is None:
             return self._inner._append(key)
@@ -196,6 +202,12 @@ class _Call:
             error = kind.__name__ if kind is not None and self._failed(kind) else ""
             where = self._fs._inner._url(self._key)
             active.record_span("fs", self._fs._name(self._operation), self._begin, self.size, where, error)
+
+    def sized(self, pairs: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+        """Yield the pairs, and add up the sizes of their contents."""
+        for key, data in pairs:
+            self.size += len(data)
+            yield key, data
 
     def _failed(self, kind: type[BaseException]) -> bool:
         return True

@@ -454,6 +454,20 @@ class CopiesMove(LayerFS):
             self.inner._remove(src)
 
 
+@breaks("write-many")
+class WritesAllButOne(LayerFS):
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        return super()._write_many((pair for number, pair in enumerate(pairs) if number != 7), concurrency) + 1
+
+
+@breaks("write-many")
+class SwallowsFailuresOfMany(LayerFS):
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        with contextlib.suppress(Exception):
+            return super()._write_many(pairs, concurrency)
+        return 0
+
+
 @breaks("text-whole")
 class TextsAreUtf8(LayerFS):
     def read_text(self, path: Path, *rest: Any, **keywords: Any) -> str:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.quick
 
 # What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
 DERIVED = {"_key", "_named", "_require", "_unsupported", "_is", "_open_reader", "_open_writer", "_contents", "_members"}
-DERIVED |= {"_glob_from", "_rename_target", "_open_append"}
+DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write"}
 
 CORE = sorted(
     name
@@ -69,6 +69,8 @@ def test_the_core_is_known() -> None:
         "_remove_tree",
         "_copy",
         "_leads_back",
+        "_write_bytes",
+        "_write_many",
     }
     assert required | writing | fast | {"_copy"} <= set(CORE)
     assert required == FS.__abstractmethods__
