@@ -51,6 +51,7 @@ FLOORS = {
     "stats": 0,
     "blobs": 0,
     "ranges": 0,
+    "writemany": 0,
     "keys": 0,
     "errors": 0,
     "process": 0,
