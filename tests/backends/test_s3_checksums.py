@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from fsabs.backends.s3 import checksums
+from fsabs.backends.s3.http1 import parse_head
 
 
 def crc64nvme(data: bytes, value: int = 0) -> int:
@@ -24,7 +25,8 @@ def crc64nvme(data: bytes, value: int = 0) -> int:
 @pytest.mark.quick
 def test_a_crc64nvme_is_checked_where_awss_library_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert crc64nvme(b"123456789") == 0xAE8B14860A799888
-    head = b"HTTP/1.1 200 OK\r\nx-amz-checksum-type: FULL_OBJECT\r\nX-Amz-Checksum-Crc64nvme: rosUhgp5mIg="
+    raw = b"HTTP/1.1 200 OK\r\nx-amz-checksum-type: FULL_OBJECT\r\nX-Amz-Checksum-Crc64nvme: rosUhgp5mIg="
+    head = parse_head(raw, "GET")
     library = ModuleType("awscrt.checksums")
     monkeypatch.setitem(sys.modules, "awscrt", ModuleType("awscrt"))
     monkeypatch.setitem(sys.modules, "awscrt.checksums", library)
@@ -41,7 +43,8 @@ def test_a_crc64nvme_is_checked_where_awss_library_is(monkeypatch: pytest.Monkey
 
 @pytest.mark.quick
 def test_a_crc32_needs_no_isal(monkeypatch: pytest.MonkeyPatch) -> None:
-    head = b"HTTP/1.1 200 OK\r\nx-amz-checksum-crc32: y/Q5Jg=="
+    raw = b"HTTP/1.1 200 OK\r\nx-amz-checksum-crc32: y/Q5Jg=="
+    head = parse_head(raw, "GET")
     try:
         for isal in (True, False):
             if not isal:

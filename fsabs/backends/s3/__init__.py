@@ -1,9 +1,13 @@
 """S3, and every store that speaks its protocol: the FS of a bucket.
 
 `bucket.py` is what a bucket looks like as a tree. `boto.py` has the client of boto3, one for each process, and turns
-its errors into Python's; `reading.py` and `objects.py` read and write single objects. Plain GETs go past boto3: what is
-asked and answered is in `answers.py`, `signing.py` and `checksums.py`, one request at a time in `wire.py`, many at once
-in `flight.py`.
+its errors into Python's; `reading.py` and `objects.py` read and write single objects.
+
+Frequent requests don't go through boto3. `client.py` sends one request at a time, `pipeline.py` many from one thread;
+both take connections from `connections.py`, receive with `receive.py` and retry as `retry.py` and `throttle.py` have
+it. A response is parsed in `http1.py` and held to its request in `contract.py` and `duplicates.py`. `endpoint.py` and
+`signing.py` are about where requests go and how they are signed; `failures.py` has what may come of them. What only
+boto3 can do is in `fallback.py`, under the same contract.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib
 import os
 import threading
 import time
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ... import errors, hooks, keys, process
+from .failures import refusal
 
+_MODULES = ("boto3",)
 _descriptions: Any = None
 POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at once
 
@@ -33,7 +36,7 @@ class Options(NamedTuple):
     profile: str | None = None
     connect_timeout: float = 10
     read_timeout: float = 60
-    max_attempts: int = 5
+    max_attempts: int | None = None
     anonymous: bool = False
     path_style: bool | None = None
 
@@ -54,6 +57,15 @@ def _shared(options: Options, settings: tuple[tuple[str, str], ...]) -> process.
     return process.PerProcess(functools.partial(make_client, options))
 
 
+def load() -> None:
+    """Import all that a read needs: a child that is forked in the middle of an import can't import it any more."""
+    try:
+        for name in _MODULES:
+            importlib.import_module(name)
+    except ImportError as exc:
+        raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
+
+
 def make_client(options: Options) -> Any:
     """A new boto3 client."""
     try:
@@ -72,7 +84,7 @@ def make_client(options: Options) -> Any:
     config = Config(
         connect_timeout=options.connect_timeout,
         read_timeout=options.read_timeout,
-        retries={"total_max_attempts": options.max_attempts, "mode": "standard"},
+        retries={"total_max_attempts": options.max_attempts} if options.max_attempts else None,
         max_pool_connections=POOL_SIZE,
         signature_version=botocore.UNSIGNED if options.anonymous else None,
         s3=addressing,
@@ -198,60 +210,11 @@ def translated() -> Iterator[None]:
         raise OSError(errno.EREMOTEIO, "the endpoint redirects in a circle") from exc
 
 
-_REFUSED = frozenset(
-    {
-        "AccessDenied",
-        "AccountProblem",
-        "AllAccessDisabled",
-        "AuthorizationHeaderMalformed",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "RequestTimeTooSkewed",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-    }
-)
-_ERRNO_OF_STATUS = {
-    401: errno.EACCES,
-    403: errno.EACCES,
-    404: errno.ENOENT,
-    408: errno.ETIMEDOUT,
-    409: errno.EBUSY,
-    429: errno.EBUSY,
-    503: errno.EBUSY,
-    504: errno.ETIMEDOUT,
-}
-
-
 def _of_answer(exc: Any) -> OSError:
     """The error for an answer that says no."""
     said = exc.response.get("Error", {})
     status = int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     return refusal(status, str(said.get("Code", "")), said.get("Message"))
-
-
-def refusal(status: int, code: str, message: str | None) -> OSError:
-    """The error for an answer that says no: its status, and the code and message of its body."""
-    name = message if code.isdigit() else code  # a HEAD has no body to say more than its status
-    text = f"{name} ({status})" + (f": {message}" if message not in ("", None, name) else "")
-    if status == 412 or code in ("PreconditionFailed", "ConditionalRequestConflict"):
-        return errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
-    if status == 416:
-        return errors.StaleFileError(errno.ESTALE, "the object has become shorter since it was opened")
-    if code == "NoSuchBucket":
-        return FileNotFoundError(errno.ENOENT, "the bucket does not exist")
-    if code == "NoSuchUpload":
-        return OSError(errno.EIO, "the multipart upload is gone: somebody aborted it")
-    if code in _REFUSED:
-        return PermissionError(errno.EACCES, text)
-    if code == "RequestTimeout":
-        return TimeoutError(errno.ETIMEDOUT, text)
-    if status == 404:
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    if 300 <= status < 400:
-        return OSError(errno.EREMCHG, f"{text}: the bucket is in another region or behind another endpoint")
-    return OSError(_ERRNO_OF_STATUS.get(status, errno.EREMOTEIO if status >= 500 else errno.EINVAL), text)
 
 
 def _of_transport(exc: Any) -> OSError:

@@ -17,10 +17,10 @@ from ... import errors, keys
 from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
-from .boto import Options, principal, resolved_endpoint, shared_client, translated
+from .boto import Options, load, principal, resolved_endpoint, shared_client, translated
+from .client import Client, shared
 from .objects import MIN_PART_SIZE, S3Writer
 from .reading import S3Blob, get_many, get_whole, head, open_from_start
-from .wire import Wire, shared_wire
 
 DELETE_BATCH = 1000
 
@@ -37,7 +37,7 @@ class S3(FS):
         create_bucket: make the bucket if it is missing.
         mpu_chunksize: bytes that are uploaded in one part, at least 5 MiB; a smaller file is one PUT.
         connect_timeout, read_timeout: seconds, for each attempt.
-        max_attempts: how often a request is sent at most.
+        max_attempts: how often a request is sent at most; None: as botocore is configured, else 5 times.
         anonymous: send no signature.
         path_style: the bucket in the URL's path (True) or host name (False); None: as boto3 chooses.
 
@@ -74,7 +74,7 @@ class S3(FS):
         mpu_chunksize: int = 32 * 1024 * 1024,
         connect_timeout: float | None = None,
         read_timeout: float | None = None,
-        max_attempts: int = 5,
+        max_attempts: int | None = None,
         anonymous: bool = False,
         path_style: bool | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class S3(FS):
             raise ValueError(f"an S3 URL names a bucket: s3://bucket/key, not s3://{bucket}/{prefix or ''}")
         if mpu_chunksize < MIN_PART_SIZE:
             raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
-        if max_attempts < 1:
+        if max_attempts is not None and max_attempts < 1:
             raise ValueError(f"max_attempts is at least 1, not {max_attempts}")
         self.bucket = bucket
         self.options = Options(
@@ -99,8 +99,7 @@ class S3(FS):
             path_style,
         )
         self._mpu_chunksize = mpu_chunksize
-        self._client = shared_client(self.options)
-        self._wire = shared_wire(self._client, bucket, self.options)
+        self._prepare()
         self._root = self._cwd = keys.normalize(prefix or "")
         if create_bucket:
             self._create_bucket()
@@ -117,9 +116,25 @@ class S3(FS):
         return "" if self.options.anonymous else principal(self.client, self.options)
 
     @property
-    def wire(self) -> Wire | None:
-        """This process's own connections, for plain GETs; None where only boto3 knows the way."""
-        return self._wire.get()
+    def http(self) -> Client | None:
+        """This process's client for frequent requests; None where only boto3 can reach the bucket."""
+        return self._http.get()
+
+    def redirected(self) -> None:
+        """Resolve the endpoint again: boto3 has followed a redirect."""
+        self._http.redirected()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_client", "_http")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        load()
+        self._client = shared_client(self.options)
+        self._http = shared(self._client, self.bucket, self.options)
 
     def abort_uploads(self, older_than: float, key: str = "") -> int:
         """Abort multipart uploads that were begun more than `older_than` seconds ago; returns how many.
@@ -242,15 +257,19 @@ class S3(FS):
 
     def _read_bytes(self, key: str) -> bytes:
         try:
-            return get_whole(self, key) if key else self._open_blob(key).read_all()
+            client = self.http
+            if client is None or not key:
+                return self._open_blob(key).read_all()
+            return get_whole(self, client, key)
         except FileNotFoundError as exc:
             raise self._no_file(key) from exc
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         width = min(concurrency or self.default_concurrency, len(wanted))
-        if width <= 1 or self.wire is None or not all(wanted):
+        client = self.http
+        if width <= 1 or client is None or not all(wanted):
             return super()._read_many(wanted, concurrency)
-        return get_many(self, wanted, width)
+        return get_many(self, client, wanted, width)
 
     def _no_file(self, key: str) -> OSError:
         """The error for a key with no object: it may be a directory, or the bucket may be missing."""
@@ -352,7 +371,7 @@ def _listed(name: str, entry: dict[str, Any]) -> FileStat:
     return _to_stat(name, entry["Size"], entry["LastModified"], entry["ETag"].strip('"'))
 
 
-def _to_stat(name: str, size: int, written: datetime, version: str) -> FileStat:
+def _to_stat(name: str, size: int, written: datetime, version: str | None) -> FileStat:
     # Some stores list milliseconds where a HEAD has seconds.
     return FileStat(name, size, False, float(int(written.timestamp())), version=version)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ... import errors
-from .answers import field
+from .http1 import ResponseHead
 
 
 class Digest(Protocol):
@@ -89,20 +89,20 @@ _KINDS: dict[bytes, Callable[[], Digest | None]] = {
 }
 
 
-def mismatch(head: bytes, chunks: Iterable[bytes]) -> str | None:
-    """What is wrong with a whole object's bytes by the checksums of the answer's head; None if nothing is."""
-    if (field(head, b"x-amz-checksum-type") or b"").upper() == b"COMPOSITE":
+def mismatch(head: ResponseHead, chunks: Iterable[bytes]) -> str | None:
+    """Return how a whole object's bytes differ from the checksums of the response's head; None if they don't."""
+    if (head.header(b"x-amz-checksum-type") or "").upper() == "COMPOSITE":
         return None
     for name, make in _KINDS.items():
-        told = field(head, b"x-amz-checksum-" + name)
-        if told is None or b"-" in told:
+        expected = head.header(b"x-amz-checksum-" + name)
+        if expected is None or "-" in expected:
             continue
         digest = make()
         if digest is None:
             continue
         for chunk in chunks:
             digest.update(chunk)
-        found = base64.b64encode(digest.digest())
-        if found != told:
-            return f"{name.decode().upper()} {found.decode()} where the store says {told.decode()}"
+        found = base64.b64encode(digest.digest()).decode()
+        if found != expected:
+            return f"{name.decode().upper()} {found} where the store says {expected}"
     return None

@@ -55,6 +55,8 @@ class Endpoint(NamedTuple):
     credentials: Any = None
     """botocore's, which it refreshes: `get_frozen_credentials()` gives those of the moment; None where there are none.
     """
+    attempts_set: bool = False
+    """Whether the number of attempts is a setting, and not botocore's default."""
 
     @property
     def bucket_path(self) -> str:
@@ -148,6 +150,7 @@ def _resolved(client: Any, bucket: str) -> Endpoint:
         verify=_certificates(session._verify),
         client_certificate=config.client_cert,
         max_attempts=retries.get("total_max_attempts") or _DEFAULT_ATTEMPTS.get(mode, 5),
+        attempts_set=retries.get("total_max_attempts") is not None,
         retry_mode=mode,
         connect_timeout=config.connect_timeout,
         read_timeout=config.read_timeout,

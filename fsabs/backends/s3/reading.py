@@ -9,16 +9,19 @@ import io
 import socket
 import time
 from collections.abc import Generator, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ... import errors, hooks
 from ...blobs import Blob
 from ...ranges import Range, plan
-from .answers import Ask, Large, PlainAnswerMissing, Transient, backoff, field
-from .boto import translated
-from .flight import Flight
+from . import fallback
+from .client import Client
+from .failures import LargeObject, Transient, UnsupportedResponse
+from .http1 import ResponseHead
+from .messages import Request, Response
+from .pipeline import MAX_BYTES, send_many
 
 if TYPE_CHECKING:
     from .bucket import S3
@@ -38,122 +41,116 @@ FAST = 250e6
 JUDGED = 32 * 1024 * 1024
 PATIENCE = 0.25
 """So many bytes, or seconds, tell how fast it is."""
-AHEAD = 2
-"""How many times as many objects as connections may wait for an earlier one."""
+LARGE = 32 * 1024 * 1024
+"""An object of more bytes is read by parallel ranges."""
+MAX_BATCH_BYTES = 16 * MAX_BYTES
+"""The ranges of `pread_many` are all returned together: a bound on what is in flight would bound nothing."""
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def get(fs: S3, ask: Ask) -> bytes:
-    """The bytes of one GET."""
-    wire = fs.wire
-    if wire is not None:
-        try:
-            return wire.fetch(ask).body
-        except PlainAnswerMissing:
-            pass
-    return get_by_boto3(fs, ask)
-
-
-def get_whole(fs: S3, key: str) -> bytes:
-    """The content of an object; `FileNotFoundError`."""
+def get(fs: S3, request: Request) -> bytes:
+    """Return the content that a GET requests."""
+    client = fs.http
+    if client is None:
+        return fallback.get(fs, request)
     try:
-        return get(fs, Ask(key))
-    except Large as found:
-        version = (field(found.head, b"etag") or b"").strip(b'"').decode("latin-1")
-        return S3Blob(fs, key, found.size, version).read_all()
+        return client.send(request).body
+    except UnsupportedResponse as exc:
+        return by_boto3(fs, request, exc)
 
 
-def get_many(fs: S3, wanted: Sequence[str], width: int) -> Iterator[bytes]:
-    """The contents of objects, in order; what is missing raises in its turn."""
-    wire = fs.wire
-    assert wire is not None
+def by_boto3(fs: S3, request: Request, reason: UnsupportedResponse) -> bytes:
+    """Return the content that a GET requests, which the fast client could not go on with."""
+    body = fallback.get(fs, request)
+    if reason.redirected:
+        fs.redirected()
+    return body
+
+
+def get_whole(fs: S3, client: Client, key: str) -> bytes:
+    """Return the content of an object; raises `FileNotFoundError`."""
+    request = Request("GET", key, large=LARGE)
+    try:
+        return client.send(request).body
+    except UnsupportedResponse as exc:
+        return by_boto3(fs, request, exc)
+    except LargeObject as exc:
+        return S3Blob(fs, key, exc.head.length, version_of(exc.head)).read_all()
+
+
+def get_many(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Iterator[bytes]:
+    """Yield the contents of objects, in order; one that is missing raises in its turn."""
     instrument, total = hooks.active, 0
     begin = time.monotonic_ns() if instrument is not None else 0
-    flight = Flight(wire, lambda number: Ask(wanted[number]), len(wanted), width, width * AHEAD).run()
+    outcomes = send_many(client, (Request("GET", key) for key in wanted), width)
     try:
-        for key, outcome in zip(wanted, flight, strict=True):
-            if isinstance(outcome, list):
-                body = outcome[0] if len(outcome) == 1 else b"".join(outcome)
-            elif outcome is None:
-                body = get_by_boto3(fs, Ask(key))
+        for key, outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, Response):
+                body = outcome.body
+            elif isinstance(outcome, UnsupportedResponse):
+                body = by_boto3(fs, Request("GET", key), outcome)
             else:
                 raise outcome
+            del outcome
             total += len(body)
             yield body
+            del body
     except FileNotFoundError as exc:
         raise fs._no_file(key) from exc
     finally:
-        flight.close()
+        outcomes.close()
         if instrument is not None:
             instrument.record_span("batch", "s3.read_many", begin, total, fs._url(""))
 
 
-def head(fs: S3, key: str) -> tuple[int, datetime, str]:
-    """Size, time of writing and ETag of an object; `FileNotFoundError`."""
-    wire = fs.wire
-    if wire is not None:
-        with contextlib.suppress(PlainAnswerMissing, ValueError, TypeError, AttributeError):
-            told = wire.head(key)
-            length, written, etag = (field(told, name) for name in (b"content-length", b"last-modified", b"etag"))
-            return int(length), parsedate_to_datetime(written.decode()), etag.decode("latin-1").strip('"')  # type: ignore
-    with translated():
-        answer = fs.client.head_object(Bucket=fs.bucket, Key=key)
-    return answer["ContentLength"], answer["LastModified"], answer["ETag"].strip('"')
+def head(fs: S3, key: str) -> tuple[int, datetime, str | None]:
+    """Return size, time of writing and ETag of an object; raises `FileNotFoundError`."""
+    client, found = fs.http, None
+    if client is not None:
+        try:
+            found = client.send(Request("HEAD", key)).head
+        except UnsupportedResponse as exc:
+            found = fallback.head(fs, key)
+            if exc.redirected:
+                fs.redirected()
+    else:
+        found = fallback.head(fs, key)
+    length = found.header(b"content-length") or ""
+    if not length.isdigit():
+        raise errors.corrupt(fs._url(key), "a response that doesn't say how long the object is", "stat")
+    try:
+        written = parsedate_to_datetime(found.header(b"last-modified") or "")
+    except (ValueError, TypeError):
+        written = EPOCH
+    return int(length), written, version_of(found)
+
+
+def version_of(head: ResponseHead) -> str | None:
+    """Return the version of the object that a response is about: its ETag, None if it has none."""
+    etag = head.header(b"etag")
+    return etag.strip('"') if etag else None
 
 
 def open_from_start(fs: S3, key: str) -> S3Blob | None:
-    """The blob of an object with its first bytes, by one request; None where that tells too little (it may be empty).
+    """Return the blob of an object with its first bytes, by one request.
 
-    Raises `FileNotFoundError`.
+    None where the response does not describe the object: it may be empty. Raises `FileNotFoundError`.
     """
-    wire = fs.wire
-    if wire is None:
+    client = fs.http
+    if client is None:
         return None
     try:
-        found = wire.fetch(Ask(key, (FIRST, 0)))
-    except (PlainAnswerMissing, errors.StaleFileError):  # a range of an empty object is an error
+        found = client.send(Request("GET", key, range=(FIRST, 0)))
+    except (UnsupportedResponse, errors.StaleFileError):  # a range of an empty object is refused
         return None
-    total = (field(found.head, b"content-range") or b"").rpartition(b"/")[2]
-    etag = field(found.head, b"etag")
-    if etag is None or not total.isdigit():
+    if found.status == 200:  # the store ignores ranges
+        total = found.head.header(b"content-length") or ""
+    else:
+        total = (found.head.header(b"content-range") or "").rpartition("/")[2]
+    version = version_of(found.head)
+    if version is None or not total.isdigit():
         return None
-    return S3Blob(fs, key, int(total), etag.decode("latin-1").strip('"'), found.body)
-
-
-def get_by_boto3(fs: S3, ask: Ask) -> bytes:
-    """As `get`, with every answer understood.
-
-    boto3 tries again what fails before the body; a body that breaks off is tried again here.
-    """
-    conditions = {}
-    if ask.part is not None:
-        conditions["Range"] = f"bytes={ask.part[1]}-{ask.part[1] + ask.part[0] - 1}"
-    if ask.strong:
-        conditions["IfMatch"] = f'"{ask.version}"'
-    for attempt in range(1, fs.options.max_attempts + 1):
-        with translated():
-            answer = fs.client.get_object(Bucket=fs.bucket, Key=ask.key, **conditions)
-        try:
-            with translated(), contextlib.closing(answer["Body"]) as stream:
-                body: bytes = stream.read()
-            _check_length(fs._url(ask.key), ask, body, answer)
-            return body
-        except (ConnectionError, TimeoutError, errors.CorruptFileError):
-            if attempt == fs.options.max_attempts:
-                raise
-            time.sleep(backoff(attempt))
-    raise AssertionError("max_attempts is at least 1")
-
-
-def _check_length(url: str, ask: Ask, body: bytes, answer: dict[str, Any]) -> None:
-    announced = answer.get("ContentLength")
-    if announced is None and "transfer-encoding" not in answer["ResponseMetadata"]["HTTPHeaders"]:
-        # boto3 takes a head that breaks off for a whole one, and an empty body for the object.
-        raise errors.corrupt(url, "an answer that doesn't say how long it is", "read")
-    if announced is not None and len(body) != announced:
-        raise errors.corrupt(url, f"a body of {len(body)} bytes where {announced} were announced", "read")
-    told = answer.get("ContentRange")
-    if ask.part is not None and told and not told.startswith(f"bytes {ask.part[1]}-"):
-        raise errors.corrupt(url, f"{told} where {ask.part[0]} bytes from {ask.part[1]} were expected", "read")
+    return S3Blob(fs, key, int(total), version, found.body)
 
 
 class S3Blob(Blob):
@@ -181,11 +178,11 @@ class S3Blob(Blob):
         return found + self._read(missing, len(start)) if missing else found
 
     def _read(self, size: int, offset: int) -> bytes:
-        if size > 2 * PIECE and self._origin.wire is not None:
+        if size > 2 * PIECE and self._origin.http is not None:
             return self._in_parallel(size, offset)
         part = (size, offset) if size != self.size else None
         try:
-            return get(self._origin, Ask(self._key, part, self.version, self.size))
+            return get(self._origin, self._request(part))
         except FileNotFoundError as exc:
             raise self._gone() from exc
 
@@ -199,27 +196,23 @@ class S3Blob(Blob):
         requests = plan([(size, offset)], 0, PIECE).requests
         places = [view[at - offset : at - offset + length] for length, at in requests]
         view.release()
-        for number, outcome in enumerate(self._flight(requests, self._origin.default_concurrency, places)):
-            if outcome is None:
-                places[number][:] = self._by_boto3(requests[number])
+        for number, _ in enumerate(self._responses(requests, self._origin.default_concurrency, places)):
             places[number].release()
         return buffer.getvalue()  # the very bytes that were filled, since nobody else has them
 
     def _pread_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        if self._origin.wire is None or len(ranges) < 2:
+        if self._origin.http is None or len(ranges) < 2:
             return super()._pread_many(ranges)
         instrument = hooks.active
         begin = time.monotonic_ns() if instrument is not None else 0
         wanted = plan(ranges, GAP, PIECE)
-        bodies = []
-        for request, outcome in zip(wanted.requests, self._flight(wanted.requests, len(wanted.requests)), strict=True):
-            bodies.append(self._by_boto3(request) if outcome is None else b"".join(outcome))
+        bodies = list(self._responses(wanted.requests, len(wanted.requests)))
         if instrument is not None:
             instrument.record_span("batch", "s3.pread_many", begin, sum(map(len, bodies)), self.url)
         return wanted.assemble(bodies)
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
-        return None if self._origin.wire is None else self._pieces(start)
+        return None if self._origin.http is None else self._pieces(start)
 
     def _pieces(self, start: int) -> Iterator[memoryview]:
         at = start
@@ -230,61 +223,69 @@ class S3Blob(Blob):
         if at == self.size:
             return
         requests = _Pieces(self.size, at)
-        outcomes = self._flight(requests, STREAM_WIDTH)
-        with contextlib.closing(outcomes):
-            for number, outcome in enumerate(outcomes):
-                for chunk in [self._by_boto3(requests[number])] if outcome is None else outcome:
-                    yield memoryview(chunk)
+        with contextlib.closing(self._responses(requests, STREAM_WIDTH)) as bodies:
+            for body in bodies:
+                yield memoryview(body)
 
     def _while_fast(self, start: int) -> Generator[bytes, None, None]:
         """The bytes from `start` over one connection, until the end or until that is slow, or breaks.
 
         A near store gives one connection all that there is, at half the work of several.
         """
-        wire = self._origin.wire
-        assert wire is not None
-        if wire.endpoint.tls:
+        client = self._origin.http
+        if client is None or client.endpoint.tls:
             return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
         try:
-            connection, rest = wire.begin(Ask(self._key, (left, start), self.version, self.size))
-        except (PlainAnswerMissing, Transient, OSError):  # whatever it is, it is dealt with where there are many
+            connection, rest = client.begin(self._request((left, start)))
+        except (
+            UnsupportedResponse,
+            LargeObject,
+            Transient,
+            OSError,
+        ):  # whatever it is, it is dealt with where there are many
             return
         try:
-            for chunk in _chunks(connection, rest, left):
+            for chunk in _chunks(connection.socket, rest, left):
                 left -= len(chunk)
                 yield chunk
         finally:
             if left:
                 connection.close()
             else:
-                wire.give_back(connection)
+                client.pool.give_back(connection)
             if instrument is not None:
                 instrument.record_span("request", "s3.get", begin, self.size - start - left, self.url)
 
-    def _flight(
-        self, requests: Sequence[Range], ahead: int, places: Sequence[memoryview] | None = None
-    ) -> Generator[list[bytes] | None, None, None]:
-        """The bodies of ranges, in order; None for one that boto3 has to get."""
-        wire = self._origin.wire
-        assert wire is not None
-
-        def ask(number: int) -> Ask:
-            return Ask(self._key, requests[number], self.version, self.size, places[number] if places else None)
-
+    def _responses(
+        self, requests: Sequence[Range], ahead: int, buffers: Sequence[memoryview] | None = None
+    ) -> Generator[bytes, None, None]:
+        """Yield the bodies of ranges, in order; empty ones where they are received into `buffers`."""
+        client = self._origin.http
+        assert client is not None
         width = min(self._origin.default_concurrency, len(requests), ahead)
-        flight = Flight(wire, ask, len(requests), width, ahead).run()
-        with contextlib.closing(flight):
-            for outcome in flight:
-                if isinstance(outcome, FileNotFoundError):
+        wanted = (
+            self._request(part, buffers[number] if buffers is not None else None)
+            for number, part in enumerate(requests)
+        )
+        with contextlib.closing(send_many(client, wanted, width, ahead=ahead, max_bytes=MAX_BATCH_BYTES)) as outcomes:
+            for number, outcome in enumerate(outcomes):
+                if isinstance(outcome, Response):
+                    yield outcome.body
+                elif isinstance(outcome, UnsupportedResponse):
+                    request = self._request(requests[number], buffers[number] if buffers is not None else None)
+                    yield self._by_boto3(request, outcome)
+                elif isinstance(outcome, FileNotFoundError):
                     raise self._gone() from outcome
-                if isinstance(outcome, OSError):
+                else:
                     raise outcome
-                yield outcome
 
-    def _by_boto3(self, part: Range) -> bytes:
+    def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
+        return Request("GET", self._key, range=part, version=self.version, size=self.size, into=into)
+
+    def _by_boto3(self, request: Request, reason: UnsupportedResponse) -> bytes:
         try:
-            return get_by_boto3(self._origin, Ask(self._key, part, self.version, self.size))
+            return by_boto3(self._origin, request, reason)
         except FileNotFoundError as exc:
             raise self._gone() from exc
 

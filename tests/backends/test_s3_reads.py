@@ -21,7 +21,6 @@ import pytest
 import fsabs
 from fsabs import hooks
 from fsabs.backends.s3 import S3, reading
-from fsabs.backends.s3.answers import Ask, PlainAnswerMissing, Transient, parse, understood
 from fsabs.backends.s3.reading import FIRST, STREAM_PIECE
 from tests.servers.faulty_bucket import content
 from tests.servers.network import FaultProxy
@@ -57,10 +56,11 @@ def opened(endpoint: str, **options: Any) -> S3:
 def without_boto3(fs: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every GET by boto3 fail."""
 
+    assert fs.http is not None  # its endpoint is resolved by a call that does not reach the network
+
     def never(**arguments: Any) -> None:
         raise AssertionError("boto3 was asked")
 
-    assert fs.wire is not None  # boto3 has been asked for its endpoint
     monkeypatch.setattr(fs.client, "get_object", never)
 
 
@@ -382,64 +382,19 @@ def test_a_checksum_that_the_store_sends_is_checked(kind: str, monkeypatch: pyte
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"HTTP/1.0 200 OK\r\nContent-Length: 1",
-        b"HTTP/1.1 206 Partial\r\nContent-Length: 1",
-        b"HTTP/1.1 404 No\r\nContent-Length: 1",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1",
-        b"HTTP/1.1 200 OK",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -1",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1",
-        b"nonsense",
-        b"",
-    ],
-)
-def test_only_plain_answers_are_taken(head: bytes) -> None:
-    with pytest.raises(PlainAnswerMissing):
-        parse(head, b"200")
-
-
-@pytest.mark.quick
-def test_a_plain_answer() -> None:
-    assert parse(b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length:  12\r\nConnection: keep-alive", b"200")[:2] == (12, True)
-    assert parse(b"HTTP/1.1 206 OK\r\nConnection: Close\r\nContent-Length: 0", b"206")[:2] == (0, False)
-
-
-RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: bytes 5-14/100'
-
-
-@pytest.mark.quick
-def test_an_answer_is_of_what_was_asked_for() -> None:
-    assert understood(RANGE, Ask("k", (10, 5), "v", 100)).length == 10
-    assert understood(RANGE, Ask("k", (10, 5))).length == 10
-    assert understood(RANGE.replace(b"/100", b"/15"), Ask("k", (99, 5))).length == 10
-    for wrong in (Ask("k", (9, 5)), Ask("k", (10, 6)), Ask("k", (10, 5), "v", 99), Ask("k", (11, 5), "v", 100)):
-        with pytest.raises(Transient):
-            understood(RANGE, wrong)
-    with pytest.raises(fsabs.StaleFileError):
-        understood(RANGE, Ask("k", (10, 5), "w", 100))
-    with pytest.raises(Transient):
-        understood(b"HTTP/1.1 200 OK\r\nContent-Length: 10", Ask("k", None, None, 11))
-    with pytest.raises(PlainAnswerMissing):
-        understood(RANGE.replace(b"206", b"200"), Ask("k", (10, 5)))
-
-
-@pytest.mark.quick
-def test_a_proxy_is_boto3s_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_left_to_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert opened("http://s3.example.com").wire is None
+    assert opened("http://s3.example.com").http is None
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert opened("http://127.0.0.1:1", region="eu-west-1").wire is not None
+    assert opened("http://127.0.0.1:1", region="eu-west-1").http is not None
 
 
 def test_a_virtual_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = opened("https://s3.example.com:8443", path_style=False).wire
-    assert wire is not None
-    assert (wire.endpoint.host, wire.endpoint.port, wire.endpoint.path_prefix) == ("bucket.s3.example.com", 8443, "/")
-    assert wire.endpoint.tls
+    client = opened("https://s3.example.com:8443", path_style=False).http
+    assert client is not None
+    endpoint = client.endpoint
+    assert (endpoint.host, endpoint.port, endpoint.path_prefix) == ("bucket.s3.example.com", 8443, "/")
+    assert endpoint.tls
 
 
 def certificate(folder: Path) -> str:

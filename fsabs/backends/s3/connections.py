@@ -1,0 +1,347 @@
+"""Connections to the endpoint of a bucket, and the pool that keeps those that are idle.
+
+The pool trusts nothing. A connection returns to it only when its response ended exactly, and leaves it only if it is
+silent: one with bytes to read has a response that answers no request. When a connection turns out dead, those that have
+been idle for as long are dropped with it. Connecting tries all addresses of the host (happy eyeballs, RFC 8305).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import select
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from typing import Any
+
+from ... import hooks
+from .endpoint import Endpoint
+from .failures import broken, error_name
+from .messages import Body
+
+MAX_IDLE = 64
+MAX_IDLE_SECONDS = 60.0
+"""A connection that was idle for longer is closed: a NAT or the store may have forgotten it."""
+ADDRESSES_SECONDS = 30.0
+"""The addresses of a host are resolved again after that."""
+ATTEMPT_DELAY = 0.25
+"""Seconds after which the next address is tried beside those under way (RFC 8305, section 5)."""
+_JOINED_SIZE = 128 * 1024
+"""A body of at most so many bytes is sent in one piece with its head."""
+_QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
+Address = tuple[int, Any]
+"""Family, and the argument of `connect`."""
+
+
+class Connection:
+    """A connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
+
+    __slots__ = ("descriptor", "idle_since", "socket", "tls", "used")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self.descriptor = connected.fileno()
+        self.tls = isinstance(connected, ssl.SSLSocket)
+        self.used = False
+        """Whether a response has come over it: a failure may be due to what happened before."""
+        self.idle_since = 0.0
+
+    def acknowledge(self) -> None:
+        """Acknowledge the next segments at once; the kernel forgets it after each exchange.
+
+        A server that sends the head and the body of a response separately waits for the acknowledgement between them
+        (Nagle's algorithm, `tcp_nopush`), and a delayed one comes after 40 ms.
+        """
+        if _QUICKACK is not None:
+            self.socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    def send(self, head: bytes, body: Body, deadline: float) -> None:
+        """Send a request, waiting where the connection does not take it at once."""
+        if len(body) <= _JOINED_SIZE:
+            self._send_all(head + body if body else head, deadline)
+        else:
+            self._send_all(head, deadline)
+            self._send_all(body, deadline)
+        self.acknowledge()
+
+    def _send_all(self, data: Body, deadline: float) -> None:
+        if not self.tls:
+            self.socket.sendall(data)
+            return
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self.socket.send(view) :]
+            except ssl.SSLWantWriteError:
+                self.wait(select.POLLOUT, deadline)
+            except ssl.SSLWantReadError:
+                self.wait(select.POLLIN, deadline)
+
+    def send_some(self, data: Body) -> int:
+        """Send what the connection takes without waiting; return the number of bytes. Raises where it takes none."""
+        return self.socket.send(data) if self.tls else self.socket.send(data, socket.MSG_DONTWAIT)
+
+    def handshake(self) -> None:
+        """Go on with the handshake of TLS; raises `SSLWantReadError` where it has to wait."""
+        if isinstance(self.socket, ssl.SSLSocket):
+            self.socket.do_handshake()
+
+    def silent(self) -> bool:
+        """Return whether the connection is open, and nothing has come that has not been read."""
+        try:
+            if self.tls:
+                # Not a peek: a session ticket may have come, which is no response.
+                self.socket.recv(1)
+            else:
+                self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def wait(self, events: int, deadline: float) -> None:
+        """Wait until the connection can be read (`select.POLLIN`) or written; raises `TimeoutError`."""
+        poll = select.poll()
+        poll.register(self.descriptor, events)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise TimeoutError
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+
+
+class ConnectionPool:
+    """The idle connections of one process to an endpoint."""
+
+    def __init__(self, endpoint: Endpoint, connect_timeout: float, read_timeout: float, url: str) -> None:
+        self._idle: deque[Connection] = deque()
+        self._endpoint = endpoint
+        self.connect_timeout = connect_timeout
+        self.read_timeout = read_timeout
+        self._url = url
+        self._context = tls_context(endpoint) if endpoint.tls else None
+        self._session: ssl.SSLSession | None = None
+        self._addresses: tuple[float, list[Address]] = (0.0, [])
+
+    def take(self) -> Connection | None:
+        """Return an idle connection that is open and silent; None if there is none."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return None
+        if time.monotonic() - connection.idle_since < MAX_IDLE_SECONDS and connection.silent():
+            return connection
+        self.drop_aged(connection)
+        return None
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection whose response has ended exactly."""
+        if self._session is None and isinstance(connection.socket, ssl.SSLSocket):
+            self._session = connection.socket.session
+        connection.used = True
+        connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+        if len(self._idle) > MAX_IDLE:
+            with contextlib.suppress(IndexError):
+                self._idle.popleft().close()
+
+    def drop_aged(self, dead: Connection) -> None:
+        """Close a connection that is dead, and those that have been idle for as long as it had been."""
+        dead.close()
+        while True:
+            try:
+                oldest = self._idle.popleft()
+            except IndexError:
+                return
+            if oldest.idle_since > dead.idle_since:
+                self._idle.appendleft(oldest)
+                return
+            oldest.close()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        while True:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def __del__(self) -> None:
+        # In the process that it belongs to: an inherited pool is never freed.
+        if hasattr(self, "_idle"):
+            self.close()
+
+    # ---- connecting
+
+    def connect(self) -> Connection:
+        """Return a new connection; raises `Transient`, or the `OSError` of a certificate that is not accepted."""
+        instrument = hooks.active
+        begin = time.monotonic_ns() if instrument is not None else 0
+        try:
+            connection = self._connect()
+        except OSError as exc:
+            failure = broken(exc)
+            if instrument is not None:
+                instrument.record_span("connect", "s3.connect", begin, 0, self._url, error_name(failure))
+            raise failure from exc
+        if instrument is not None:
+            instrument.record_span("connect", "s3.connect", begin, 0, self._url)
+        return connection
+
+    def _connect(self) -> Connection:
+        deadline = time.monotonic() + self.connect_timeout
+        dial = self.dial()
+        poll = select.poll()
+        try:
+            while True:
+                now = time.monotonic()
+                if now > deadline:
+                    raise TimeoutError
+                for descriptor in dial.start(now):
+                    poll.register(descriptor, select.POLLOUT)
+                for descriptor, _ in poll.poll(max(0.0, min(dial.next_start, deadline) - now) * 1000):
+                    poll.unregister(descriptor)
+                    if (connected := dial.finish(descriptor)) is not None:
+                        return self._handshake(connected, deadline)
+        finally:
+            dial.close()
+
+    def _handshake(self, connected: socket.socket, deadline: float) -> Connection:
+        connection = self.prepared(connected)
+        try:
+            while True:
+                try:
+                    connection.handshake()
+                    return connection
+                except ssl.SSLWantReadError:
+                    connection.wait(select.POLLIN, deadline)
+                except ssl.SSLWantWriteError:
+                    connection.wait(select.POLLOUT, deadline)
+        except BaseException:
+            connection.close()
+            raise
+
+    def dial(self) -> Dial:
+        """Return the attempts to connect to the host, none of which is begun. Raises `OSError` without an address."""
+        resolved, addresses = self._addresses
+        now = time.monotonic()
+        if not addresses or now - resolved > ADDRESSES_SECONDS:
+            found = socket.getaddrinfo(self._endpoint.host, self._endpoint.port, type=socket.SOCK_STREAM)
+            addresses = _interleaved([(family, address) for family, _, _, _, address in found])
+            self._addresses = (now, addresses)
+        return Dial(self, addresses)
+
+    def prefer(self, address: Address) -> None:
+        """Try `address`, to which a connection was made, first the next time."""
+        resolved, addresses = self._addresses
+        if addresses and addresses[0] != address and address in addresses:
+            self._addresses = (resolved, [address, *(other for other in addresses if other != address)])
+
+    def prepared(self, connected: socket.socket) -> Connection:
+        """Return the connection on a socket that has just been connected; with TLS, its handshake is still to come."""
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if _USER_TIMEOUT is not None:  # for bytes that are not acknowledged: the other side is gone
+            connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, max(1, int(self.connect_timeout * 1000)))
+        if self._context is not None:
+            host = self._endpoint.host
+            secured = self._context.wrap_socket(
+                connected, server_hostname=host, do_handshake_on_connect=False, session=self._session
+            )
+            return Connection(secured)
+        connected.setblocking(True)
+        # The kernel's own time limit: with MSG_WAITALL it then fills a buffer in one call.
+        limit = struct.pack("ll", int(self.read_timeout), int(self.read_timeout % 1 * 1e6))
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        return Connection(connected)
+
+
+class Dial:
+    """Attempts to connect to the addresses of a host, one after the other, each started before the last one fails.
+
+    Without waiting: `start` begins those that are due and returns their descriptors; `finish`, called for one that can
+    be written, returns its socket if it is connected. The first one wins; `close` ends the others.
+    """
+
+    def __init__(self, pool: ConnectionPool, addresses: list[Address]) -> None:
+        self._pool = pool
+        self._waiting = deque(addresses)
+        self._under_way: dict[int, tuple[socket.socket, Address]] = {}
+        self._error: OSError | None = None
+        self.next_start = 0.0
+        """When the next attempt is due, on the monotonic clock."""
+
+    def start(self, now: float) -> list[int]:
+        """Start the attempts that are due; raises the last attempt's `OSError` if all have failed."""
+        started = []
+        while self._waiting and now >= self.next_start:
+            family, address = self._waiting.popleft()
+            try:
+                made = socket.socket(family, socket.SOCK_STREAM)
+                made.setblocking(False)
+                code = made.connect_ex(address)
+            except OSError as exc:
+                self._error = exc
+                continue
+            if code not in (0, errno.EINPROGRESS):
+                made.close()
+                self._error = OSError(code, os.strerror(code))
+                continue
+            self._under_way[made.fileno()] = (made, (family, address))
+            started.append(made.fileno())
+            self.next_start = now + ATTEMPT_DELAY if self._waiting else float("inf")
+        if not self._under_way and not self._waiting:
+            raise self._error or TimeoutError()
+        return started
+
+    def finish(self, descriptor: int) -> socket.socket | None:
+        """Return the socket of an attempt that succeeded, None for one that failed: the next one is then due."""
+        made, address = self._under_way.pop(descriptor)
+        code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            made.close()
+            self._error = OSError(code, os.strerror(code))
+            self.next_start = 0.0
+            return None
+        self._pool.prefer(address)
+        return made
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors of the attempts under way."""
+        return list(self._under_way)
+
+    def close(self) -> None:
+        """End the attempts under way."""
+        for made, _ in self._under_way.values():
+            made.close()
+        self._under_way.clear()
+
+
+def _interleaved(addresses: list[Address]) -> list[Address]:
+    """Return addresses so that the families alternate, beginning with the first one's."""
+    first = [address for address in addresses if address[0] == addresses[0][0]]
+    others = [address for address in addresses if address[0] != addresses[0][0]]
+    pairs = itertools.zip_longest(first, others)
+    return [address for pair in pairs for address in pair if address is not None]
+
+
+def tls_context(endpoint: Endpoint) -> ssl.SSLContext:
+    """Return the platform's verification, with the certificates that boto3 is configured with."""
+    verify = endpoint.verify
+    context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    if verify is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if endpoint.client_certificate is not None:
+        certificate = endpoint.client_certificate
+        context.load_cert_chain(*((certificate,) if isinstance(certificate, str) else certificate))
+    return context

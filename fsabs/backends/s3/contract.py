@@ -1,0 +1,113 @@
+"""The response contract: a response is used only if it says that it is the one to its request.
+
+`check` looks at the head, before a byte of the body is kept, and `check_body` at the body. Both hold for the responses
+that our own client receives and for those that boto3 does. Each failure closes the connection: it may carry the
+responses of other requests.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ... import errors
+from .checksums import mismatch
+from .failures import mismatched
+from .http1 import Framing, ResponseHead
+from .messages import Request
+
+
+class ExpectedBody(NamedTuple):
+    """The bytes that a response's body must have."""
+
+    skip: int
+    """So many bytes are received and dropped: the store sent the whole object for a range of it."""
+    size: int | None
+    """The bytes after those; None if only the end of the body shows it."""
+    whole: bool
+    """Whether the content is the whole object, so that the object's checksum is the content's."""
+
+
+ANY = ExpectedBody(0, None, False)
+"""A body that the request says nothing about."""
+
+
+def check(request: Request, head: ResponseHead) -> ExpectedBody:
+    """Check the head of a successful response; return the body that has to follow.
+
+    Raises `Mismatch`, and `StaleFileError` for another version than the request's: some stores ignore If-Match.
+    """
+    if request.method != "GET" or request.query[:5] == "list-":
+        return ANY
+    status, range_ = head.status, request.range
+    if request.version is not None:
+        _check_version(request.version, head)
+    length = head.length if head.framing is Framing.FIXED else None
+    if range_ is None:
+        if status != 200:
+            raise mismatched(f"status {status} for a whole object")
+        if request.size is not None and length not in (None, request.size):
+            raise mismatched(f"an object of {length} bytes where {request.size} were expected")
+        if length is None and head.framing is Framing.UNTIL_CLOSE:
+            if request.size is None and b"\r\nx-amz-checksum-" not in head.lower:
+                raise mismatched("a response that doesn't say how long it is")
+            length = request.size
+        return ExpectedBody(0, length, True)
+    if status == 206:
+        return _check_range(request, range_, head, length)
+    if status != 200:
+        raise mismatched(f"status {status} for a range")
+    return _check_whole_for_range(request, range_, head, length)
+
+
+def _check_version(version: str, head: ResponseHead) -> None:
+    etag = head.header(b"etag")
+    if etag is None:
+        raise mismatched("a response without an ETag: nothing shows that it is the version that was opened")
+    if etag.strip('"') != version:
+        raise errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
+
+
+def _check_range(request: Request, range_: tuple[int, int], head: ResponseHead, length: int | None) -> ExpectedBody:
+    size, offset = range_
+    sent = head.header(b"content-range") or "no range"
+    bounds, _, total = sent.partition("/")
+    if request.size is None and total.isdigit():
+        size = min(size, int(total) - offset)  # the object may end in it
+    if length not in (None, size) or bounds != f"bytes {offset}-{offset + size - 1}":
+        raise mismatched(f"{sent} in {length} bytes where {size} from {offset} were expected")
+    if request.size is not None and total not in ("*", str(request.size)):
+        raise mismatched(f"a range of {total} bytes where the object had {request.size}")
+    return ExpectedBody(0, size, False)
+
+
+def _check_whole_for_range(
+    request: Request, range_: tuple[int, int], head: ResponseHead, length: int | None
+) -> ExpectedBody:
+    """Check the whole object, sent for a range of it: used if it is the version that was opened."""
+    size, offset = range_
+    total = request.size if request.size is not None else length
+    if total is None or (request.size is not None and length not in (None, request.size)):
+        raise mismatched(f"an object of {length} bytes where a range of {request.size} was expected")
+    if request.version is None and offset:
+        raise mismatched("the whole object where a range was expected, of a version that is not known")
+    return ExpectedBody(offset, min(size, total - offset), False)
+
+
+def check_body(
+    request: Request, head: ResponseHead, expected: ExpectedBody, pieces: Iterable[bytes], size: int
+) -> None:
+    """Check the content of a response, of `size` bytes in `pieces`. Raises `Mismatch`."""
+    if expected.size is not None and size != expected.size:
+        raise mismatched(f"a body of {size} bytes where {expected.size} were expected")
+    if expected.whole:
+        if request.size is not None and size != request.size:
+            raise mismatched(f"an object of {size} bytes where {request.size} were expected")
+        if b"\r\nx-amz-checksum-" in head.lower and (wrong := mismatch(head, pieces)):
+            raise mismatched(wrong)
+
+
+def too_long(received: int, size: int) -> Exception:
+    """Return the failure for a body that goes on after its end."""
+    return mismatched(f"a body of {received} bytes and more where {size} were expected")

@@ -1,0 +1,97 @@
+"""Detection of responses that answer another request: late duplicates, made by a proxy or a store that retries.
+
+A duplicate that has arrived before the next request is sent is seen by the connection pool. A later one is taken for
+the response to that request, unless something in it shows otherwise:
+
+- the nonce. A signed GET carries `response-cache-control=NONCE`, which S3 and the stores that follow it put into the
+  response's header fields. It proves that a response belongs to its request. Whether a store does so is learnt from
+  its first responses; from then on a response without the nonce is refused.
+- the request identifier (`x-amz-request-id`), or else the whole head: on a connection that was used before, one that
+  has been seen already, in the response to another request, is a duplicate. Where a store repeats them (nginx with
+  files of one size and time), that is learnt by a request over a new connection, and the check ends.
+- the version, range and size of an object that is open (`contract.py`), and the key in the body of a refusal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from .failures import mismatched, xml_text
+from .http1 import ResponseHead
+from .messages import Request
+
+QUERY = "response-cache-control="
+_TRIALS = 3
+"""A store that has not sent back a nonce by so many responses does not know it."""
+_MAX_SEEN = 8192
+
+
+class DuplicateDetector:
+    """What the responses of one endpoint have shown so far, in one process."""
+
+    def __init__(self, nonces: bool) -> None:
+        self._prefix = f"fsabs-{os.urandom(6).hex()}"
+        self._numbers = itertools.count()
+        self._trials = [_TRIALS if nonces else 0] * 2  # of whole objects, of ranges
+        self._echoed = [False, False]
+        self._seen: dict[int, int] = {}
+        self._seen_before: dict[int, int] = {}  # an earlier generation of them
+        self._distinct = True
+        """Whether no two responses have had the same identifier or head."""
+
+    def nonce(self, request: Request) -> str:
+        """Return the nonce for a request; empty if it gets none."""
+        if not self._trials[request.range is not None] or request.method != "GET" or request.query or not request.key:
+            return ""
+        return f"{self._prefix}{next(self._numbers):08x}"
+
+    def rejected(self) -> None:
+        """Take note that the store refuses requests with a nonce."""
+        self._trials = [0, 0]
+
+    @property
+    def proven(self) -> bool:
+        """Whether the store has sent back a nonce."""
+        return any(self._echoed)
+
+    def check(self, request: Request, head: ResponseHead, nonce: str, used: bool) -> None:
+        """Raise `Mismatch` if the response answers another request.
+
+        Args:
+            request: the one that was sent.
+            head: the response's.
+            nonce: the request's; may be empty.
+            used: whether the connection had been used before.
+        """
+        if nonce and head.status < 300:
+            kind = request.range is not None
+            if nonce.encode() in head.raw:
+                self._echoed[kind], self._trials[kind] = True, _TRIALS
+                return
+            if self._echoed[kind]:
+                raise mismatched("a response without the nonce of its request: it answers another one")
+            self._trials[kind] -= 1
+        if self._distinct:
+            self._check_distinct(request, head, used)
+
+    def check_refusal(self, request: Request, body: bytes) -> None:
+        """Raise `Mismatch` if the body of a refusal names another key."""
+        key = xml_text(body, b"Key")
+        if key and key.isalnum() and request.key and request.key.isalnum() and key != request.key:
+            raise mismatched(f"a refusal of the key {key!r}")
+
+    def _check_distinct(self, request: Request, head: ResponseHead, used: bool) -> None:
+        identifier = head.header(b"x-amz-request-id")
+        name = hash(identifier or head.raw)
+        asked = hash((request.method, request.key, request.range, request.query))
+        before = self._seen.get(name, self._seen_before.get(name))
+        if before is None:
+            self._seen[name] = asked
+            if len(self._seen) > _MAX_SEEN:
+                self._seen, self._seen_before = {}, self._seen
+        elif before != asked or identifier:
+            if used:
+                raise mismatched("a response that has been received before, for another request")
+            self._distinct = False
+            self._seen, self._seen_before = {}, {}

@@ -1,0 +1,76 @@
+"""Reads by boto3: for what the fast client can't go on with. The response contract is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from typing import TYPE_CHECKING, Any
+
+from ... import errors
+from . import contract
+from .boto import translated
+from .failures import Transient
+from .http1 import ProtocolError, ResponseHead, parse_head
+from .messages import Request, Response
+from .retry import backoff
+
+if TYPE_CHECKING:
+    from .bucket import S3
+
+ATTEMPTS = 3
+"""boto3 sends again what fails before the body; a body that breaks off is read again here."""
+
+
+def get(fs: S3, request: Request) -> bytes:
+    """Return the content that a GET requests; raises `OSError`."""
+    conditions: dict[str, Any] = {}
+    if request.range is not None:
+        size, offset = request.range
+        conditions["Range"] = f"bytes={offset}-{offset + size - 1}"
+    if request.strong:
+        conditions["IfMatch"] = f'"{request.version}"'
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            response = _attempt(fs, request, conditions)
+            if request.into is not None:
+                request.into[:] = response.body
+            return response.body
+        except Transient as exc:
+            if attempt == ATTEMPTS:
+                raise exc.error from exc
+        except (ConnectionError, TimeoutError, errors.CorruptFileError):
+            if attempt == ATTEMPTS:
+                raise
+        time.sleep(backoff(attempt))
+    raise AssertionError("ATTEMPTS is at least 1")
+
+
+def _attempt(fs: S3, request: Request, conditions: dict[str, Any]) -> Response:
+    with translated():
+        answer = fs.client.get_object(Bucket=fs.bucket, Key=request.key, ChecksumMode="ENABLED", **conditions)
+        with contextlib.closing(answer["Body"]) as stream:
+            head = head_of(answer["ResponseMetadata"])
+            expected = contract.check(request, head)
+            if expected.size is not None and not expected.whole:
+                body: bytes = stream.read(expected.skip + expected.size)[expected.skip :]
+            else:
+                body = stream.read()
+    contract.check_body(request, head, expected, [body], len(body))
+    return Response(head, body)
+
+
+def head_of(metadata: dict[str, Any]) -> ResponseHead:
+    """Return the head of a response that boto3 received."""
+    lines = "".join(f"\r\n{name}: {value}" for name, value in metadata["HTTPHeaders"].items())
+    raw = f"HTTP/1.1 {metadata['HTTPStatusCode']} {lines}".encode("latin-1", "replace")
+    try:
+        return parse_head(raw, "GET")
+    except ProtocolError as exc:
+        raise errors.CorruptFileError(errno.EBADMSG, str(exc)) from exc
+
+
+def head(fs: S3, key: str) -> ResponseHead:
+    """Return the head of the response to a HEAD; raises `OSError`."""
+    with translated():
+        return head_of(fs.client.head_object(Bucket=fs.bucket, Key=key)["ResponseMetadata"])

@@ -1,0 +1,478 @@
+"""Many requests in flight from one thread: the connections of a client, and `poll`, which says which of them have data.
+
+A connection whose response is complete sends its next request at once, before the response is looked at. A request that
+fails by chance waits its time and is sent again, while the others go on. The bytes in flight are bounded: requests are
+held back, and bodies left in the kernel's buffers, while the responses that have not been taken fill `max_bytes`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Generator, Iterable
+
+from ... import hooks, process
+from .client import Client
+from .connections import Connection, Dial
+from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
+from .http1 import ProtocolError
+from .messages import Body, Request, Response
+from .receive import WOULD_BLOCK, Receiver
+from .retry import Operation
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The bytes of responses in flight, unless said otherwise; one larger response is received alone."""
+PAUSE = 1.0
+"""Seconds without a call to the pipeline after which the end of a connection is no failure of the store's."""
+MAX_EXCUSES = 3
+"""How often a request may fail for such a reason without an attempt being counted."""
+
+Outcome = Response | OSError | UnsupportedResponse
+"""A response that fits its request, the error of a request, or the reason why only boto3 can send it."""
+
+
+def send_many(
+    client: Client,
+    requests: Iterable[Request],
+    concurrency: int,
+    *,
+    ahead: int | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Generator[Outcome, None, None]:
+    """Yield the outcomes of requests, in their order, with up to `concurrency` of them under way.
+
+    For one thread, in the process that called it. To be closed, or used up.
+
+    Args:
+        client: of the bucket.
+        requests: taken one by one, when they can be sent.
+        concurrency: connections that are used at most.
+        ahead: how many requests may be under way or complete before the outcome of the first one is taken.
+        max_bytes: the bytes of responses under way or complete.
+    """
+    return _Pipeline(client, requests, concurrency, ahead or 2 * concurrency, max_bytes).run()
+
+
+class _Lane:
+    """One connection of a pipeline, and the request that is under way on it."""
+
+    __slots__ = (
+        "awaited",
+        "begin",
+        "connection",
+        "dial",
+        "number",
+        "receiver",
+        "request",
+        "sent",
+        "since",
+        "step",
+        "unsent",
+    )
+
+    def __init__(self, number: int, request: Request, now: float) -> None:
+        self.number = number
+        self.request = request
+        self.connection: Connection | None = None
+        self.dial: Dial | None = None
+        self.receiver: Receiver | None = None
+        self.step: Callable[[_Lane, int], None] | None = None  # None while the lane is free, or its body has to wait
+        self.unsent: list[Body] = []
+        self.awaited = False  # whether the size of its response is not known yet
+        self.begin = 0  # for the instrument, in ns
+        self.sent = self.since = now  # when the request was sent; when there was a sign of life
+
+
+class _Pipeline:
+    def __init__(self, client: Client, requests: Iterable[Request], width: int, ahead: int, max_bytes: int) -> None:
+        self._generation = process.generation()
+        self._client = client
+        self._pool = client.pool
+        self._requests = enumerate(requests)
+        self._upcoming: tuple[int, Request] | None = None
+        self._exhausted = False
+        self._width = width
+        self._ahead = ahead
+        self._max_bytes = max_bytes
+        self._bytes = 0  # of the responses that are received or complete
+        self._sizes: dict[int, int] = {}  # of each of them
+        self._awaited = 0  # responses whose size is not known yet
+        self._mean = 0.0  # bytes of a response
+        self._poll = select.poll()  # a batch is short: epoll takes longer to set up than it saves
+        self._lanes: dict[int, _Lane] = {}  # by their descriptors
+        self._busy = 0  # lanes with a request
+        self._free: list[_Lane] = []
+        self._paused: list[_Lane] = []
+        self._outcomes: dict[int, Outcome] = {}
+        self._first = 0  # the number of the outcome that is yielded next
+        self._later: list[tuple[float, int, Request]] = []  # when to send it again
+        self._operations: dict[int, Operation] = {}
+        self._excuses: dict[int, int] = {}
+        self._now = self._left = self._checked = time.monotonic()
+        self._woke = 0.0  # the end of the last pause
+        self._next_send = 0.0  # by the throttle
+
+    def run(self) -> Generator[Outcome, None, None]:
+        """Yield the outcomes."""
+        try:
+            while True:
+                while self._first not in self._outcomes:
+                    self._fill()
+                    if self._exhausted and not self._busy and not self._later and not self._outcomes:
+                        return
+                    if self._first not in self._outcomes:
+                        self._advance_all()
+                yield self._outcomes.pop(self._first)
+                self._bytes -= self._sizes.pop(self._first, 0)
+                self._operations.pop(self._first, None)
+                self._excuses.pop(self._first, None)
+                self._first += 1
+                if self._paused:
+                    self._resume()
+        finally:
+            self._end()
+
+    # ---- what is sent, and when
+
+    def _fill(self) -> None:
+        """Send requests while there is room."""
+        while self._busy < self._width and (taken := self._take_request()) is not None:
+            self._busy += 1
+            if self._free:
+                self._send(self._free.pop(), *taken)
+                continue
+            lane = _Lane(*taken, self._now)
+            lane.connection = self._pool.take()
+            if lane.connection is None:
+                self._begin_connecting(lane)
+            else:
+                self._add(lane, lane.connection.descriptor, select.POLLIN)
+                self._send(lane, *taken)
+
+    def _take_request(self) -> tuple[int, Request] | None:
+        """Return the request to be sent next, if there is one."""
+        if self._next_send > self._now:
+            return None
+        if self._later and self._later[0][0] <= self._now:
+            return heapq.heappop(self._later)[1:] if self._passes() else None
+        if self._upcoming is None:
+            self._upcoming = next(self._requests, None)
+            if self._upcoming is None:
+                self._exhausted = True
+                return None
+        number = self._upcoming[0]
+        if number - self._first >= self._ahead or not (number == self._first or self._has_room()) or not self._passes():
+            return None
+        taken, self._upcoming = self._upcoming, None
+        return taken
+
+    def _passes(self) -> bool:
+        """Return whether the throttle lets a request pass now."""
+        delay = self._client.throttle.delay()
+        if delay:
+            self._next_send = self._now + delay
+        return not delay
+
+    def _has_room(self) -> bool:
+        """Return whether the response to another request is likely to fit."""
+        return self._bytes + self._mean * self._awaited < self._max_bytes
+
+    def _add(self, lane: _Lane, descriptor: int, events: int) -> None:
+        self._lanes[descriptor] = lane
+        self._poll.register(descriptor, events)
+
+    def _remove(self, descriptor: int) -> None:
+        if self._lanes.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _send(self, lane: _Lane, number: int, request: Request) -> None:
+        client = self._client
+        lane.number, lane.request, lane.sent, lane.since = number, request, self._now, self._now
+        lane.begin = time.monotonic_ns() if hooks.active is not None else 0
+        lane.awaited = True
+        self._awaited += 1
+        nonce = client.detector.nonce(request)
+        deadline = self._now + client.policy.attempt_seconds(request)
+        lane.receiver = Receiver(request, nonce, client.detector, socket.MSG_DONTWAIT, deadline)
+        try:
+            head = client.encode(request, nonce)
+            lane.unsent = [head, request.body] if len(request.body) else [head]
+            self._on_writable(lane, 0)
+        except Exception as exc:
+            self._fail(lane, exc)
+
+    def _on_writable(self, lane: _Lane, events: int) -> None:
+        """Send what the connection takes."""
+        connection = lane.connection
+        assert connection is not None
+        if events & select.POLLIN:  # a response to a part of a request is a refusal
+            lane.unsent = []
+        while lane.unsent:
+            data = lane.unsent[0]
+            try:
+                sent = connection.send_some(data)
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                if lane.step is None or not events:
+                    self._poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
+                lane.step = self._on_writable
+                return
+            lane.unsent[:1] = [memoryview(data)[sent:]] if sent < len(data) else []
+        if events:
+            self._poll.modify(connection.descriptor, select.POLLIN)
+        connection.acknowledge()
+        lane.step = self._on_readable
+        if events & select.POLLIN:
+            self._on_readable(lane, events)
+
+    # ---- connecting
+
+    def _begin_connecting(self, lane: _Lane) -> None:
+        lane.begin = time.monotonic_ns() if hooks.active is not None else 0
+        try:
+            lane.dial = self._pool.dial()
+            self._start_dial(lane)
+        except OSError as exc:
+            self._fail(lane, exc)
+
+    def _start_dial(self, lane: _Lane) -> None:
+        assert lane.dial is not None
+        for descriptor in lane.dial.start(self._now):
+            self._add(lane, descriptor, select.POLLOUT)
+
+    def _on_dialled(self, lane: _Lane, descriptor: int) -> None:
+        dial = lane.dial
+        assert dial is not None
+        self._remove(descriptor)
+        connected = dial.finish(descriptor)
+        if connected is None:
+            self._start_dial(lane)
+            return
+        self._end_dial(lane)
+        lane.connection = self._pool.prepared(connected)
+        self._add(lane, lane.connection.descriptor, select.POLLIN)
+        lane.step = self._on_handshake
+        self._on_handshake(lane, 0)
+
+    def _on_handshake(self, lane: _Lane, _: int) -> None:
+        assert lane.connection is not None
+        lane.connection.handshake()  # what it sends is small: it only ever waits for reading
+        if lane.begin and (instrument := hooks.active) is not None:
+            instrument.record_span("connect", "s3.connect", lane.begin, 0, self._client.url(""))
+        self._send(lane, lane.number, lane.request)
+
+    def _end_dial(self, lane: _Lane) -> None:
+        if lane.dial is not None:
+            for descriptor in lane.dial.descriptors:
+                self._remove(descriptor)
+            lane.dial.close()
+            lane.dial = None
+
+    # ---- what comes
+
+    def _advance_all(self) -> None:
+        """Wait for something to arrive, or to be due, and take it."""
+        self._now = now = time.monotonic()
+        if now - self._left > PAUSE:
+            self._wake(now - self._left)
+        dials = [lane for lane in self._lanes.values() if lane.dial is not None]
+        due = [now + min(PAUSE, self._pool.read_timeout / 4, self._pool.connect_timeout / 4)]
+        due += [lane.dial.next_start for lane in dials if lane.dial is not None]
+        if self._later:
+            due.append(self._later[0][0])
+        if self._next_send > now:
+            due.append(self._next_send)
+        events = self._poll.poll(max(0.0, min(due) - now) * 1000)
+        self._now = time.monotonic()
+        for descriptor, event in events:
+            lane = self._lanes.get(descriptor)
+            if lane is not None:
+                self._advance(lane, descriptor, event)
+        for lane in dials:
+            if lane.dial is not None and lane.dial.next_start <= self._now:
+                try:
+                    self._start_dial(lane)
+                except OSError as exc:
+                    self._fail(lane, exc)
+        if not events or self._now - self._checked > PAUSE:
+            self._checked = self._now
+            self._expire()
+        self._left = time.monotonic()
+
+    def _wake(self, pause: float) -> None:
+        """Go on after a pause: the time that nobody waited is nobody's fault."""
+        self._woke = self._now
+        for lane in self._lanes.values():
+            if lane.receiver is not None:
+                lane.receiver.deadline += pause
+
+    def _advance(self, lane: _Lane, descriptor: int, event: int) -> None:
+        lane.since = self._now
+        try:
+            if lane.dial is not None:
+                self._on_dialled(lane, descriptor)
+            elif lane.step is not None:
+                lane.step(lane, event)
+            elif lane in self._free:  # closed by the store, or a response that answers no request
+                self._free.remove(lane)
+                self._drop(lane)
+        except WOULD_BLOCK:
+            return
+        except Exception as exc:
+            self._fail(lane, exc)
+
+    def _on_readable(self, lane: _Lane, _: int) -> None:
+        connection, receiver = lane.connection, lane.receiver
+        assert connection is not None
+        assert receiver is not None
+        if receiver.head is None:
+            receiver.receive_head(connection)
+            self._count_size(lane, receiver)
+            if lane.step is None:
+                return
+        if receiver.receive_body(connection):
+            self._complete(lane, receiver)
+
+    def _count_size(self, lane: _Lane, receiver: Receiver) -> None:
+        """Count the bytes of a response whose size is now known; where there is no room for them, they wait."""
+        self._head_known(lane)
+        size = receiver.size if lane.request.into is None else 0
+        self._mean = 0.8 * self._mean + 0.2 * size if self._mean else float(size)
+        if self._bytes and self._bytes + size > self._max_bytes and lane.number != self._first:
+            assert lane.connection is not None
+            self._poll.unregister(lane.connection.descriptor)
+            lane.step = None
+            self._paused.append(lane)
+        else:
+            self._sizes[lane.number] = size
+            self._bytes += size
+
+    def _head_known(self, lane: _Lane) -> None:
+        self._awaited -= lane.awaited
+        lane.awaited = False
+
+    def _resume(self) -> None:
+        """Receive the bodies for which there is room now, in their order."""
+        self._now = time.monotonic()
+        self._paused.sort(key=lambda lane: -lane.number)
+        while self._paused:
+            lane = self._paused[-1]
+            assert lane.receiver is not None
+            assert lane.connection is not None
+            if self._bytes and self._bytes + lane.receiver.size > self._max_bytes and lane.number != self._first:
+                return
+            self._paused.pop()
+            self._sizes[lane.number] = lane.receiver.size
+            self._bytes += lane.receiver.size
+            lane.receiver.deadline = max(lane.receiver.deadline, self._now + self._pool.read_timeout)
+            lane.sent, lane.since = -1.0, self._now  # an end of the connection is the pause's fault
+            lane.step = self._on_readable
+            self._poll.register(lane.connection.descriptor, select.POLLIN)
+            self._advance(lane, lane.connection.descriptor, select.POLLIN)
+
+    def _complete(self, lane: _Lane, receiver: Receiver) -> None:
+        outcome = receiver.outcome()
+        if isinstance(outcome, Exception):
+            self._record(lane, 0, outcome)
+        else:
+            self._record(lane, receiver.size, None)
+        number, request, connection, used = lane.number, lane.request, lane.connection, False
+        assert connection is not None
+        used, connection.used = connection.used, True
+        self._busy -= 1
+        if not receiver.ended or not connection.silent():
+            self._drop(lane)
+        else:
+            lane.step = lane.receiver = None
+            self._free.append(lane)
+        if isinstance(outcome, Exception):
+            self._decide(number, request, outcome, used and not receiver.ended, lane.sent)
+        else:
+            self._outcomes[number] = outcome
+        if self._free and (taken := self._take_request()) is not None:
+            self._busy += 1
+            self._send(self._free.pop(), *taken)
+
+    # ---- what fails
+
+    def _fail(self, lane: _Lane, exc: Exception) -> None:
+        """End a lane by what went wrong on it, and decide on its request."""
+        connection, receiver = lane.connection, lane.receiver
+        if not isinstance(exc, OSError | ProtocolError | Transient | UnsupportedResponse):
+            raise exc
+        used = connection is not None and connection.used
+        exc = self._client.failure(exc, connection, receiver) if connection is not None else broken(exc)
+        self._record(lane, 0, exc, "request" if receiver is not None else "connect")
+        self._busy -= 1
+        self._drop(lane)
+        if used and connection is not None and (receiver is None or not receiver.started):
+            self._pool.drop_aged(connection)
+        self._decide(lane.number, lane.request, exc, used, lane.sent)
+
+    def _decide(self, number: int, request: Request, exc: Exception, used: bool, sent: float) -> None:
+        """Decide on a request that has failed: it is sent again, or the failure is its outcome."""
+        self._bytes -= self._sizes.pop(number, 0)
+        if not isinstance(exc, Transient):
+            assert isinstance(exc, OSError | UnsupportedResponse)
+            self._outcomes[number] = exc
+            return
+        wait = 0.0
+        at_rest = sent <= self._woke or (used and isinstance(exc, Unanswered | Mismatch))
+        if isinstance(exc, RejectedNonce):
+            self._client.detector.rejected()
+        elif at_rest and self._excuses.get(number, 0) < MAX_EXCUSES:
+            self._excuses[number] = self._excuses.get(number, 0) + 1
+        else:
+            operation = self._operations.setdefault(number, Operation(self._client.policy))
+            try:
+                wait = operation.wait_after(exc)
+            except OSError as error:
+                self._outcomes[number] = error
+                return
+        if (instrument := hooks.active) is not None:
+            name = self._client.operation_name(request)
+            instrument.record_event("retry", name, 1, self._client.url(request.key))
+        heapq.heappush(self._later, (self._now + wait, number, request))
+
+    def _record(self, lane: _Lane, size: int, exc: Exception | None, kind: str = "request") -> None:
+        if lane.begin and (instrument := hooks.active) is not None:
+            client, connecting = self._client, kind == "connect"
+            name = "s3.connect" if connecting else client.operation_name(lane.request)
+            where = client.url("" if connecting else lane.request.key)
+            instrument.record_span(kind, name, lane.begin, size, where, error_name(exc) if exc is not None else "")
+
+    def _expire(self) -> None:
+        """Give up what has been silent for too long, or has taken too long altogether."""
+        for lane in set(self._lanes.values()):
+            receiver, since = lane.receiver, max(lane.since, self._woke)
+            if receiver is None:
+                if lane not in self._free and self._now - since > self._pool.connect_timeout:
+                    self._fail(lane, TimeoutError())
+            elif self._now > receiver.deadline and receiver.refused:
+                self._complete(lane, receiver)
+            elif lane not in self._paused and self._now > min(receiver.deadline, since + self._pool.read_timeout):
+                self._fail(lane, TimeoutError())
+
+    def _drop(self, lane: _Lane) -> None:
+        self._head_known(lane)
+        self._end_dial(lane)
+        if lane.connection is not None:
+            if lane in self._paused:
+                self._paused.remove(lane)
+                del self._lanes[lane.connection.descriptor]
+            else:
+                self._remove(lane.connection.descriptor)
+            lane.connection.close()
+
+    def _end(self) -> None:
+        if process.inherited(self._generation):
+            process.abandon(self)
+            return
+        for lane in self._free:
+            assert lane.connection is not None
+            self._remove(lane.connection.descriptor)
+            self._pool.give_back(lane.connection)
+        for lane in set(self._lanes.values()):
+            self._drop(lane)

@@ -1,0 +1,278 @@
+"""Receiving one response from a connection: the head, the response contract, and the body into its final buffer.
+
+One `Receiver` serves the blocking client, whose plain connections block, and the pipeline, whose receives return what
+has come. A plain connection's head is peeked at, so that the first byte of the body is alone in the next receive, and a
+body of known size is received without a copy.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import ssl
+import time
+
+from . import contract
+from .connections import Connection
+from .duplicates import DuplicateDetector
+from .failures import LargeObject, cut_short, hung_up, refused, xml_text
+from .http1 import MAX_HEAD_SIZE, MAX_INTERIM_RESPONSES, BodyParser, Framing, ProtocolError, ResponseHead, parse_head
+from .messages import Request, Response
+from .retry import REFUSAL_SECONDS, body_seconds
+
+PEEK_SIZE = 2048
+MAX_REFUSAL_SIZE = 64 * 1024
+IN_PLACE = 4 * 1024 * 1024
+"""A body of more bytes is received into one buffer; a smaller one in pieces, which are joined in the CPU's cache."""
+PIECE = 256 * 1024
+TLS_RECORD = 16 * 1024
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError)
+
+
+class Receiver:
+    """One response, as far as it has come.
+
+    Args:
+        request: the request that it is the response to.
+        nonce: the request's.
+        detector: of late duplicates.
+        flags: of each receive over a plain connection: `MSG_DONTWAIT`, or `MSG_WAITALL` where it blocks.
+        deadline: when the attempt is given up, on the monotonic clock.
+    """
+
+    __slots__ = (
+        "_blocking",
+        "_body",
+        "_buffer",
+        "_detector",
+        "_expected",
+        "_flags",
+        "_interim",
+        "_nonce",
+        "_parser",
+        "_pieces",
+        "_received",
+        "_skip",
+        "_sliced",
+        "_view",
+        "deadline",
+        "ended",
+        "head",
+        "request",
+        "size",
+    )
+
+    def __init__(self, request: Request, nonce: str, detector: DuplicateDetector, flags: int, deadline: float) -> None:
+        self.request = request
+        self.deadline = deadline
+        self.head: ResponseHead | None = None
+        self.ended = False
+        """Whether the response has ended exactly, so that the connection can be used again."""
+        self.size = 0
+        """The bytes of the content that are kept in memory, once the head is known."""
+        self._nonce = nonce
+        self._detector = detector
+        self._flags = flags
+        self._blocking = not flags & socket.MSG_DONTWAIT
+        self._buffer = b""  # received and not parsed
+        self._received = 0  # of the body
+        self._pieces: list[bytes] = []
+        self._parser: BodyParser | None = None
+        self._body: io.BytesIO | None = None
+        self._view: memoryview | None = None
+        self._interim = 0
+        self._skip = 0
+        self._sliced = False
+
+    def receive_head(self, connection: Connection) -> ResponseHead:
+        """Receive the head and check it; raises what `WOULD_BLOCK` has if it hasn't come completely."""
+        while True:
+            raw = self._receive_head(connection)
+            head = parse_head(raw, self.request.method)
+            if not head.interim:
+                break
+            self._interim += 1
+            if self._interim > MAX_INTERIM_RESPONSES:
+                raise ProtocolError(f"more than {MAX_INTERIM_RESPONSES} interim responses")
+        self._detector.check(self.request, head, self._nonce, connection.used)
+        if head.status >= 300:
+            self.deadline = min(self.deadline, time.monotonic() + REFUSAL_SECONDS)
+            self._expected = contract.ANY
+            self._flags, self._blocking = socket.MSG_DONTWAIT, False
+        else:
+            self._expected = contract.check(self.request, head)
+            self._skip = self._expected.skip
+            self._sliced = head.status == 200 and self.request.range is not None
+            self._make_room(head)
+        if head.framing is not Framing.FIXED:
+            self._parser = BodyParser(head.framing)
+        self.head = head
+        return head
+
+    def _make_room(self, head: ResponseHead) -> None:
+        request, size = self.request, self._expected.size
+        if head.framing is Framing.FIXED and size is None:
+            size = head.length
+        if request.large is not None and size is not None and size > request.large and head.framing is Framing.FIXED:
+            raise LargeObject(head)
+        self.deadline += body_seconds(size)
+        self.size = size or 0
+        self._view = request.into
+        if self._view is None and size is not None and size > IN_PLACE:
+            self._body = io.BytesIO(bytes(size))
+            self._view = self._body.getbuffer()
+
+    def _receive_head(self, connection: Connection) -> bytes:
+        sock = connection.socket
+        if not connection.tls and not self._buffer:
+            flags = self._flags & socket.MSG_DONTWAIT
+            seen = sock.recv(PEEK_SIZE, socket.MSG_PEEK | flags)
+            end = seen.find(b"\r\n\r\n")
+            if end >= 0:
+                sock.recv(end + 4)
+                return seen[:end]
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > MAX_HEAD_SIZE:
+                raise ProtocolError(f"a head of more than {MAX_HEAD_SIZE} bytes")
+            more = sock.recv(MAX_HEAD_SIZE) if connection.tls else sock.recv(MAX_HEAD_SIZE, self._flags & ~_WAITALL)
+            if not more:
+                raise hung_up(len(self._buffer))
+            self._buffer += more
+            self._check_deadline()
+        raw, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+        return raw
+
+    def receive_body(self, connection: Connection) -> bool:
+        """Receive what has come of the body; return whether that is all."""
+        head, parser = self.head, self._parser
+        assert head is not None
+        if parser is not None:
+            self._receive_parsed(connection, parser)
+            self.ended = parser.ended and not parser.excess and head.reusable
+            return True
+        if self._sliced or head.status >= 300 or self._buffer:
+            self._receive_rest(connection, head.length)
+        elif not self._receive_fixed(connection, head.length):
+            return False
+        self.ended = self._received == head.length and not self._buffer and head.reusable
+        return True
+
+    def _receive_fixed(self, connection: Connection, length: int) -> bool:
+        """Receive a body of known size; return False if more of it is still to come."""
+        sock, tls, flags, view = connection.socket, connection.tls, self._flags, self._view
+        limit = TLS_RECORD if tls else length if self._blocking else PIECE
+        while missing := length - self._received:
+            if view is not None:
+                wanted = missing
+                rest = view[self._received :]
+                got = sock.recv_into(rest, missing) if tls else sock.recv_into(rest, missing, flags)
+            else:
+                wanted = min(missing, limit)
+                piece = sock.recv(wanted) if tls else sock.recv(wanted, flags)
+                got = len(piece)
+                self._pieces.append(piece)
+            if not got:
+                raise cut_short(self._received, length)
+            self._received += got
+            if got < wanted:
+                if not tls and not self._blocking:
+                    return False  # there is no more for now; TLS may hold more than poll knows of
+                self._check_deadline()
+        return True
+
+    def _receive_rest(self, connection: Connection, length: int) -> None:
+        """Receive a body of known size of which some came with the head, or not all is kept."""
+        while self._received < length and not self._has_enough():
+            piece = (self._buffer or self._receive_some(connection))[: length - self._received]
+            self._buffer = self._buffer[len(piece) :]
+            if not piece:
+                raise cut_short(self._received, length)
+            self._keep(piece)
+            self._check_deadline()
+
+    def _receive_parsed(self, connection: Connection, parser: BodyParser) -> None:
+        while not parser.ended and not self._has_enough():
+            data, self._buffer = self._buffer or self._receive_some(connection), b""
+            for piece in parser.feed(data):
+                self._keep(piece)
+            self._check_deadline()
+
+    def _receive_some(self, connection: Connection) -> bytes:
+        return (
+            connection.socket.recv(PIECE) if connection.tls else connection.socket.recv(PIECE, self._flags & ~_WAITALL)
+        )
+
+    def _has_enough(self) -> bool:
+        """Return whether the rest of the body is not wanted: of a refusal, or of the whole object for a range."""
+        if self._expected.size is None:
+            return self._received > MAX_REFUSAL_SIZE and self.head is not None and self.head.status >= 300
+        return self._sliced and self._received >= self._skip + self._expected.size
+
+    def _keep(self, piece: bytes) -> None:
+        """Put a piece of the body where it belongs."""
+        start = self._received - self._skip
+        self._received += len(piece)
+        if start < 0:
+            piece, start = piece[-start:], 0
+        size = self._expected.size
+        if size is not None and start + len(piece) > size:
+            if not self._sliced:
+                raise contract.too_long(self._received, size)
+            piece = piece[: size - start]
+        if self._view is not None:
+            self._view[start : start + len(piece)] = piece
+        elif piece:
+            self._pieces.append(piece)
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise TimeoutError
+
+    def outcome(self) -> Response | Exception:
+        """Return the response, or the failure that it stands for. Raises `Mismatch`."""
+        head, request = self.head, self.request
+        assert head is not None
+        if head.status >= 300:
+            body = b"".join(self._pieces)
+            self._detector.check_refusal(request, body)
+            return refused(head, body, bool(self._nonce))
+        if self._body is not None and self._view is not None:
+            self._view.release()
+            self._pieces = [self._body.getvalue()]  # the very bytes that were filled: there is no other reference
+        size = sum(map(len, self._pieces)) if request.into is None else self._received - self._skip
+        contract.check_body(request, head, self._expected, self._pieces, size)
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        if body and request.method in ("POST", "PUT") and b"<Error>" in body[:512]:
+            # Requests that take long have a status of 200 before it is known how they end.
+            return refused(head._replace(status=_embedded_status(body)), body)
+        return Response(head, body)
+
+    @property
+    def buffered(self) -> bytes:
+        """The bytes of the body that have come with the head."""
+        return self._buffer
+
+    @property
+    def refused(self) -> bool:
+        """Whether the response is a refusal: its body may be missing."""
+        return self.head is not None and self.head.status >= 300
+
+    @property
+    def started(self) -> bool:
+        """Whether anything has come."""
+        return self.head is not None or bool(self._buffer)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether receives over a plain connection block."""
+        return self._blocking
+
+
+_WAITALL = socket.MSG_WAITALL
+
+
+def _embedded_status(body: bytes) -> int:
+    """Return the status of an error in the body of a response with status 200."""
+    return {"InternalError": 500, "SlowDown": 503, "PreconditionFailed": 412, "NoSuchUpload": 404}.get(
+        xml_text(body, b"Code"), 400
+    )
