@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import queue
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import errors, keys
 from .files import committing
 from .readahead import ReadAhead
 from .stats import FileStat
+from .threads import Outcome, Threads
 
 if TYPE_CHECKING:
     import io
@@ -216,60 +217,49 @@ class CopyThreads:
     """Threads that each copy one file at a time; what they have done is counted in the thread that waits for them.
 
     A job is called as `job(*arguments, count)`, and calls `count(size)` for each piece that it has copied. The first
-    error of a job is raised by the next `submit` or `finish`. At the end of the block no job is under way.
+    error of a job is raised by the next `submit` or `finish`. At the end of the block no job is running.
     """
 
     def __init__(self, size: int, count: Callable[[int, int], None]) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self._size = size
         self._count = count
-        self._pool = ThreadPoolExecutor(size, thread_name_prefix="fsabs-copy") if size > 1 else None
         self._in_flight = 0
-        self._done: queue.SimpleQueue[tuple[int, int, BaseException | None]] = queue.SimpleQueue()
-        self._stopping = False
+        self._threads = Threads[None](size, wait=True)
+        self._done: SimpleQueue[int | Outcome[None]] = SimpleQueue()  # sizes of pieces, and the ends of jobs
 
     def submit(self, job: Callable[..., None], *arguments: object) -> None:
         """Have the job done, now if there is one thread only; wait while too many are in flight."""
-        if self._pool is None:
+        if self._size == 1:
             job(*arguments, functools.partial(self._count, 0))
             self._count(1, 0)
             return
         while self._in_flight >= 2 * self._size:
             self._wait()
         self._in_flight += 1
-        self._pool.submit(self._run, job, arguments)
+        self._threads.submit(functools.partial(job, *arguments, self._passed), self._done.put)
 
     def finish(self) -> None:
         """Wait until all jobs are done."""
         while self._in_flight:
             self._wait()
 
-    def _run(self, job: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        try:
-            job(*arguments, self._passed)
-        except BaseException as exc:
-            self._done.put((0, 0, exc))
-        else:
-            self._done.put((1, 0, None))
-
     def _passed(self, size: int) -> None:
         """Count a piece; raise in a thread whose work is no longer wanted."""
-        if self._stopping:
+        if self._threads.stopping:
             raise InterruptedError(errno.EINTR, "the copy was given up")
-        self._done.put((0, size, None))
+        self._done.put(size)
 
     def _wait(self) -> None:
-        files, size, error = self._done.get()
-        if error is not None:
-            raise error
-        self._in_flight -= files
-        self._count(files, size)
+        done = self._done.get()
+        if isinstance(done, int):
+            self._count(0, done)
+            return
+        done.result()
+        self._in_flight -= 1
+        self._count(1, 0)
 
     def __enter__(self) -> CopyThreads:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._stopping = True
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._threads.__exit__(*exc)

@@ -11,16 +11,13 @@ import errno
 import io
 import os
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 from . import copying, errors, keys, writemany
 from .blobs import Blob
 from .files import Writer
 from .stats import Capabilities, FileStat
-
-T = TypeVar("T")
+from .threads import in_threads
 
 
 class Core(abc.ABC):
@@ -259,20 +256,3 @@ class Core(abc.ABC):
 
 def _new_token() -> str:
     return secrets.token_hex(8)
-
-
-def in_threads(read: Callable[[T], bytes], wanted: Sequence[T], workers: int) -> Iterator[bytes]:
-    """`read` of each, in order, with `workers` threads and at most twice as many results waiting."""
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-read")
-    under_way: deque[Future[bytes]] = deque()
-    try:
-        for key in wanted:
-            under_way.append(pool.submit(read, key))
-            if len(under_way) >= 2 * workers:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)

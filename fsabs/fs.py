@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from . import copying, errors, keys, process, registry
 from .copying import CopiedTree as CopiedTree
-from .core import in_threads as in_threads
 from .interop import AdapterMethods
 from .opening import FileMethods
 from .opening import Path as Path
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
+from .threads import in_threads as in_threads
 from .walking import Names, Walk
 
 if TYPE_CHECKING:

@@ -68,18 +68,49 @@ def _writing(fs: FileMethods, key: str, mode: str) -> Iterator[str]:
 @contextlib.contextmanager
 def _temporary_path(name: str) -> Iterator[str]:
     """Give a path called `name`, or with its suffix, in a new folder, which is removed at the end."""
-    made_in = process.generation()
     if len(os.fsencode(name)) > _LONGEST_NAME:
         suffix = os.path.splitext(name)[1]
         name = "file" + (suffix if len(os.fsencode(suffix)) < _LONGEST_NAME else "")
-    # Named before it is made: an exception of a signal handler finds nothing that could not be removed.
-    folder = os.path.join(tempfile.gettempdir(), f"fsabs-{secrets.token_hex(8)}")
+    folder = _TemporaryFolder()
     try:
-        os.mkdir(folder, 0o700)
-        yield os.path.join(folder, name)
+        os.mkdir(folder.path, 0o700)
+        yield os.path.join(folder.path, name)
     finally:
-        if not process.inherited(made_in):
-            shutil.rmtree(folder, ignore_errors=True)
+        folder.abort()
+
+
+class _TemporaryFolder:
+    """A folder that is removed, at the latest when the interpreter exits, by the process that has made it.
+
+    It has its name before it is made, and keeps it until it is gone: an exception of a signal handler leaves none.
+    """
+
+    def __init__(self) -> None:
+        self.path = os.path.join(tempfile.gettempdir(), f"fsabs-{secrets.token_hex(8)}")
+        self._made_in = process.generation()
+        process.abort_at_exit(self)
+
+    def abort(self) -> None:
+        """Remove the folder, and what is in it."""
+        if self.path and not process.inherited(self._made_in):
+            _remove(self.path)
+        self.path = ""
+
+    def __del__(self) -> None:
+        if getattr(self, "path", ""):  # the end of the block was interrupted
+            self.abort()
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder. `shutil.rmtree`, which may close a descriptor twice if it is interrupted, is for directories."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.remove(path)
+        os.rmdir(folder)
 
 
 def _download(fs: FileMethods, key: str, path: str) -> None:

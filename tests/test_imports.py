@@ -53,6 +53,8 @@ FLOORS = {
     "ranges": 0,
     "writemany": 0,
     "keys": 0,
+    "descriptors": 0,
+    "threads": 0,
     "errors": 0,
     "process": 0,
     "hooks": 0,

@@ -15,10 +15,10 @@ import os
 import shutil
 import socket
 import stat as stat_bits
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import errors, identity, keys, process
+from .. import descriptors, errors, identity, keys, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer, is_partial, partial_name
@@ -103,25 +103,24 @@ class Local(FS):
             return False
 
     def _open_blob(self, key: str) -> Blob:
-        path = "/" + key
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        held: list[int] = []
         try:
+            fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(fd)
             if stat_bits.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat_bits.S_ISREG(status.st_mode):
                 raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
             if status.st_size > _SMALL or status.st_blocks:
-                return LocalBlob(self, key, fd, status)
+                return LocalBlob(self, key, held, status)
             # Files of /proc say that they are empty, and those of /sys that they fill a page; neither is so.
             data = b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
             if len(data) == status.st_size > 0:
-                return LocalBlob(self, key, fd, status)
-            blob = BytesBlob(self, key, data, _version(status))
-            os.close(fd)
-            return blob
+                return LocalBlob(self, key, held, status)
+            descriptors.close(held)
+            return BytesBlob(self, key, data, _version(status))
         except BaseException:
-            os.close(fd)
+            descriptors.close(held)  # the blob has the same list: closed here, it is not closed there
             raise
 
     def _local_path(self, key: str) -> str:
@@ -183,10 +182,11 @@ class Local(FS):
 class LocalBlob(Blob):
     """An open descriptor of a local file; its version is made of all that the inode tells."""
 
-    __slots__ = ("_fd", "_own_fd")
+    __slots__ = ("_fd", "_held", "_own_fd")
 
-    def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
-        self._fd = fd
+    def __init__(self, origin: Local, key: str, held: list[int], status: os.stat_result) -> None:
+        self._held = held
+        self._fd = held[0]
         self._own_fd: process.PerProcess[int] | None = None
         super().__init__(origin, key, status.st_size, _version(status))
 
@@ -220,12 +220,14 @@ class LocalBlob(Blob):
             return fd
 
     def _close(self) -> None:
-        os.close(self._fd)
+        descriptors.close(self._held)
         if self._own_fd is not None:
             self._own_fd.close()
 
-    def __del__(self) -> None:
-        self.close()  # a container that nobody closed holds its blob, and would keep the descriptor
+    def __del__(self, close: Callable[[list[int]], None] = descriptors.close) -> None:
+        held = getattr(self, "_held", None)
+        if held:  # a container that was never closed has its blob, and would keep the descriptor
+            close(held)
 
 
 class LocalWriter(Writer):
@@ -238,18 +240,19 @@ class LocalWriter(Writer):
         folder, name = os.path.split(path)
         self._partial = os.path.join(folder, partial_name(name))
         self._named = False
+        self._generation = process.generation()
+        self._held: list[int] = []
         self._fd = self._open(folder)
 
     def _open(self, folder: str) -> int:
         if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
             try:
-                return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+                return descriptors.open_into(self._held, folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
             except OSError as exc:
                 if exc.errno not in _NO_TMPFILE:
                     raise
-        fd = os.open(self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        self._named = True
-        return fd
+        self._named = True  # from now on, in whatever moment a signal comes
+        return descriptors.open_into(self._held, self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
 
     def write(self, data: bytes) -> None:
         """Write all of `data`."""
@@ -264,13 +267,13 @@ class LocalWriter(Writer):
         if self._fsync:
             os.fsync(self._fd)
         if not self._named:
-            self._named = not self._exclusive  # from now on, in whatever moment a signal comes
+            self._named = not self._exclusive
             # Naming a directory descriptor makes Python call linkat(), which follows; link() does not.
             target = self._path if self._exclusive else self._partial
             os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
-            self._close()
+            descriptors.close(self._held)
         else:
-            self._close()  # a network filesystem tells only now whether all of it has arrived
+            descriptors.close(self._held)  # a network filesystem tells only now whether all of it has arrived
             if self._exclusive:
                 os.link(self._partial, self._path)
         if not self._exclusive:
@@ -280,27 +283,33 @@ class LocalWriter(Writer):
             _fsync_directory(os.path.dirname(self._path))
         self.abort()
 
-    def _close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
     def abort(self) -> None:
         """Close, and remove what has a hidden name."""
-        with contextlib.suppress(OSError):  # what it would tell is of bytes that nobody will see
-            self._close()
+        with contextlib.suppress(OSError):  # it would be about bytes that are thrown away
+            descriptors.close(self._held)
         if self._named:
-            self._named = False
             with contextlib.suppress(OSError):  # gone already, or the directory is: nothing is left either way
                 os.remove(self._partial)
+            self._named = False
+
+    def __del__(
+        self,
+        inherited: Callable[[int], bool] = process.inherited,
+        close: Callable[[list[int]], None] = descriptors.close,
+    ) -> None:
+        if self._named and not inherited(self._generation):
+            self.abort()
+        elif self._held:
+            close(self._held)
 
 
 class AppendWriter(Writer):
     """Appends in place: what is written is visible at once, and stays."""
 
     def __init__(self, path: str, fsync: bool) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._fsync = fsync
+        self._held: list[int] = []
+        self._fd = descriptors.open_into(self._held, path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""
@@ -312,17 +321,16 @@ class AppendWriter(Writer):
         """Close the file."""
         if self._fsync:
             os.fsync(self._fd)
-        self._close()
+        descriptors.close(self._held)
 
     def abort(self) -> None:
         """Close the file; what was appended stays."""
         with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
-            self._close()
+            descriptors.close(self._held)
 
-    def _close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+    def __del__(self, close: Callable[[list[int]], None] = descriptors.close) -> None:
+        if self._held:
+            close(self._held)
 
 
 def _version(status: os.stat_result) -> str:

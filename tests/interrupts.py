@@ -1,0 +1,68 @@
+"""Exceptions of a signal handler, raised at random moments of an operation, as Ctrl-C and timeouts do."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple
+
+
+class Interrupted(BaseException):
+    """What the signal handler raises."""
+
+
+class Interruptions(NamedTuple):
+    """What came of a run."""
+
+    interrupted: int
+    """How many runs of the operation were ended by an interrupt."""
+    descriptors: int
+    """How many more descriptors are open than before."""
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise Interrupted
+
+
+def interrupt(operation: Callable[[], object], times: int, rng: random.Random) -> Interruptions:
+    """Run `operation` `times` times, with an interrupt at a random moment of each."""
+    operation()
+    duration = min(_timed(operation) for _ in range(3))
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    hits = sum(_once(operation, rng.uniform(1e-6, 1.2 * duration)) for _ in range(times))
+    operation()
+    gc.collect()
+    return Interruptions(hits, len(os.listdir("/proc/self/fd")) - before)
+
+
+def _timed(operation: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    operation()
+    return time.perf_counter() - begin
+
+
+def _once(operation: Callable[[], object], delay: float) -> bool:
+    """Run the operation until `delay` is over; return whether that ended it."""
+    try:
+        try:
+            signal.signal(signal.SIGALRM, _raise)
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            operation()
+        finally:
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    except Interrupted:
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    from tests.interrupt_cases import run
+
+    run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
