@@ -17,7 +17,7 @@ from . import copying, errors, keys, writemany
 from .blobs import Blob
 from .files import Writer
 from .stats import Capabilities, FileStat
-from .threads import in_threads
+from .threads import in_threads as in_threads
 
 
 class Core(abc.ABC):
