@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import re
 import select
-import socket
 import time
 import urllib.parse
 import weakref
@@ -24,7 +23,7 @@ from .endpoint import Endpoint, UnsupportedEndpoint, invalidate, resolve
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name, hung_up
 from .http1 import Framing
 from .messages import Request, Response
-from .receive import WOULD_BLOCK, Receiver
+from .receive import WAITALL, WOULD_BLOCK, Receiver
 from .retry import Operation, RetryPolicy
 from .signing import Signer
 from .throttle import Throttle
@@ -144,7 +143,7 @@ class Client:
         """Send a request and return its response, over a connection that then returns to the pool or is closed."""
         nonce = self.detector.nonce(request)
         deadline = time.monotonic() + self.policy.attempt_seconds(request)
-        receiver = Receiver(request, nonce, self.detector, socket.MSG_WAITALL, deadline)
+        receiver = Receiver(request, nonce, self.detector, WAITALL, deadline)
         keep = False
         try:
             connection.send(self.encode(request, nonce), request.body, deadline)
@@ -179,7 +178,7 @@ class Client:
         connection = self.pool.take() or self.pool.connect()
         nonce = self.detector.nonce(request)
         deadline = time.monotonic() + self.policy.attempt_seconds(request)
-        receiver = Receiver(request, nonce, self.detector, socket.MSG_WAITALL, deadline)
+        receiver = Receiver(request, nonce, self.detector, WAITALL, deadline)
         try:
             connection.send(self.encode(request, nonce), request.body, deadline)
             head = receiver.receive_head(connection)

@@ -35,6 +35,8 @@ _JOINED_SIZE = 128 * 1024
 """A body of at most so many bytes is sent in one piece with its head."""
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 _USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
+_DONTWAIT = int(socket.MSG_DONTWAIT)
+_TCP = int(socket.IPPROTO_TCP)
 Address = tuple[int, Any]
 """Family, and the argument of `connect`."""
 
@@ -42,7 +44,7 @@ Address = tuple[int, Any]
 class Connection:
     """A connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
 
-    __slots__ = ("descriptor", "idle_since", "socket", "tls", "used")
+    __slots__ = ("_poll", "descriptor", "idle_since", "socket", "tls", "used")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
@@ -51,6 +53,8 @@ class Connection:
         self.used = False
         """Whether a response has come over it: a failure may be due to what happened before."""
         self.idle_since = 0.0
+        self._poll = select.poll()
+        self._poll.register(self.descriptor, select.POLLIN)
 
     def acknowledge(self) -> None:
         """Acknowledge the next segments at once; the kernel forgets it after each exchange.
@@ -59,16 +63,19 @@ class Connection:
         (Nagle's algorithm, `tcp_nopush`), and a delayed one comes after 40 ms.
         """
         if _QUICKACK is not None:
-            self.socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+            self.socket.setsockopt(_TCP, _QUICKACK, 1)
 
     def send(self, head: bytes, body: Body, deadline: float) -> None:
         """Send a request, waiting where the connection does not take it at once."""
-        if len(body) <= _JOINED_SIZE:
-            self._send_all(head + body if body else head, deadline)
-        else:
+        if len(body) > _JOINED_SIZE:
             self._send_all(head, deadline)
             self._send_all(body, deadline)
-        self.acknowledge()
+        elif self.tls:
+            self._send_all(head + body, deadline)
+        else:
+            self.socket.sendall(head + body if body else head)
+        if _QUICKACK is not None:
+            self.socket.setsockopt(_TCP, _QUICKACK, 1)
 
     def _send_all(self, data: Body, deadline: float) -> None:
         if not self.tls:
@@ -85,7 +92,7 @@ class Connection:
 
     def send_some(self, data: Body) -> int:
         """Send what the connection takes without waiting; return the number of bytes. Raises where it takes none."""
-        return self.socket.send(data) if self.tls else self.socket.send(data, socket.MSG_DONTWAIT)
+        return self.socket.send(data) if self.tls else self.socket.send(data, _DONTWAIT)
 
     def handshake(self) -> None:
         """Go on with the handshake of TLS; raises `SSLWantReadError` where it has to wait."""
@@ -94,13 +101,11 @@ class Connection:
 
     def silent(self) -> bool:
         """Return whether the connection is open, and nothing has come that has not been read."""
+        if not self.tls:
+            return not self._poll.poll(0)
         try:
-            if self.tls:
-                # Not a peek: a session ticket may have come, which is no response.
-                self.socket.recv(1)
-            else:
-                self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except (BlockingIOError, ssl.SSLWantReadError):
+            self.socket.recv(1)  # not by poll: a session ticket may have come, which is no response
+        except ssl.SSLWantReadError:
             return True
         except OSError:
             return False
@@ -108,9 +113,10 @@ class Connection:
 
     def wait(self, events: int, deadline: float) -> None:
         """Wait until the connection can be read (`select.POLLIN`) or written; raises `TimeoutError`."""
-        poll = select.poll()
-        poll.register(self.descriptor, events)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        self._poll.modify(self.descriptor, events)
+        ready = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        self._poll.modify(self.descriptor, select.POLLIN)
+        if not ready:
             raise TimeoutError
 
     def close(self) -> None:

@@ -91,7 +91,10 @@ def parse_head(raw: bytes, method: str) -> ResponseHead:
     status, lower = int(raw[9:12]), raw.lower()
     if status < 100 or status == 101:
         raise ProtocolError(f"status {status}")
-    reusable = (raw[7:8] != b"0" and lower.find(b"\r\nconnection:") < 0) or _keeps_alive(raw[7:8], lower)
+    at = lower.find(b"\r\nconnection:")
+    # Most have no such field, or one line of it.
+    plain = at < 0 or (lower.startswith(b" keep-alive\r\n", at + 13) and lower.find(b"\r\nconnection:", at + 13) < 0)
+    reusable = (plain and raw[7:8] == b"1") or _keeps_alive(raw[7:8], lower)
     if method == "HEAD" or status < 200 or status == 204 or status == 304:
         return ResponseHead(status, raw, lower, Framing.FIXED, 0, reusable)
     if lower.find(b"\r\ntransfer-encoding:") >= 0:

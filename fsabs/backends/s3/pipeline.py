@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import select
-import socket
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -20,7 +19,7 @@ from .connections import Connection, Dial
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
 from .http1 import ProtocolError
 from .messages import Body, Request, Response
-from .receive import WOULD_BLOCK, Receiver
+from .receive import DONTWAIT, WOULD_BLOCK, Receiver
 from .retry import Operation
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -196,7 +195,7 @@ class _Pipeline:
         self._awaited += 1
         nonce = client.detector.nonce(request)
         deadline = self._now + client.policy.attempt_seconds(request)
-        lane.receiver = Receiver(request, nonce, client.detector, socket.MSG_DONTWAIT, deadline)
+        lane.receiver = Receiver(request, nonce, client.detector, DONTWAIT, deadline)
         try:
             head = client.encode(request, nonce)
             lane.unsent = [head, request.body] if len(request.body) else [head]

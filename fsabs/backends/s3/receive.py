@@ -26,6 +26,9 @@ IN_PLACE = 4 * 1024 * 1024
 """A body of more bytes is received into one buffer; a smaller one in pieces, which are joined in the CPU's cache."""
 PIECE = 256 * 1024
 TLS_RECORD = 16 * 1024
+# As plain integers: operations on flags of `enum` take longer than a receive.
+WAITALL, DONTWAIT = int(socket.MSG_WAITALL), int(socket.MSG_DONTWAIT)
+_PEEK, _PEEK_DONTWAIT = int(socket.MSG_PEEK), int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError)
 
 
@@ -36,53 +39,32 @@ class Receiver:
         request: the request that it is the response to.
         nonce: the request's.
         detector: of late duplicates.
-        flags: of each receive over a plain connection: `MSG_DONTWAIT`, or `MSG_WAITALL` where it blocks.
+        flags: of each receive over a plain connection: `DONTWAIT`, or `WAITALL` where it blocks.
         deadline: when the attempt is given up, on the monotonic clock.
     """
 
-    __slots__ = (
-        "_blocking",
-        "_body",
-        "_buffer",
-        "_detector",
-        "_expected",
-        "_flags",
-        "_interim",
-        "_nonce",
-        "_parser",
-        "_pieces",
-        "_received",
-        "_skip",
-        "_sliced",
-        "_view",
-        "deadline",
-        "ended",
-        "head",
-        "request",
-        "size",
-    )
+    head: ResponseHead | None = None
+    ended = False
+    """Whether the response has ended exactly, so that the connection can be used again."""
+    size = 0
+    """The bytes of the content that are kept in memory, once the head is known."""
+    _buffer = b""  # received and not parsed
+    _received = 0  # of the body
+    _parser: BodyParser | None = None
+    _body: io.BytesIO | None = None
+    _view: memoryview | None = None
+    _interim = 0
+    _skip = 0
+    _sliced = False
 
     def __init__(self, request: Request, nonce: str, detector: DuplicateDetector, flags: int, deadline: float) -> None:
         self.request = request
         self.deadline = deadline
-        self.head: ResponseHead | None = None
-        self.ended = False
-        """Whether the response has ended exactly, so that the connection can be used again."""
-        self.size = 0
-        """The bytes of the content that are kept in memory, once the head is known."""
         self._nonce = nonce
         self._detector = detector
         self._flags = flags
-        self._blocking = not flags & socket.MSG_DONTWAIT
-        self._buffer = b""  # received and not parsed
-        self._received = 0  # of the body
+        self._blocking = flags != DONTWAIT
         self._pieces: list[bytes] = []
-        self._parser: BodyParser | None = None
-        self._body: io.BytesIO | None = None
-        self._view: memoryview | None = None
-        self._interim = 0
-        self._skip = 0
-        self._sliced = False
 
     def receive_head(self, connection: Connection) -> ResponseHead:
         """Receive the head and check it; raises what `WOULD_BLOCK` has if it hasn't come completely."""
@@ -98,7 +80,7 @@ class Receiver:
         if head.status >= 300:
             self.deadline = min(self.deadline, time.monotonic() + REFUSAL_SECONDS)
             self._expected = contract.ANY
-            self._flags, self._blocking = socket.MSG_DONTWAIT, False
+            self._flags, self._blocking = DONTWAIT, False
         else:
             self._expected = contract.check(self.request, head)
             self._skip = self._expected.skip
@@ -125,8 +107,7 @@ class Receiver:
     def _receive_head(self, connection: Connection) -> bytes:
         sock = connection.socket
         if not connection.tls and not self._buffer:
-            flags = self._flags & socket.MSG_DONTWAIT
-            seen = sock.recv(PEEK_SIZE, socket.MSG_PEEK | flags)
+            seen = sock.recv(PEEK_SIZE, _PEEK if self._blocking else _PEEK_DONTWAIT)
             end = seen.find(b"\r\n\r\n")
             if end >= 0:
                 sock.recv(end + 4)
@@ -134,7 +115,7 @@ class Receiver:
         while (end := self._buffer.find(b"\r\n\r\n")) < 0:
             if len(self._buffer) > MAX_HEAD_SIZE:
                 raise ProtocolError(f"a head of more than {MAX_HEAD_SIZE} bytes")
-            more = sock.recv(MAX_HEAD_SIZE) if connection.tls else sock.recv(MAX_HEAD_SIZE, self._flags & ~_WAITALL)
+            more = sock.recv(MAX_HEAD_SIZE) if connection.tls else sock.recv(MAX_HEAD_SIZE, self._flags & ~WAITALL)
             if not more:
                 raise hung_up(len(self._buffer))
             self._buffer += more
@@ -199,7 +180,7 @@ class Receiver:
 
     def _receive_some(self, connection: Connection) -> bytes:
         return (
-            connection.socket.recv(PIECE) if connection.tls else connection.socket.recv(PIECE, self._flags & ~_WAITALL)
+            connection.socket.recv(PIECE) if connection.tls else connection.socket.recv(PIECE, self._flags & ~WAITALL)
         )
 
     def _has_enough(self) -> bool:
@@ -266,9 +247,6 @@ class Receiver:
     def blocking(self) -> bool:
         """Whether receives over a plain connection block."""
         return self._blocking
-
-
-_WAITALL = socket.MSG_WAITALL
 
 
 def _embedded_status(body: bytes) -> int:

@@ -40,6 +40,7 @@ class Throttle:
 
     def __init__(self, endpoint: str) -> None:
         self._memory = _shared_memory(endpoint)
+        self._interval = memoryview(self._memory).cast("d")
         self._window = time.monotonic()
         self._sent = 0
         self._refused = 0
@@ -47,9 +48,9 @@ class Throttle:
     def delay(self) -> float:
         """Return how many seconds the next request has to wait; its turn is then taken."""
         self._sent += 1
-        interval, changed, turn, pause = _STATE.unpack_from(self._memory)
-        if not interval:
+        if not self._interval[0]:
             return 0.0
+        interval, changed, turn, pause = _STATE.unpack_from(self._memory)
         now = time.monotonic()
         if changed > now:  # a file from before the machine was started
             self._write(0.0, 0.0, 0.0, 0.0)
