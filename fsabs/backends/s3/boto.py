@@ -18,9 +18,18 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ... import errors, hooks, keys, process
+from . import checksums
 from .failures import refusal
 
-_MODULES = ("boto3",)
+_MODULES = (
+    "boto3",
+    "boto3.s3.inject",
+    "boto3.s3.transfer",
+    "botocore.httpchecksum",
+    "botocore.retries.standard",
+    "encodings.idna",  # of host names
+    "s3transfer.subscribers",
+)
 _descriptions: Any = None
 POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at once
 
@@ -62,6 +71,7 @@ def load() -> None:
     try:
         for name in _MODULES:
             importlib.import_module(name)
+        checksums.load()
     except ImportError as exc:
         raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
 

@@ -8,6 +8,7 @@ A composite one, which is a checksum of the parts' checksums, says nothing that 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -87,6 +88,14 @@ _KINDS: dict[bytes, Callable[[], Digest | None]] = {
     b"sha1": lambda: hashlib.sha1(usedforsecurity=False),
     b"sha256": lambda: hashlib.sha256(usedforsecurity=False),
 }
+
+
+def load() -> None:
+    """Import the libraries that are installed."""
+    _crc32_function()
+    _crc64nvme_function()
+    with contextlib.suppress(ImportError):
+        importlib.import_module("google_crc32c")
 
 
 def mismatch(head: ResponseHead, chunks: Iterable[bytes]) -> str | None:

@@ -194,7 +194,7 @@ def _caught(client: Any, bucket: str) -> _CaughtRequest:
     try:
         client.get_object(Bucket=bucket, Key=_PROBE_KEY)
     except _CaughtRequest as caught:
-        return caught
+        return caught.with_traceback(None)  # its frames would keep the FS that asked
     finally:
         _resolving.active = False
     raise AssertionError("the client was not prepared by install()")

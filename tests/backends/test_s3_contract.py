@@ -1,0 +1,408 @@
+"""The response contract of S3 reads: a response that does not belong to its request is never delivered."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.s3 import S3
+from fsabs.backends.s3.contract import check
+from fsabs.backends.s3.failures import Mismatch
+from fsabs.backends.s3.http1 import BodyParser, Framing, ProtocolError, parse_head
+from fsabs.backends.s3.messages import Request
+from fsabs.backends.s3.pipeline import send_many
+from tests import soak
+from tests.backends.test_s3_reads import certificate
+from tests.servers.scripted import Asked, ScriptedStore, duplicating, message
+
+KEYS = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def opened(store: ScriptedStore, **options: Any) -> S3:
+    fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, **{**KEYS, "read_timeout": 5, **options})
+    assert isinstance(fs, S3)
+    return fs
+
+
+def contents(count: int, size: int = 3000) -> dict[str, bytes]:
+    chance = random.Random(soak.seed(5))
+    return {f"k{number:04}": chance.randbytes(size) for number in range(count)}
+
+
+# ---- late duplicates
+
+
+@pytest.mark.parametrize("milliseconds", [0, 5, 50])
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_duplicate_is_never_another_objects_content(
+    milliseconds: int, tls: bool, tmp_path: Any, monkeypatch: Any
+) -> None:
+    path = certificate(tmp_path) if tls else None
+    if path:
+        monkeypatch.setenv("AWS_CA_BUNDLE", f"{path}.crt")
+    objects = contents(soak.rounds(60))
+    with ScriptedStore(objects, duplicating(milliseconds, 7), certificate=path) as store:
+        fs = opened(store)
+        assert all(fs.read_bytes(name) == data for name, data in objects.items())
+        assert list(fs.read_many(objects, concurrency=8)) == list(objects.values())
+        for name, data in objects.items():
+            with fs.open(name, "rb") as file:
+                assert file.read() == data
+
+
+def test_a_store_without_nonces_is_caught_by_what_it_repeats() -> None:
+    objects = contents(60)
+    with ScriptedStore(objects, duplicating(5, 7), echo=False) as store:
+        fs = opened(store)
+        assert all(fs.read_bytes(name) == data for name, data in objects.items())
+        assert list(fs.read_many(objects, concurrency=8)) == list(objects.values())
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.005])
+def test_an_unsolicited_response_on_accept_is_not_taken(delay: float) -> None:
+    objects = contents(20)
+    other = message(200, {"Content-Length": "5", "ETag": '"other"'}, b"OTHER")
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.number == 0 and delay and len(store.requests) > 10:
+            connection.sendall(other)
+            time.sleep(delay)
+        connection.sendall(store.respond(asked))
+
+    with ScriptedStore(objects, script) as store:
+        fs = opened(store)
+        names = list(objects)
+        assert [fs.read_bytes(name) for name in names[:10]] == [objects[name] for name in names[:10]]
+        if not delay:
+            store.greet = other
+        assert fs.http is not None
+        fs.http.pool.close()
+        with contextlib.suppress(OSError):  # every new connection begins like that: an error, but never other bytes
+            assert fs.read_bytes(names[11]) == objects[names[11]]
+        with contextlib.suppress(OSError):
+            assert list(fs.read_many(names[10:])) == [objects[name] for name in names[10:]]
+
+
+# ---- ranges and versions
+
+
+@pytest.mark.parametrize("matching", [True, False])
+def test_a_whole_object_for_a_range_is_cut_or_an_error(matching: bool) -> None:
+    data = random.Random(1).randbytes(400_000)
+    headers = {} if matching else {"ETag": '"another"'}
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.range is None or (asked.number == 0 and len(store.requests) == 1):
+            connection.sendall(store.respond(asked))
+        else:
+            connection.sendall(
+                store.respond(
+                    asked, status=200, body=data, headers={"Content-Range": None, "Content-Length": "400000", **headers}
+                )
+            )
+
+    with ScriptedStore({"x": data}, script) as store:
+        blob = opened(store)._open_blob("x")
+        ranges = [(100, 50_000 * number + 7) for number in range(8)]
+        if matching:
+            assert blob.pread(1000, 100_000) == data[100_000:101_000]
+            assert blob.pread_many(ranges) == [data[start : start + size] for size, start in ranges]
+        else:
+            with pytest.raises(fsabs.StaleFileError):
+                blob.pread(1000, 100_000)
+            with pytest.raises(fsabs.StaleFileError):
+                blob.pread_many(ranges)
+
+
+def test_a_store_that_ignores_ranges_altogether() -> None:
+    data = random.Random(1).randbytes(400_000)
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        asked.headers.pop("range", None)
+        connection.sendall(store.respond(asked))
+
+    with ScriptedStore({"x": data}, script) as store:
+        fs = opened(store)
+        with fs.open("x", "rb") as file:
+            assert file.read(10) == data[:10]
+            file.seek(300_000)
+            assert file.read() == data[300_000:]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "encoded"])
+def test_two_versions_are_never_mixed(framing: str) -> None:
+    """Whatever the store ignores: here it is If-Match."""
+    old, new = random.Random(1).randbytes(300_000), random.Random(2).randbytes(300_000)
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        response = store.respond(asked)
+        if framing == "chunked" and asked.method == "GET":
+            head, _, body = response.partition(b"\r\n\r\n")
+            lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
+            chunks = b"%x\r\n%s\r\n0\r\nX-Trailer: 1\r\n\r\n" % (len(body), body)
+            response = b"\r\n".join([*lines, b"Transfer-Encoding: chunked"]) + b"\r\n\r\n" + chunks
+        elif framing == "encoded":
+            response = response.replace(b"\r\nETag", b"\r\nContent-Encoding: gzip\r\nETag")
+        connection.sendall(response)
+
+    with ScriptedStore({"x": old}, script) as store:
+        fs = opened(store)
+        blob = fs._open_blob("x")
+        assert blob.pread(100_000, 100_000) == old[100_000:200_000]
+        store.objects["x"] = new
+        for read in (
+            lambda: blob.pread(100_000, 100_000),
+            blob.read_all,
+            lambda: blob.pread_many([(9, 0), (9, 200_000)]),
+        ):
+            with pytest.raises(fsabs.StaleFileError):
+                read()
+        assert fs.read_bytes("x") == new
+        assert not any("user-agent" in asked.headers for asked in store.requests)  # none by boto3
+
+
+# ---- dead connections, statuses without a body
+
+
+def test_connections_that_were_reset_cost_one_new_one() -> None:
+    objects = contents(64)
+    with ScriptedStore(objects) as store:
+        for read in ("read_bytes", "stat", "open", "read_many"):
+            fs = opened(store, max_attempts=2)
+            assert list(fs.read_many(objects, concurrency=32)) == list(objects.values())
+            for connection in list(store._open):  # as a NAT does that has forgotten them
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                connection.shutdown(socket.SHUT_RDWR)
+            before = store.connections
+            if read == "read_many":
+                assert list(fs.read_many(["k0001", "k0002"])) == [objects["k0001"], objects["k0002"]]
+            else:
+                result: Any = getattr(fs, read)("k0001")
+                if read == "open":
+                    result.close()
+            assert store.connections <= before + 2
+
+
+@pytest.mark.parametrize("status", [403, 404, 204, 304, 100])
+def test_a_response_without_a_length_is_not_waited_for(status: int) -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.key:
+            connection.sendall(b"HTTP/1.1 %d Reason\r\n\r\n" % status)
+        else:
+            listing = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+            connection.sendall(message(200, {"Content-Length": str(len(listing))}, listing))
+
+    with ScriptedStore({"x": b"1"}, script) as store:
+        fs = opened(store, read_timeout=3 if status == 100 else 20, max_attempts=1)
+        begin = time.monotonic()
+        with pytest.raises(OSError, match="x"):
+            fs.read_bytes("x")
+        with pytest.raises(OSError, match="x"):
+            list(fs.read_many(["x", "x"]))
+        assert time.monotonic() - begin < 15
+
+
+def test_a_storm_of_refusals_is_waited_out_and_retry_after_is_heeded() -> None:
+    objects = contents(20)
+    begin = time.monotonic()
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if time.monotonic() - begin < 3:
+            connection.sendall(message(503, {"Content-Length": "0", "Retry-After": "1"}, b""))
+        else:
+            connection.sendall(store.respond(asked))
+
+    with ScriptedStore(objects, script) as store:
+        assert list(opened(store).read_many(objects)) == list(objects.values())
+        assert len(store.requests) < 20 + 20 * 6
+
+
+def test_the_configured_number_of_attempts_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "3")
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        connection.sendall(message(503, {"Content-Length": "0"}, b""))
+
+    with ScriptedStore({}, script) as store:
+        with pytest.raises(OSError, match="503"):
+            opened(store).read_bytes("x")
+        assert len(store.requests) == 3
+
+
+# ---- memory and resources
+
+
+def test_a_batch_of_large_objects_is_bounded() -> None:
+    objects = {f"{number}": bytes([number]) * 3_000_000 for number in range(24)}
+    with ScriptedStore(objects) as store:
+        fs = opened(store)
+        assert fs.http is not None
+        outcomes: Any = send_many(fs.http, (Request("GET", name) for name in objects), 16, max_bytes=10_000_000)
+        for data in objects.values():
+            response: Any = next(outcomes)
+            assert response.body == data
+            pipeline = outcomes.gi_frame.f_locals["self"]
+            assert pipeline._bytes <= 10_000_000 + len(data)
+
+
+def test_the_last_fs_closes_the_connections() -> None:
+    objects = contents(30)
+    with ScriptedStore(objects) as store:
+        before = len(os.listdir("/proc/self/fd"))
+        first, second = opened(store), opened(store)
+        list(first.read_many(objects))
+        assert list(second.read_many(objects)) == list(objects.values())
+        del first
+        assert second.read_bytes("k0001") == objects["k0001"]
+        del second
+        deadline = time.monotonic() + 5
+        while len(store._open) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not store._open
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+FORKING = """
+import os, sys, threading, time, fsabs
+keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
+fs = fsabs.from_url("s3://bucket", endpoint=sys.argv[1], **keys)
+threading.Thread(target=lambda: [fs.read_bytes("x") for _ in range(3)], daemon=True).start()
+time.sleep(float(sys.argv[2]))
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if fs.read_bytes("x") == b"1" and list(fs.read_many(["x", "x"])) == [b"1", b"1"] else 1)
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        sys.exit(status != 0)
+    time.sleep(0.01)
+os.kill(pid, 9)
+sys.exit(9)
+"""
+
+
+def test_a_fork_in_the_middle_of_a_first_read() -> None:
+    chance = random.Random(soak.seed(3))
+    with ScriptedStore({"x": b"1"}) as store:
+        environment = {**os.environ, "AWS_EC2_METADATA_DISABLED": "true"}
+        for _ in range(soak.rounds(4)):
+            delay = f"{chance.random() * 0.2:.4f}"
+            command = [sys.executable, "-c", FORKING, store.endpoint, delay]
+            done = subprocess.run(command, env=environment, timeout=60)
+            assert done.returncode == 0, delay
+
+
+# ---- the parser
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked",
+        b"HTTP/1.1 101 Switching",
+        b"HTTP/2 200",
+        b"HTTP/1.1 20x OK",
+        b"HTTP/1.1 2000",
+        b"nonsense",
+        b"",
+    ],
+)
+def test_what_is_no_response_is_refused(head: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        parse_head(head, "GET")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("head", "method", "framing", "length", "reusable"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length:  12\r\nConnection: keep-alive", "GET", Framing.FIXED, 12, True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1", "GET", Framing.FIXED, 1, True),
+        (b"HTTP/1.1 206 OK\r\nConnection: Close\r\nContent-Length: 0", "GET", Framing.FIXED, 0, False),
+        (b"HTTP/1.1 200 OK\r\nConnection: keep-alive, close\r\nContent-Length: 1", "GET", Framing.FIXED, 1, False),
+        (
+            b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\nContent-Length: 1",
+            "GET",
+            Framing.FIXED,
+            1,
+            False,
+        ),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 1", "GET", Framing.FIXED, 1, False),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1", "GET", Framing.FIXED, 1, True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked", "GET", Framing.CHUNKED, 0, True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9", "GET", Framing.CHUNKED, 0, False),
+        (b"HTTP/1.1 200 OK", "GET", Framing.UNTIL_CLOSE, 0, False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9", "HEAD", Framing.FIXED, 0, True),
+        (b"HTTP/1.1 204 OK\r\nContent-Length: 9", "GET", Framing.FIXED, 0, True),
+        (b"HTTP/1.1 304 OK\r\nTransfer-Encoding: chunked", "GET", Framing.FIXED, 0, True),
+    ],
+)
+def test_how_a_body_is_framed(head: bytes, method: str, framing: Framing, length: int, reusable: bool) -> None:
+    found = parse_head(head, method)
+    assert (found.framing, found.length, found.reusable) == (framing, length, reusable)
+
+
+@pytest.mark.quick
+def test_chunks_in_pieces_of_any_size() -> None:
+    body = b"5;name=value\r\nhello\r\n1\r\n \r\nA\r\nworld12345\r\n0\r\nX: y\r\nZ: 1\r\n\r\n"
+    for step in range(1, len(body) + 1):
+        parser, found = BodyParser(Framing.CHUNKED), b""
+        for start in range(0, len(body), step):
+            assert not parser.ended
+            found += b"".join(parser.feed(body[start : start + step]))
+        assert (found, parser.ended, parser.excess) == (b"hello world12345", True, False)
+    parser = BodyParser(Framing.CHUNKED)
+    parser.feed(body + b"HTTP/1.1")
+    assert parser.excess
+    for wrong in (b"\r\n", b"-1\r\n", b"0x5\r\n", b"5\r\nhello!\r\n", b"5" * 2000, b"0\r\n" + b"x" * 70_000):
+        with pytest.raises(ProtocolError):
+            BodyParser(Framing.CHUNKED).feed(wrong)
+    with pytest.raises(ProtocolError):
+        BodyParser(Framing.CHUNKED).feed(b"")
+
+
+RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: bytes 5-14/100'
+
+
+@pytest.mark.quick
+def test_a_response_is_held_to_its_request() -> None:
+    def request(size: int, offset: int, version: str | None = None, total: int | None = None) -> Request:
+        return Request("GET", "k", range=(size, offset), version=version, size=total)
+
+    head = parse_head(RANGE, "GET")
+    assert check(request(10, 5, "v", 100), head).size == 10
+    assert check(request(10, 5), head).size == 10
+    assert check(request(99, 5), parse_head(RANGE.replace(b"/100", b"/15"), "GET")).size == 10
+    wrong = (request(9, 5), request(10, 6), request(10, 5, "v", 99), request(11, 5, "v", 100), Request("GET", "k"))
+    for other in wrong:
+        with pytest.raises(Mismatch):
+            check(other, head)
+    with pytest.raises(fsabs.StaleFileError):
+        check(request(10, 5, "w", 100), head)
+    with pytest.raises(Mismatch):
+        check(request(10, 5, "v", 100), parse_head(RANGE.replace(b'ETag: "v"', b"X: 1"), "GET"))
