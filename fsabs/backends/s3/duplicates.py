@@ -37,7 +37,7 @@ class DuplicateDetector:
         self._echoed = [False, False]
         self._seen: dict[int, int] = {}
         self._seen_before: dict[int, int] = {}  # an earlier generation of them
-        self._distinct = True
+        self.distinct = True
         """Whether no two responses have had the same identifier or head."""
 
     def nonce(self, request: Request) -> str:
@@ -72,7 +72,7 @@ class DuplicateDetector:
             if self._echoed[kind]:
                 raise mismatched("a response without the nonce of its request: it answers another one")
             self._trials[kind] -= 1
-        if self._distinct:
+        if self.distinct:
             self._check_distinct(request, head, used)
 
     def check_refusal(self, request: Request, body: bytes) -> None:
@@ -93,5 +93,5 @@ class DuplicateDetector:
         elif before != asked or identifier:
             if used:
                 raise mismatched("a response that has been received before, for another request")
-            self._distinct = False
+            self.distinct = False
             self._seen, self._seen_before = {}, {}

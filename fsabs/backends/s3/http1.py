@@ -75,11 +75,6 @@ class ResponseHead(NamedTuple):
         """The reason phrase of the status line."""
         return self.raw[13:].partition(b"\r\n")[0].decode("latin-1")
 
-    @property
-    def interim(self) -> bool:
-        """Whether the final response is still to come."""
-        return 100 <= self.status < 200
-
 
 def parse_head(raw: bytes, method: str) -> ResponseHead:
     """Return the head of a response to a request with `method`, from its bytes up to the empty line.

@@ -85,11 +85,22 @@ class _Lane:
         self.sent = self.since = now  # when the request was sent; when there was a sign of life
 
 
+class _Failed:
+    """A request that has failed at least once."""
+
+    __slots__ = ("excuses", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.excuses = 0  # failures that are not the store's
+
+
 class _Pipeline:
     def __init__(self, client: Client, requests: Iterable[Request], width: int, ahead: int, max_bytes: int) -> None:
         self._generation = process.generation()
         self._client = client
         self._pool = client.pool
+        self._throttle = client.throttle
         self._requests = enumerate(requests)
         self._upcoming: tuple[int, Request] | None = None
         self._exhausted = False
@@ -108,11 +119,12 @@ class _Pipeline:
         self._outcomes: dict[int, Outcome] = {}
         self._first = 0  # the number of the outcome that is yielded next
         self._later: list[tuple[float, int, Request]] = []  # when to send it again
-        self._operations: dict[int, Operation] = {}
-        self._excuses: dict[int, int] = {}
+        self._failed: dict[int, _Failed] = {}
+        self._dialling: list[_Lane] = []
         self._now = self._left = self._checked = time.monotonic()
         self._woke = 0.0  # the end of the last pause
         self._next_send = 0.0  # by the throttle
+        self._granularity = min(PAUSE, client.pool.read_timeout / 4, client.pool.connect_timeout / 4)
 
     def run(self) -> Generator[Outcome, None, None]:
         """Yield the outcomes."""
@@ -126,8 +138,8 @@ class _Pipeline:
                         self._advance_all()
                 yield self._outcomes.pop(self._first)
                 self._bytes -= self._sizes.pop(self._first, 0)
-                self._operations.pop(self._first, None)
-                self._excuses.pop(self._first, None)
+                if self._failed:
+                    self._failed.pop(self._first, None)
                 self._first += 1
                 if self._paused:
                     self._resume()
@@ -163,21 +175,19 @@ class _Pipeline:
                 self._exhausted = True
                 return None
         number = self._upcoming[0]
-        if number - self._first >= self._ahead or not (number == self._first or self._has_room()) or not self._passes():
+        if number - self._first >= self._ahead or not self._passes():
             return None
+        if self._bytes + self._mean * self._awaited >= self._max_bytes and number != self._first:
+            return None  # it is not likely that the response fits
         taken, self._upcoming = self._upcoming, None
         return taken
 
     def _passes(self) -> bool:
         """Return whether the throttle lets a request pass now."""
-        delay = self._client.throttle.delay()
+        delay = self._throttle.delay()
         if delay:
             self._next_send = self._now + delay
         return not delay
-
-    def _has_room(self) -> bool:
-        """Return whether the response to another request is likely to fit."""
-        return self._bytes + self._mean * self._awaited < self._max_bytes
 
     def _add(self, lane: _Lane, descriptor: int, events: int) -> None:
         self._lanes[descriptor] = lane
@@ -232,6 +242,7 @@ class _Pipeline:
         lane.begin = time.monotonic_ns() if hooks.active is not None else 0
         try:
             lane.dial = self._pool.dial()
+            self._dialling.append(lane)
             self._start_dial(lane)
         except OSError as exc:
             self._fail(lane, exc)
@@ -276,20 +287,21 @@ class _Pipeline:
         self._now = now = time.monotonic()
         if now - self._left > PAUSE:
             self._wake(now - self._left)
-        dials = [lane for lane in self._lanes.values() if lane.dial is not None]
-        due = [now + min(PAUSE, self._pool.read_timeout / 4, self._pool.connect_timeout / 4)]
-        due += [lane.dial.next_start for lane in dials if lane.dial is not None]
+        due = now + self._granularity
+        if self._dialling:
+            self._dialling = [lane for lane in self._dialling if lane.dial is not None]
+            due = min([due, *(lane.dial.next_start for lane in self._dialling if lane.dial is not None)])
         if self._later:
-            due.append(self._later[0][0])
+            due = min(due, self._later[0][0])
         if self._next_send > now:
-            due.append(self._next_send)
-        events = self._poll.poll(max(0.0, min(due) - now) * 1000)
+            due = min(due, self._next_send)
+        events = self._poll.poll(max(0.0, due - now) * 1000)
         self._now = time.monotonic()
         for descriptor, event in events:
             lane = self._lanes.get(descriptor)
             if lane is not None:
                 self._advance(lane, descriptor, event)
-        for lane in dials:
+        for lane in self._dialling:
             if lane.dial is not None and lane.dial.next_start <= self._now:
                 try:
                     self._start_dial(lane)
@@ -421,12 +433,11 @@ class _Pipeline:
         at_rest = sent <= self._woke or (used and isinstance(exc, Unanswered | Mismatch))
         if isinstance(exc, RejectedNonce):
             self._client.detector.rejected()
-        elif at_rest and self._excuses.get(number, 0) < MAX_EXCUSES:
-            self._excuses[number] = self._excuses.get(number, 0) + 1
+        elif at_rest and self._failed_request(number).excuses < MAX_EXCUSES:
+            self._failed[number].excuses += 1
         else:
-            operation = self._operations.setdefault(number, Operation(self._client.policy))
             try:
-                wait = operation.wait_after(exc)
+                wait = self._failed_request(number).operation.wait_after(exc)
             except OSError as error:
                 self._outcomes[number] = error
                 return
@@ -434,6 +445,11 @@ class _Pipeline:
             name = self._client.operation_name(request)
             instrument.record_event("retry", name, 1, self._client.url(request.key))
         heapq.heappush(self._later, (self._now + wait, number, request))
+
+    def _failed_request(self, number: int) -> _Failed:
+        if number not in self._failed:
+            self._failed[number] = _Failed(Operation(self._client.policy))
+        return self._failed[number]
 
     def _record(self, lane: _Lane, size: int, exc: Exception | None, kind: str = "request") -> None:
         if lane.begin and (instrument := hooks.active) is not None:

@@ -68,39 +68,40 @@ class Receiver:
 
     def receive_head(self, connection: Connection) -> ResponseHead:
         """Receive the head and check it; raises what `WOULD_BLOCK` has if it hasn't come completely."""
-        while True:
-            raw = self._receive_head(connection)
-            head = parse_head(raw, self.request.method)
-            if not head.interim:
-                break
+        request = self.request
+        head = parse_head(self._receive_head(connection), request.method)
+        while head.status < 200:
             self._interim += 1
             if self._interim > MAX_INTERIM_RESPONSES:
                 raise ProtocolError(f"more than {MAX_INTERIM_RESPONSES} interim responses")
-        self._detector.check(self.request, head, self._nonce, connection.used)
+            head = parse_head(self._receive_head(connection), request.method)
+        if self._nonce or self._detector.distinct:
+            self._detector.check(request, head, self._nonce, connection.used)
         if head.status >= 300:
             self.deadline = min(self.deadline, time.monotonic() + REFUSAL_SECONDS)
             self._expected = contract.ANY
             self._flags, self._blocking = DONTWAIT, False
         else:
-            self._expected = contract.check(self.request, head)
-            self._skip = self._expected.skip
-            self._sliced = head.status == 200 and self.request.range is not None
-            self._make_room(head)
+            self._expected = contract.check(request, head)
+            self._sliced = head.status == 200 and request.range is not None
+            self._make_room(request, head)
         if head.framing is not Framing.FIXED:
             self._parser = BodyParser(head.framing)
         self.head = head
         return head
 
-    def _make_room(self, head: ResponseHead) -> None:
-        request, size = self.request, self._expected.size
-        if head.framing is Framing.FIXED and size is None:
-            size = head.length
-        if request.large is not None and size is not None and size > request.large and head.framing is Framing.FIXED:
+    def _make_room(self, request: Request, head: ResponseHead) -> None:
+        self._skip, size, _ = self._expected
+        if size is None:
+            size = head.length  # 0, if it is not known
+        self.size = size
+        self._view = request.into
+        if size <= IN_PLACE:
+            return
+        if request.large is not None and size > request.large and head.framing is Framing.FIXED:
             raise LargeObject(head)
         self.deadline += body_seconds(size)
-        self.size = size or 0
-        self._view = request.into
-        if self._view is None and size is not None and size > IN_PLACE:
+        if self._view is None:
             self._body = io.BytesIO(bytes(size))
             self._view = self._body.getbuffer()
 
@@ -131,10 +132,15 @@ class Receiver:
             self._receive_parsed(connection, parser)
             self.ended = parser.ended and not parser.excess and head.reusable
             return True
-        if self._sliced or head.status >= 300 or self._buffer:
+        if self._sliced or head.status >= 300:
             self._receive_rest(connection, head.length)
-        elif not self._receive_fixed(connection, head.length):
-            return False
+        else:
+            if self._buffer:
+                rest = self._buffer[: head.length]
+                self._buffer = self._buffer[len(rest) :]
+                self._keep(rest)
+            if self._received < head.length and not self._receive_fixed(connection, head.length):
+                return False
         self.ended = self._received == head.length and not self._buffer and head.reusable
         return True
 
@@ -220,10 +226,11 @@ class Receiver:
         if self._body is not None and self._view is not None:
             self._view.release()
             self._pieces = [self._body.getvalue()]  # the very bytes that were filled: there is no other reference
-        size = sum(map(len, self._pieces)) if request.into is None else self._received - self._skip
-        contract.check_body(request, head, self._expected, self._pieces, size)
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        if body and request.method in ("POST", "PUT") and b"<Error>" in body[:512]:
+        pieces = self._pieces
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        size = len(body) if request.into is None else self._received - self._skip
+        contract.check_body(request, head, self._expected, pieces, size)
+        if body and request.method != "GET" and b"<Error>" in body[:512]:
             # Requests that take long have a status of 200 before it is known how they end.
             return refused(head._replace(status=_embedded_status(body)), body)
         return Response(head, body)
