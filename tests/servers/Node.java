@@ -160,8 +160,13 @@ public class Node {
       if (what.equals("active")) node.getRpcServer().transitionToActive(byUser);
       else if (what.equals("standby")) node.getRpcServer().transitionToStandby(byUser);
       else if (what.equals("safe")) node.getRpcServer().setSafeMode(SafeModeAction.SAFEMODE_ENTER, false);
+      else if (what.startsWith("snapshot ")) snapshot(what.split(" ")[1], what.split(" ")[2]);
       else if (what.equals("unsafe")) node.getRpcServer().setSafeMode(SafeModeAction.SAFEMODE_LEAVE, false);
       else throw new IOException("no such state: " + what);
+    }
+    private void snapshot(String path, String name) throws IOException {
+      node.getRpcServer().allowSnapshot(path);
+      node.getRpcServer().createSnapshot(path, name);
     }
     private void put(Path path, long blockSize, short replication, DataInputStream in) throws IOException {
       OutputStream file = fs.create(path, true, 65536, replication, blockSize);

@@ -89,6 +89,10 @@ class SideChannel:
         """Give a file or directory to a user, who need not exist on this machine."""
         self._call("chown", path, user)
 
+    def snapshot(self, path: str, name: str) -> None:
+        """Make a snapshot of a directory."""
+        self.administer(f"snapshot {path} {name}")
+
     def administer(self, what: str) -> None:
         """Make the NameNode `active` or `standby`, or have it enter (`safe`) or leave (`unsafe`) safe mode."""
         self._call("namenode", "/", what)
@@ -142,6 +146,11 @@ class HdfsCluster(SideChannel):
     def url(self) -> str:
         """The file system's URL, `hdfs://127.0.0.1:PORT`."""
         return f"hdfs://{self.host}:{self.port}"
+
+    @property
+    def authority(self) -> str:
+        """`127.0.0.1:PORT`."""
+        return f"{self.host}:{self.port}"
 
     @property
     def conf_dir(self) -> Path:

@@ -29,9 +29,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class _Port:
     """A bound socket with an endpoint, closed with the `with` block."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self._socket = socket.socket()
-        self._socket.bind((HOST, 0))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server may have used it
+        self._socket.bind((HOST, port))
         self.host = HOST
         self.port: int = self._socket.getsockname()[1]
 
@@ -61,11 +62,12 @@ class Blackhole(_Port):
     """A port that never answers.
 
     With `connects` a client connects at once and then waits for an answer in vain: its read times out. Without, the
-    backlog is full and its connection attempts are dropped: its connect times out.
+    backlog is full and its connection attempts are dropped: its connect times out. `port` is that of a server that is
+    gone; any free one if it is 0.
     """
 
-    def __init__(self, *, connects: bool = True) -> None:
-        super().__init__()
+    def __init__(self, *, connects: bool = True, port: int = 0) -> None:
+        super().__init__(port)
         self._fillers: list[socket.socket] = []
         self._socket.listen(1024 if connects else 0)
         if not connects:

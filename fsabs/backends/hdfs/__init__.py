@@ -7,6 +7,6 @@ data, and `configuration.py` reads Hadoop's.
 
 from __future__ import annotations
 
-from .tree import Hdfs
+from .tree import Hdfs, ViewFs
 
-__all__ = ["Hdfs"]
+__all__ = ["Hdfs", "ViewFs"]

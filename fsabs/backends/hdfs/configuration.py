@@ -58,6 +58,10 @@ class HadoopConfiguration:
                 found.update(_read(folder / name))
         return cls({**found, **(own or {})})
 
+    def settings(self) -> dict[str, str]:
+        """Return all settings, with their variables replaced."""
+        return {name: self.get(name) for name in self._settings}
+
     def get(self, name: str, default: str = "") -> str:
         """Return a setting, with the variables in it replaced by settings or variables of the environment."""
         value = self._settings.get(name, default).strip()
@@ -118,12 +122,18 @@ class HadoopConfiguration:
             raise _wrong("fs.defaultFS", url, "is no hdfs:// or viewfs:// URL with a host")
         return parts.scheme, parts.netloc, parts.path
 
-    def canonical_authority(self, authority: str) -> str:
-        """Return the same text for every way to name a file system; empty if there is no default."""
+    def canonical_store(self, scheme: str, authority: str) -> str:
+        """Return the same text for every way to name a file system; the scheme alone if there is no default."""
         if not authority:
             if not (self.get("fs.defaultFS") or self.get("fs.default.name")):
-                return ""
-            authority = self.default_file_system()[1]
+                return scheme
+            scheme, authority, _ = self.default_file_system()
+        if scheme == "viewfs":
+            mounts = (f"{m.path}={self._canonical(m.authority)}{m.target}" for m in self.mounts(authority))
+            return " ".join([scheme, *mounts])
+        return f"{scheme} {self._canonical(authority)}"
+
+    def _canonical(self, authority: str) -> str:
         if f"dfs.ha.namenodes.{authority}" in self._settings:
             nodes = self.get(f"dfs.ha.namenodes.{authority}").split(",")
             addresses = [self.get(f"dfs.namenode.rpc-address.{authority}.{node.strip()}") for node in nodes]

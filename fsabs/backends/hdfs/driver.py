@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ...stats import FileStat
+from .status import ContentSummary, HdfsStatus
 
 
 class Reader(Protocol):
@@ -70,3 +71,21 @@ class Driver(Protocol):
 
     def delete(self, path: str, seconds: float | None = None) -> None:
         """Remove a file, or a directory with all that is in it; what is missing is no error."""
+
+    def status(self, path: str) -> HdfsStatus:
+        """Return owner, permissions and replication."""
+
+    def set_permission(self, path: str, mode: int) -> None:
+        """Set the permission bits."""
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        """Set the owner, the group or both."""
+
+    def set_replication(self, path: str, replication: int) -> None:
+        """Set how many copies of each block of a file there are to be."""
+
+    def content_summary(self, path: str) -> ContentSummary:
+        """Return how much lies below a path."""
+
+    def trash(self, path: str) -> str | None:
+        """Move into the user's trash; returns the new path, None if it lies there already."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from stat import S_IFDIR, S_IFREG
@@ -23,6 +24,7 @@ from .driver import Output, Reader
 from .library import library
 from .namenodes import NameNodes, RetryPolicy
 from .rpc_errors import Verdict, translated, verdict
+from .status import ContentSummary, HdfsStatus
 
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
 SMALL = 16 * 1024 * 1024
@@ -140,6 +142,43 @@ class Native:
         """As `Driver.delete`."""
         self._call("delete", lambda client: client.delete(path, True), seconds=seconds)
 
+    def status(self, path: str) -> HdfsStatus:
+        """As `Driver.status`."""
+        found = self._call("stat", lambda client: client.get_file_info(path))
+        accessed = found.access_time / 1000
+        return HdfsStatus(
+            found.owner, found.group, found.permission, found.replication or 0, found.blocksize or 0, accessed
+        )
+
+    def set_permission(self, path: str, mode: int) -> None:
+        """As `Driver.set_permission`."""
+        self._call("chmod", lambda client: client.set_permission(path, mode))
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        """As `Driver.set_owner`."""
+        self._call("chown", lambda client: client.set_owner(path, owner, group))
+
+    def set_replication(self, path: str, replication: int) -> None:
+        """As `Driver.set_replication`."""
+        if not self._call("set replication", lambda client: client.set_replication(path, replication)):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+    def content_summary(self, path: str) -> ContentSummary:
+        """As `Driver.content_summary`."""
+        found = self._call("content summary", lambda client: client.get_content_summary(path))
+        return ContentSummary(
+            found.length,
+            found.file_count,
+            found.directory_count,
+            found.space_consumed,
+            _limit(found.quota),
+            _limit(found.space_quota),
+        )
+
+    def trash(self, path: str) -> str | None:
+        """As `Driver.trash`; not repeated after a lost response."""
+        return cast("str | None", self._call("trash", lambda client: client.trash(path), False))
+
     def _call(self, what: str, request: Callable[[Any], Any], repeat: bool = True, seconds: float | None = None) -> Any:
         return self._namenodes.call(what, request, repeat=repeat, seconds=seconds)
 
@@ -185,7 +224,7 @@ def _send(raw: Any, data: bytes) -> None:
 def _connect(library: Any, conf: HadoopConfiguration, options: HdfsOptions, address: NameNodeAddress) -> Any:
     configured = conf.number("dfs.client.socket-timeout", 60_000)
     settings = {
-        **(options.configuration or {}),
+        **conf.settings(),
         **dict(address.settings),
         # A frozen DataNode must leave time for the other replicas.
         "dfs.client.socket-timeout": str(max(100, min(configured, int(options.timeout * 1000 / 6)))),
@@ -193,6 +232,11 @@ def _connect(library: Any, conf: HadoopConfiguration, options: HdfsOptions, addr
     if address.host:
         settings["dfs.client.failover.max.attempts"] = "0"  # `NameNodes` repeats
     return library.RawClient(address.url, settings, None, options.principal, options.keytab, options.ticket_cache)
+
+
+def _limit(quota: int) -> int | None:
+    """Return a quota; HDFS has -1, as an unsigned number, for none."""
+    return quota if quota < 1 << 63 else None
 
 
 def _forked_writer() -> Any:

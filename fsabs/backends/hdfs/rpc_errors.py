@@ -50,7 +50,7 @@ _RETRIABLE = re.compile(r"RetriableException|too busy|no connection to")
 _UNKNOWN = {errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT}
 _STACK = re.compile(r"(?:\\+n|\n)\s*(?:\\+t|\t|\s)*at [\w.$]+\(|\\+n\\+tat |\n\tat ")
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("[\w.]*\.([\w$]+)", "(.*)', re.DOTALL)
-_NODE = re.compile(r'ip_addr: "([^"]*)".*?xfer_port: (\d+)', re.DOTALL)
+_NODE = re.compile(r'ip_addr: \\*"([^"\\]*).*?xfer_port: (\d+)', re.DOTALL)
 _QUOTED = re.compile(r'\\+(["\'\\])')
 
 

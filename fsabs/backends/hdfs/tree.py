@@ -18,18 +18,20 @@ from ... import identity, keys, process
 from ...blobs import Blob
 from ...files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ...files import Writer, is_partial
-from ...fs import FS, Capabilities, FileStat, Path
+from ...fs import Capabilities, FileStat, Path
+from .administration import Administration
 from .calls import each_within
 from .configuration import HadoopConfiguration
 from .driver import Driver
 from .native import HdfsOptions, Native
 from .reading import HdfsBlob
+from .viewfs import MountTable
 from .writing import AppendWriter, HdfsWriter, delete_leftovers, sweep
 
 _MAX_SWEPT = 10_000  # directories that are remembered as swept
 
 
-class Hdfs(FS):
+class Hdfs(Administration):
     """HDFS below the directory `cwd`; a relative one, and none, start at `/user/<name>`.
 
     `nameservice` is a nameservice of the configuration in `$HADOOP_CONF_DIR`, whose default it is when empty, or the
@@ -74,7 +76,7 @@ class Hdfs(FS):
         self._options = options = HdfsOptions(
             timeout, replication, block_size, configuration, principal, keytab, ticket_cache
         )
-        connect = functools.partial(_connect, nameservice, options)
+        connect = functools.partial(_connect, self.scheme, nameservice, options)
         self._driver: process.PerProcess[Driver] = process.PerProcess(connect)
         self._leftovers: process.PerProcess[deque[str]] = process.PerProcess(deque)
         self._swept: process.PerProcess[set[str]] = process.PerProcess(set)
@@ -101,11 +103,11 @@ class Hdfs(FS):
 
     def _resolved_store(self) -> str:
         conf = HadoopConfiguration.load(self._options.configuration)
-        return f"{self.scheme} {conf.canonical_authority(self.nameservice)}"
+        return conf.canonical_store(self.scheme, self.nameservice)
 
     def _principal(self) -> str:
         acting = os.environ.get("HADOOP_PROXY_USER")
-        return f"{acting} by {_user()}" if acting else self._options.principal or _user()
+        return acting or self._options.principal or _user()
 
     def _is_settled(self, version: str) -> bool:
         return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
@@ -213,14 +215,28 @@ class Hdfs(FS):
         return f"{type(self).__name__}({self.cwd!r}, {self.nameservice!r})"
 
 
-def _connect(nameservice: str, options: HdfsOptions) -> Driver:
+class ViewFs(Hdfs):
+    """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree."""
+
+    scheme = "viewfs"
+
+
+def _connect(scheme: str, authority: str, options: HdfsOptions) -> Driver:
     conf = HadoopConfiguration.load(options.configuration)
-    return Native(nameservice or conf.default_file_system()[1], conf, options)
+    if os.environ.get("HADOOP_PROXY_USER") and conf.get("hadoop.security.authentication", "simple") == "simple":
+        reason = "HADOOP_PROXY_USER needs Kerberos; on a cluster without it, HADOOP_USER_NAME names the user"
+        raise OSError(errno.EOPNOTSUPP, reason)
+    if not authority:
+        scheme, authority, _ = conf.default_file_system()
+    if scheme == "viewfs":
+        connect = functools.partial(Native, conf=conf, options=options)
+        return MountTable(conf.mounts(authority), connect, options.timeout)
+    return Native(authority, conf, options)
 
 
 def _user() -> str:
     """Return the name that HDFS knows this process by; a number where the system has no name for it."""
-    if name := os.environ.get("HADOOP_USER_NAME"):
+    if name := os.environ.get("HADOOP_PROXY_USER") or os.environ.get("HADOOP_USER_NAME"):
         return name
     try:
         return getpass.getuser()

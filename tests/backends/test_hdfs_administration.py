@@ -1,0 +1,162 @@
+"""What HDFS can do beyond every FS, on a real NameNode: trash, owners, summaries, leases, snapshots; its errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs, writing
+from fsabs.backends.hdfs.rpc_errors import one_line
+from fsabs.files import partial_name
+from tests.servers.hdfs import HdfsCluster
+
+
+@pytest.fixture
+def fs(hdfs: HdfsCluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Hdfs:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_USER_NAME", "HADOOP_PROXY_USER"):
+        monkeypatch.delenv(name, raising=False)
+    found = fsabs.from_url(f"{hdfs.url}/admin/{abs(hash(request.node.name))}", create=True)
+    assert isinstance(found, Hdfs)
+    return found
+
+
+def test_trash(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    hdfs.mkdir("/user/alice")
+    hdfs.chown("/user/alice", "alice")
+    alice = Hdfs("/", hdfs.authority)
+    alice.write_bytes("user/alice/x", b"1")
+    alice.makedirs("user/alice/d/e")
+    alice.remove("user/alice/x", trash=True)
+    with pytest.raises(IsADirectoryError) as caught:
+        alice.remove("user/alice/d", trash=True)
+    assert caught.value.filename == f"{hdfs.url}/user/alice/d"
+    alice.remove("user/alice/d", recursive=True, trash=True)
+    assert list(alice.list("user/alice")) == [".Trash/"]
+    current = "user/alice/.Trash/Current/user/alice"
+    assert alice.read_bytes(f"{current}/x") == b"1"
+    alice.remove(f"{current}/x", trash=True)
+    assert list(alice.list(current)) == ["d/"]
+    with pytest.raises(FileNotFoundError):
+        alice.remove("user/alice/x", trash=True)
+
+
+def test_owner_permissions_and_replication(fs: Hdfs) -> None:
+    fs.write_bytes("x", b"12345")
+    fs.chmod("x", 0o640)
+    fs.chown("x", "alice", "research")
+    fs.chown("x", group="vision")
+    fs.set_replication("x", 3)
+    found = fs.status("x")
+    assert (found.owner, found.group, found.mode, found.replication) == ("alice", "vision", 0o640, 3)
+    assert found.block_size == 128 << 20
+    assert fs.stat("x").mode & 0o777 == 0o640
+    for attempt in (lambda: fs.chmod("no", 0o600), lambda: fs.chown("no", "a"), lambda: fs.status("no")):
+        with pytest.raises(FileNotFoundError) as caught:
+            attempt()
+        assert str(caught.value.filename).endswith("/no")
+
+
+def test_content_summary_counts_in_one_request(fs: Hdfs) -> None:
+    fs.makedirs("a/b")
+    for name in ("a/x", "a/b/y"):
+        fs.write_bytes(name, b"1" * 1000)
+    found = fs.content_summary("a")
+    assert (found.size, found.files, found.directories) == (2000, 2, 2)
+    assert (found.quota, found.space_quota) == (None, None)
+
+
+def test_snapshots(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    fs.write_bytes("x", b"old")
+    with pytest.raises(OSError):
+        fs.snapshots("x")
+    hdfs.snapshot(f"/{fs._root}", "monday")
+    fs.write_bytes("x", b"new")
+    assert fs.snapshots() == ["monday"]
+    assert fs.read_bytes(".snapshot/monday/x") == b"old"
+
+
+def test_a_file_of_a_killed_writer_can_be_taken_over(fs: Hdfs) -> None:
+    code = (
+        "import fsabs, os, signal\n"
+        f"file = fsabs.from_url({fs.url('')!r}).open('log', 'ab', buffering=0)\n"
+        "file.write(b'1' * 100000); file.flush()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    until = time.monotonic() + 40
+    while not fs.recover_lease("log"):
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    before = fs.stat("log").size
+    with fs.open("log", "ab") as file:
+        file.write(b"2")
+    assert fs.stat("log").size == before + 1
+
+
+def test_files_of_dead_writers_are_swept_by_the_next_writer_and_those_of_live_ones_are_not(
+    hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, recent = partial_name("dead"), partial_name("recent")
+    hdfs.put(f"/{fs._root}/{dead}", b"1")
+    live = fs.open("live", "wb", buffering=0)
+    live.write(b"1")
+    monkeypatch.setattr(writing, "STALE_PARTIAL_AGE", 2.0)
+    time.sleep(2.1)
+    hdfs.put(f"/{fs._root}/{recent}", b"1")
+    another = fsabs.from_url(f"{hdfs.url}/{fs._root}")
+    another.write_bytes("x", b"2")
+    left = {os.path.basename(path) for path, _, _ in hdfs.ls(f"/{fs._root}")}
+    assert dead not in left
+    assert recent in left
+    live.close()
+    assert fs.read_bytes("live") == b"1"
+
+
+def test_errors_are_one_line(fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs.write_bytes("x", b"1")
+    fs.chmod("x", 0o600)
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    alice = fsabs.from_url(fs.url(""))
+    for attempt in (lambda: alice.read_bytes("x"), lambda: alice.write_bytes("y", b""), lambda: alice.mkdir("z" * 300)):
+        with pytest.raises(OSError) as caught:
+            attempt()
+        text = str(caught.value)
+        for bad in ("\\n", "\n", "\tat", '\\"'):
+            assert bad not in text
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (
+            'RPCError("org.apache.hadoop.security.AccessControlException", '
+            '"Permission denied: user=a\\n\\tat o.a.h.F(F.java:1)\\n")',
+            "AccessControlException: Permission denied: user=a",
+        ),
+        (
+            'RPCError("org.apache.hadoop.ipc.StandbyException", "Operation category READ is not supported")',
+            "StandbyException: Operation category READ is not supported",
+        ),
+        (
+            'DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: DatanodeIdProto { '
+            'ip_addr: \\"10.0.0.1\\", '
+            'host_name: \\"h\\", datanode_uuid: \\"u\\", xfer_port: 9866 } }]")',
+            "no DataNode could serve the block (tried: 10.0.0.1:9866)",
+        ),
+        (
+            'DataTransferError("All DataNodes failed: []")',
+            "no DataNode could serve the block (tried: none, it has no location)",
+        ),
+    ],
+)
+def test_messages(raw: str, expected: str) -> None:
+    assert one_line(raw) == expected

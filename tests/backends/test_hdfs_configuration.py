@@ -1,0 +1,226 @@
+"""Hadoop's configuration, as a client of HDFS reads it; and what is written accordingly."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs, ViewFs
+from fsabs.backends.hdfs.configuration import HadoopConfiguration, Mount
+from tests.servers.hdfs import HdfsCluster
+
+PAIR = {
+    "dfs.nameservices": "two, one",
+    "dfs.ha.namenodes.two": "a, b",
+    "dfs.namenode.rpc-address.two.a": "${first.host}:9000",
+    "dfs.namenode.rpc-address.two.b": "second",
+    "first.host": "first",
+    "dfs.namenode.rpc-address.one": "third:9001",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_PROXY_USER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def write(folder: Path, name: str, settings: dict[str, str], more: str = "") -> None:
+    rows = "".join(f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items())
+    (folder / name).write_text(
+        f'<configuration xmlns:xi="http://www.w3.org/2001/XInclude">{more}{rows}</configuration>'
+    )
+
+
+# ---- files
+
+
+@pytest.mark.quick
+def test_files_are_read_with_variables_and_included_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "more.xml", {"included": "yes", "fs.defaultFS": "hdfs://other"})
+    write(tmp_path, "core-site.xml", {"fs.defaultFS": "hdfs://${name}"}, '<xi:include href="more.xml"/>')
+    write(tmp_path, "hdfs-site.xml", {"name": "two", "user": "${env.FSABS_TEST_NAME}", "endless": "${endless}x"})
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("FSABS_TEST_NAME", "smith")
+    conf = HadoopConfiguration.load({"own": "1"})
+    assert conf.default_file_system() == ("hdfs", "two", "")
+    assert (conf.get("included"), conf.get("user"), conf.get("own")) == ("yes", "smith", "1")
+    assert conf.get("endless").endswith("x")
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/hadoop").symlink_to(tmp_path)
+    monkeypatch.setenv("HADOOP_HOME", str(tmp_path))
+    assert HadoopConfiguration.load().get("name") == "two"
+
+
+@pytest.mark.quick
+def test_a_broken_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "core-site.xml").write_text("<configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(OSError, match="core-site.xml is no configuration of Hadoop"):
+        fsabs.from_url("hdfs:///x")
+
+
+# ---- NameNodes
+
+
+@pytest.mark.quick
+def test_namenodes() -> None:
+    conf = HadoopConfiguration(PAIR)
+    for authority, expected in {
+        "host": [("hdfs://host:8020", "host", 8020)],
+        "host:9": [("hdfs://host:9", "host", 9)],
+        "[::1]": [("hdfs://[::1]:8020", "::1", 8020)],
+        "[::1]:9": [("hdfs://[::1]:9", "::1", 9)],
+        "one": [("hdfs://third:9001", "third", 9001)],
+        "two": [("hdfs://two", "first", 9000), ("hdfs://two", "second", 8020)],
+    }.items():
+        assert [node[:3] for node in conf.namenodes(authority)] == expected
+    first = dict(conf.namenodes("two")[0].settings)
+    assert first["dfs.ha.namenodes.two"] == "a"
+    assert first["dfs.namenode.rpc-address.two.a"] == "first:9000"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("settings", "authority", "message"),
+    [
+        ({}, "", "needs fs.defaultFS"),
+        ({"fs.defaultFS": "file:///"}, "", "fs.defaultFS is 'file:///'"),
+        ({"dfs.ha.namenodes.n": "a"}, "n", "dfs.namenode.rpc-address.n.a is not set"),
+        ({}, "a:b:c", "not the address of a NameNode"),
+        ({"dfs.replication": "two"}, "127.0.0.1:1", "dfs.replication is 'two'"),
+        ({"dfs.blocksize": "big"}, "127.0.0.1:1", "dfs.blocksize is 'big'"),
+    ],
+)
+def test_what_is_wrong_is_named(settings: dict[str, str], authority: str, message: str) -> None:
+    with pytest.raises(OSError, match=message):
+        Hdfs("/x", authority, configuration=settings).exists("y")
+
+
+@pytest.mark.quick
+def test_names_of_one_file_system_are_one_identity() -> None:
+    settings = {**PAIR, "fs.defaultFS": "hdfs://host"}
+    conf = HadoopConfiguration(settings)
+    assert conf.canonical_store("hdfs", "") == conf.canonical_store("hdfs", "host:8020") == "hdfs host:8020"
+    assert conf.canonical_store("hdfs", "one") == "hdfs third:9001"
+    assert conf.canonical_store("hdfs", "two") == "hdfs two first:9000 second"
+    assert HadoopConfiguration({}).canonical_store("hdfs", "") == "hdfs"
+
+
+@pytest.mark.quick
+def test_umask_and_sizes() -> None:
+    for text, mask in {"022": 0o22, "0077": 0o77, "u=rwx,g=rx,o=": 0o27, "a=rx": 0o222}.items():
+        assert HadoopConfiguration({"fs.permissions.umask-mode": text}).umask() == mask
+    for text, size in {"4096": 4096, "64m": 64 << 20, "1G": 1 << 30, "2mb": 2 << 20}.items():
+        assert HadoopConfiguration({"dfs.blocksize": text}).size("dfs.blocksize") == size
+    with pytest.raises(OSError, match="is no umask"):
+        HadoopConfiguration({"fs.permissions.umask-mode": "rw"}).umask()
+
+
+# ---- what is written
+
+
+def test_block_size_replication_and_umask(hdfs: HdfsCluster) -> None:
+    settings = {"dfs.blocksize": "1m", "dfs.replication": "2", "fs.permissions.umask-mode": "027"}
+    fs = Hdfs("/configured-writes", hdfs.authority, configuration=settings)
+    fs.makedirs("", exist_ok=True)
+    fs.write_bytes("x", b"1")
+    found = fs.status("x")
+    assert (found.block_size, found.replication, found.mode) == (1 << 20, 2, 0o640)
+    fs.mkdir("d")
+    assert fs.status("d").mode == 0o750
+    own = Hdfs("/configured-writes", hdfs.authority, configuration=settings, replication=1, block_size=2 << 20)
+    own.write_bytes("y", b"1")
+    assert (own.status("y").block_size, own.status("y").replication) == (2 << 20, 1)
+    before = os.umask(0o077)
+    try:
+        plain = Hdfs("/configured-writes", hdfs.authority)
+        plain.write_bytes("z", b"1")
+        assert plain.status("z").mode == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_users(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    hdfs.mkdir("/user/alice")
+    hdfs.chown("/user/alice", "alice")
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    fs = fsabs.from_url(f"hdfs://{hdfs.authority}")
+    assert isinstance(fs, Hdfs)
+    fs.write_bytes("x", b"1")
+    assert fs.status("/user/alice/x").owner == "alice"
+
+
+@pytest.mark.quick
+def test_a_proxy_user_without_kerberos_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would ignore it, and write as the user of the process."""
+    monkeypatch.setenv("HADOOP_PROXY_USER", "alice")
+    with pytest.raises(OSError, match="HADOOP_PROXY_USER needs Kerberos"):
+        Hdfs("/x", "127.0.0.1:1").exists("y")
+
+
+# ---- viewfs and federation
+
+
+def test_a_mount_table(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hdfs.put("/federated/train/x", b"1")
+    hdfs.put("/federated/other/y", b"2")
+    hdfs.put("/fallback/z", b"3")
+    table = "fs.viewfs.mounttable.cluster."
+    settings = {
+        "fs.defaultFS": "viewfs://cluster/",
+        "dfs.nameservices": "one",
+        "dfs.namenode.rpc-address.one": hdfs.authority,
+        table + "link./data/train": "hdfs://one/federated/train",
+        table + "link./data/other": f"hdfs://{hdfs.authority}/federated/other/",
+        table + "linkFallback": "hdfs://one/fallback",
+    }
+    write(tmp_path, "core-site.xml", settings)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    for url in ("viewfs://cluster/", "viewfs:///", "hdfs:///"):
+        fs = fsabs.from_url(url)
+        assert list(fs.list(recursive=True)) == [
+            "data/",
+            "data/other/",
+            "data/other/y",
+            "data/train/",
+            "data/train/x",
+            "z",
+        ]
+        assert list(fs.read_many(["data/train/x", "data/other/y", "z"])) == [b"1", b"2", b"3"]
+        assert fs.stat("data").isdir()
+        assert fs.stat("data/train").isdir()
+    fs = fsabs.from_url("viewfs://cluster/data")
+    assert isinstance(fs, ViewFs)
+    assert fs.url("train/x") == "viewfs://cluster/data/train/x"
+    fs.write_bytes("train/new", b"4")
+    fs.rename("train/new", "train/newer")
+    assert hdfs.get("/federated/train/newer") == b"4"
+    fs.remove("train/newer")
+    for attempt in (lambda: fs.write_bytes("x", b""), lambda: fs.mkdir("x"), lambda: fs.stat("x")):
+        with pytest.raises(OSError):
+            attempt()
+    with pytest.raises(OSError, match="different links"):
+        fs.rename("train/x", "other/x")
+    with pytest.raises(OSError, match="no mount table 'none'"):
+        fsabs.from_url("viewfs://none/x")
+    hdfs.rm("/federated")
+
+
+@pytest.mark.quick
+def test_mounts_of_a_table() -> None:
+    settings = {
+        "fs.viewfs.mounttable.t.link./a": "hdfs://n/x",
+        "fs.viewfs.mounttable.t.link./a/b": "hdfs://n/y/",
+        "fs.viewfs.mounttable.t.homedir": "/home",
+        "fs.viewfs.mounttable.tt.link./c": "hdfs://n/z",
+    }
+    assert HadoopConfiguration(settings).mounts("t") == [Mount("/a/b", "n", "/y"), Mount("/a", "n", "/x")]
+    for name, value in (("linkMergeSlash", "hdfs://n/"), ("link./x", "s3a://n/")):
+        with pytest.raises(OSError, match=name):
+            HadoopConfiguration({f"fs.viewfs.mounttable.t.{name}": value}).mounts("t")
