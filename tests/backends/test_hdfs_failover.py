@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, namenodes
+from fsabs.backends.hdfs import Hdfs, namenodes, native
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 
@@ -144,3 +146,51 @@ def test_a_file_longer_than_what_is_kept_goes_on_after_a_datanode_restart(
     stored = own_cluster.get("/long/x")
     assert stored == b"".join(number.to_bytes(4, "big") + data[4:] for number in range(40))
     assert [path for path, _, _ in own_cluster.ls("/long")] == ["/long/x"]
+
+
+class LossyClient:
+    """A client of a NameNode whose responses to `rename` get lost, after the request was executed or before."""
+
+    def __init__(self, executed: list[bool]) -> None:
+        self.executed = executed
+        self.files = {"/a": 1}
+        self.renames = 0
+
+    def rename(self, src: str, dst: str, overwrite: bool) -> None:
+        lost = bool(self.executed)
+        if not lost or self.executed.pop(0):
+            if src not in self.files:
+                raise FileNotFoundError(f"File does not exist: {src}")
+            if dst in self.files and not overwrite:
+                raise FileExistsError(f"{dst} already exists")
+            self.files[dst] = self.files.pop(src)
+            self.renames += 1
+        if lost:
+            raise OSError(errno.ECONNRESET, "RPC listener disconnected")
+
+    def get_file_info(self, path: str) -> Any:
+        if path != "/" and path not in self.files:
+            raise FileNotFoundError(f"File does not exist: {path}")
+        return SimpleNamespace(path=path, length=1, isdir=False, modification_time=1, permission=0o644)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize(
+    "executed", [[], [True], [False], [False, False], [False, True], [False, False, False, True]], ids=str
+)
+def test_a_rename_happens_once_whatever_is_lost(
+    executed: list[bool], overwrite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = LossyClient(list(executed))
+    monkeypatch.setattr(native, "_connect", lambda *_: client)
+    with Blackhole(connects=True) as port:  # what is connected to before the first call
+        driver = Hdfs("/", f"127.0.0.1:{port.port}", timeout=5).driver
+        driver.rename("/a", "/b", overwrite=overwrite)
+    assert (client.files, client.renames) == ({"/b": 1}, 1)
+    with Blackhole(connects=True) as port:
+        client.executed = [False] * 100_000
+        driver = Hdfs("/", f"127.0.0.1:{port.port}", timeout=0.3).driver
+        with pytest.raises((ConnectionError, TimeoutError)):
+            driver.rename("/b", "/c", overwrite=overwrite)
+    assert client.files == {"/b": 1}

@@ -115,15 +115,17 @@ class Pending(Generic[T]):
     __slots__ = ("_answer", "_outcome")
 
     def __init__(self, function: Callable[..., T], *arguments: Any) -> None:
-        self._answer = _begin(functools.partial(function, *arguments))
+        self._answer = _begin(functools.partial(function, *arguments) if arguments else function)
         self._outcome: _Outcome | None = None
 
     def wait(self, seconds: float) -> bool:
         """Return whether the call has ended, after `seconds` at the latest."""
         if self._outcome is None:
-            with contextlib.suppress(queue.Empty):
-                self._outcome = self._answer.get(timeout=max(0.0, seconds))
-        return self._outcome is not None
+            try:
+                self._outcome = self._answer.get(timeout=seconds if seconds > 0 else 0)
+            except queue.Empty:
+                return False
+        return True
 
     def result(self) -> T:
         """Return what the call that has ended has returned, or raise what it has raised."""

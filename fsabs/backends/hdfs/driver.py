@@ -36,10 +36,13 @@ class Driver(Protocol):
     timeout: float
     """Seconds that an operation may take."""
 
-    def read_small(self, path: str) -> bytes | None:
-        """Return the content of a file, None if it is large; not repeated, and with no time limit."""
+    def read_small(self, path: str, seconds: float) -> bytes | None:
+        """Return the content of a file, None if it is large; repeated if NameNodes fail, and not if DataNodes do."""
 
-    def stat(self, path: str) -> FileStat:
+    def read_small_once(self, path: str) -> bytes | None:
+        """As `read_small`, but not repeated, and with no time limit."""
+
+    def stat(self, path: str, seconds: float | None = None) -> FileStat:
         """Return what is at `path`; `FileNotFoundError`."""
 
     def list_directory(self, path: str) -> list[FileStat]:
@@ -48,8 +51,8 @@ class Driver(Protocol):
     def list_first(self, path: str) -> list[FileStat]:
         """Return the first thousand or so members of a directory, by name."""
 
-    def open(self, path: str, seconds: float) -> Reader:
-        """Open a file; `FileNotFoundError`, `IsADirectoryError`."""
+    def open(self, path: str, seconds: float) -> tuple[Reader, FileStat]:
+        """Open a file, and return what it is a version of; `FileNotFoundError`, `IsADirectoryError`."""
 
     def create(self, path: str, seconds: float) -> Output:
         """Create a file under a name that nothing else has, in a directory that is there.
@@ -66,7 +69,7 @@ class Driver(Protocol):
     def mkdir(self, path: str, mode: int) -> None:
         """Make one directory in a directory that is there; one that is there is no error."""
 
-    def rename(self, src: str, dst: str, *, overwrite: bool) -> None:
+    def rename(self, src: str, dst: str, *, overwrite: bool, seconds: float | None = None) -> None:
         """Move in one step; without `overwrite`, `FileExistsError` if there is something at `dst`."""
 
     def delete(self, path: str, seconds: float | None = None) -> None:

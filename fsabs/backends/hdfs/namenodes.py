@@ -83,7 +83,7 @@ class NameNode:
 
     def ask(self, request: Callable[[Any], T], connect_timeout: float) -> T:
         """Return what `request(client)` returns; connects first, so that a dead host is known in time."""
-        with translated():
+        with translated:
             if not self._reached and self.address.host:
                 self._reach(connect_timeout)
             found = request(self._client.get())

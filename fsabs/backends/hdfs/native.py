@@ -61,9 +61,9 @@ class Native:
             "create_parent": False,
         }
 
-    def stat(self, path: str) -> FileStat:
+    def stat(self, path: str, seconds: float | None = None) -> FileStat:
         """As `Driver.stat`."""
-        return _file_stat(self._call("stat", lambda client: client.get_file_info(path)))
+        return _file_stat(self._call("stat", lambda client: client.get_file_info(path), seconds=seconds))
 
     def list_directory(self, path: str) -> list[FileStat]:
         """As `Driver.list_directory`; a listing whose NameNode is lost in the middle begins again."""
@@ -86,12 +86,17 @@ class Native:
         """As `Driver.list_first`."""
         return cast("list[FileStat]", self._call("list", lambda client: _first_page(client, path))[0])
 
-    def open(self, path: str, seconds: float) -> Reader:
+    def open(self, path: str, seconds: float) -> tuple[Reader, FileStat]:
         """As `Driver.open`."""
-        return NativeReader(self._call("open", lambda client: client.read(path), seconds=seconds))
+        raw, status = self._call("open", lambda client: _open_version(client, path), seconds=seconds)
+        return NativeReader(raw), _file_stat(status)
 
-    def read_small(self, path: str) -> bytes | None:
+    def read_small(self, path: str, seconds: float) -> bytes | None:
         """As `Driver.read_small`."""
+        return cast("bytes | None", self._call("read", lambda client: _read_small(client, path), seconds=seconds))
+
+    def read_small_once(self, path: str) -> bytes | None:
+        """As `Driver.read_small_once`."""
         return self._namenodes.ask_once(lambda client: _read_small(client, path))
 
     def create(self, path: str, seconds: float) -> Output:
@@ -112,31 +117,31 @@ class Native:
         umask = self._conf.umask()
         self._call("mkdir", lambda client: client.mkdirs(path, mode & ~umask, False))
 
-    def rename(self, src: str, dst: str, *, overwrite: bool) -> None:
-        """As `Driver.rename`: executed once, even if the response to the first request is lost."""
-        until = time.monotonic() + self.timeout
-        lost = None
+    def rename(self, src: str, dst: str, *, overwrite: bool, seconds: float | None = None) -> None:
+        """As `Driver.rename`: executed once, even if the response to a request is lost."""
+        until = time.monotonic() + (self.timeout if seconds is None else seconds)
+        lost = False
         while True:
-            left = until - time.monotonic()
+            left = max(0.001, until - time.monotonic())
             try:
                 self._call("rename", lambda client: client.rename(src, dst, overwrite), False, left)
                 return
             except OSError as exc:
-                if verdict(exc) is Verdict.UNKNOWN and lost is None and left > 0:
-                    lost = exc
-                elif lost is None or verdict(exc) is not Verdict.FINAL:
-                    raise
-                if not self._exists(src) and self._exists(dst):
+                found = verdict(exc)
+                lost = lost or found is Verdict.UNKNOWN
+                if lost and found is not Verdict.NOT_EXECUTED and self._has_moved(src, dst, until):
                     return
-                if verdict(exc) is Verdict.FINAL:
+                if found is not Verdict.UNKNOWN or time.monotonic() >= until:
                     raise
 
-    def _exists(self, path: str) -> bool:
+    def _has_moved(self, src: str, dst: str, until: float) -> bool:
+        """Return whether nothing is at `src` any more, and something at `dst`."""
         try:
-            self.stat(path)
+            self.stat(src, max(0.001, until - time.monotonic()))
         except FileNotFoundError:
-            return False
-        return True
+            self.stat(dst, max(0.001, until - time.monotonic()))
+            return True
+        return False
 
     def delete(self, path: str, seconds: float | None = None) -> None:
         """As `Driver.delete`."""
@@ -192,7 +197,7 @@ class NativeReader:
 
     def read_range(self, offset: int, size: int, seconds: float) -> bytes:
         """As `Reader.read_range`."""
-        with translated():
+        with translated:
             return cast(bytes, within(seconds, "read", self._raw.read_range, offset, size))
 
 
@@ -206,12 +211,12 @@ class NativeOutput:
     def write(self, data: bytes, seconds: float) -> None:
         """As `Output.write`."""
         raw = self._raw.get()
-        with translated():
+        with translated:
             within(seconds, "write", _send, raw, data)
 
     def close(self, seconds: float) -> None:
         """As `Output.close`."""
-        with translated():
+        with translated:
             within(seconds, "close", self._raw.get().close)
 
 
@@ -243,6 +248,17 @@ def _forked_writer() -> Any:
     raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
+def _open_version(client: Any, path: str) -> tuple[Any, Any]:
+    """Return an open file, and its status: the same before and after, so that it is this version's."""
+    before = client.get_file_info(path)
+    while True:
+        raw = client.read(path)
+        after = client.get_file_info(path)
+        if (before.modification_time, before.length) == (after.modification_time, after.length):
+            return raw, after
+        before = after  # replaced at this very moment
+
+
 def _read_small(client: Any, path: str) -> bytes | None:
     raw = client.read(path)
     size = raw.file_length()
@@ -257,7 +273,7 @@ def _first_page(client: Any, path: str) -> tuple[list[FileStat], Iterator[Any]]:
 
 
 def _next_page(entries: Iterator[Any]) -> list[FileStat]:
-    with translated():
+    with translated:
         return [_file_stat(status) for status in itertools.islice(entries, _PAGE)]
 
 

@@ -33,7 +33,7 @@ class HdfsBlob(Blob):
 
     def __init__(self, origin: Hdfs, key: str, reader: Reader, version: str) -> None:
         super().__init__(origin, key, reader.size, version)
-        self._reader: process.PerProcess[Reader] = process.PerProcess(self._open_again)
+        self._reader: process.PerProcess[Reader] = process.PerProcess(_never_made)
         self._reader.adopt(reader)
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -50,7 +50,7 @@ class HdfsBlob(Blob):
         until, delay, failed = begun + self._driver.timeout, 0.1, 0.0
         while True:
             try:
-                reader = self._reader.get()
+                reader = self._reader.peek() or self._open_again(until)
                 return reader.read_range(offset, size, until - time.monotonic())
             except errors.StaleFileError:
                 raise
@@ -60,7 +60,7 @@ class HdfsBlob(Blob):
                 limit = min(until, failed + MISSING_BLOCK_WAIT)
                 if isinstance(exc, PermissionError) or now + delay > limit:
                     raise
-                self._check_version(exc)
+                self._check_version(exc, until)
                 # The library gives a DataNode up for good at one connection that breaks; open the file anew.
                 self._reader.close()
                 time.sleep(min(delay, max(0.0, until - time.monotonic())) * (0.5 + random.random() / 2))
@@ -84,19 +84,25 @@ class HdfsBlob(Blob):
     def _driver(self) -> Driver:
         return self._origin.driver
 
-    def _open_again(self) -> Reader:
+    def _open_again(self, until: float) -> Reader:
         try:
-            reader = self._driver.open("/" + self._key, self._driver.timeout)
+            reader, stat = self._driver.open("/" + self._key, max(0.001, until - time.monotonic()))
         except FileNotFoundError as exc:
             raise errors.stale(self.url, "the file was removed while it was open") from exc
-        self._check_version(None)
+        if stat.version != self.version:
+            raise errors.stale(self.url)
+        self._reader.adopt(reader)
         return reader
 
-    def _check_version(self, cause: OSError | None) -> None:
+    def _check_version(self, cause: OSError, until: float) -> None:
         """Raise `StaleFileError` if the path is another version by now."""
         try:
-            now = self._driver.stat("/" + self._key).version
+            now = self._driver.stat("/" + self._key, max(0.001, until - time.monotonic())).version
         except FileNotFoundError:
             now = ""
         if now != self.version:
             raise errors.stale(self.url) from cause
+
+
+def _never_made() -> Reader:
+    raise AssertionError("a reader is opened with a deadline, and adopted")

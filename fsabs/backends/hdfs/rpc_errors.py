@@ -7,8 +7,7 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 
 class Verdict(enum.Enum):
@@ -70,25 +69,27 @@ def verdict(exc: OSError) -> Verdict:
     return Verdict.UNKNOWN if exc.errno in _UNKNOWN else Verdict.FINAL
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn what hdfs-native raises into Python's own errors."""
-    try:
-        yield
-    except Exception as exc:
+class Translated:
+    """A context that turns what hdfs-native raises into Python's own errors; one serves any number of calls."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: TracebackType | None) -> None:
+        if exc is None or (isinstance(exc, OSError) and exc.errno is not None and not isinstance(exc, socket.gaierror)):
+            return
         if isinstance(exc, socket.gaierror):
             raise OSError(errno.EHOSTUNREACH, str(exc)) from exc
-        if isinstance(exc, OSError) and exc.errno is not None:
-            raise
-        if not isinstance(exc, OSError | RuntimeError | UnicodeError | OverflowError | NotImplementedError):
-            if type(exc).__name__ != "TrashNotEnabledError":
-                raise
+        if isinstance(exc, OSError | RuntimeError | UnicodeError | OverflowError | NotImplementedError):
+            raise _error(exc) from exc
+        name = type(exc).__name__
+        if name == "TrashNotEnabledError":
             raise OSError(errno.EOPNOTSUPP, "the NameNode keeps no trash (fs.trash.interval is 0)") from exc
-        raise _error(exc) from exc
-    except BaseException as exc:
-        if type(exc).__name__ != "PanicException":  # Rust's panics are no Exception, and must not pass
-            raise
-        raise OSError(errno.EIO, one_line(f"hdfs-native failed: {exc}")) from exc
+        if name == "PanicException":  # Rust's panics are no Exception, and must not pass
+            raise OSError(errno.EIO, one_line(f"hdfs-native failed: {exc}")) from exc
+
+
+translated = Translated()
 
 
 def one_line(text: str) -> str:

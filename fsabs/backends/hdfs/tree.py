@@ -20,7 +20,7 @@ from ...files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ...files import Writer, is_partial
 from ...fs import Capabilities, FileStat, Path
 from .administration import Administration
-from .calls import each_within
+from .calls import Pending, each_within, no_answer
 from .configuration import HadoopConfiguration
 from .driver import Driver
 from .native import HdfsOptions, Native
@@ -132,24 +132,20 @@ class Hdfs(Administration):
         return iter(found)
 
     def _open_blob(self, key: str) -> Blob:
-        path = "/" + key
-        driver = self.driver
-        before = self._stat(key)
-        while True:
-            reader = driver.open(path, driver.timeout)
-            after = driver.stat(path)
-            if after == before:
-                return HdfsBlob(self, key, reader, after.version or "")
-            before = after  # replaced at this very moment
+        try:
+            reader, stat = self.driver.open("/" + key, self.driver.timeout)
+        except FileNotFoundError:
+            self._stat(key)  # which knows whether the path leads through a file
+            raise
+        return HdfsBlob(self, key, reader, stat.version or "")
 
     def _read_bytes(self, key: str) -> bytes:
         """Read with two requests: what one open file reads is one version, and its version is not needed."""
         driver = self.driver
-        try:
-            reader = driver.open("/" + key, driver.timeout / 2)
-            return reader.read_range(0, reader.size, driver.timeout / 2) if reader.size else b""
-        except OSError:  # the long way knows what is wrong, and repeats where that may help
-            return super()._read_bytes(key)
+        with contextlib.suppress(OSError):  # the long way knows what is wrong, and repeats where that may help
+            if (data := driver.read_small("/" + key, driver.timeout / 2)) is not None:
+                return data
+        return super()._read_bytes(key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """Read each file in one call of a thread; once one gets no answer, or fails, the long way around."""
@@ -157,7 +153,7 @@ class Hdfs(Administration):
         done = 0
         while done < len(wanted):
             paths = ["/" + key for key in wanted[done:]]
-            found = each_within(driver.timeout / 4, "read", driver.read_small, paths, width)
+            found = each_within(driver.timeout / 4, "read", driver.read_small_once, paths, width)
             with contextlib.closing(found):
                 for content in found:
                     key = wanted[done]
@@ -169,13 +165,26 @@ class Hdfs(Administration):
                         break  # the threads wait for a node that is silent: go on with others
 
     def _create(self, key: str, exclusive: bool) -> Writer:
+        self._tidy(keys.parent(key))
+        check = Pending(self._check_target, "/" + key, exclusive)  # while the hidden file is created
+        writer = HdfsWriter(self, key, exclusive)
+        try:
+            if not check.wait(self.driver.timeout):
+                raise no_answer("stat", self.driver.timeout)
+            check.result()
+        except BaseException:
+            check.abandon()
+            writer.abort()
+            raise
+        return writer
+
+    def _check_target(self, path: str, exclusive: bool) -> None:
+        """Raise if there is something at `path` that a new file can't take the place of."""
         with contextlib.suppress(FileNotFoundError):
-            if self.driver.stat("/" + key).directory:
+            if self.driver.stat(path).directory:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if exclusive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        self._tidy(keys.parent(key))
-        return HdfsWriter(self, key, exclusive)
 
     def _tidy(self, folder: str) -> None:
         """Delete what earlier failures of this process have left, and once what dead writers have left in `folder`."""

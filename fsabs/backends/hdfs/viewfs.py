@@ -60,12 +60,12 @@ class MountTable:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         raise FileNotFoundError(errno.ENOENT, "no link of the mount table leads there")
 
-    def stat(self, path: str) -> FileStat:
+    def stat(self, path: str, seconds: float | None = None) -> FileStat:
         """As `Driver.stat`."""
         if self._find(path) is None and (self._below(path) or path == "/"):
             return FileStat.of_directory(keys.name(path.strip("/")))
         driver, target = self._resolve(path)
-        return driver.stat(target)._replace(filename=keys.name(path.strip("/")))
+        return driver.stat(target, seconds)._replace(filename=keys.name(path.strip("/")))
 
     def list_directory(self, path: str) -> list[FileStat]:
         """As `Driver.list_directory`; with the mount points, and at the root with what the fallback has."""
@@ -86,15 +86,20 @@ class MountTable:
         driver, target = self._resolve(path)
         return driver.list_first(target)
 
-    def open(self, path: str, seconds: float) -> Reader:
+    def open(self, path: str, seconds: float) -> tuple[Reader, FileStat]:
         """As `Driver.open`."""
         driver, target = self._resolve(path)
         return driver.open(target, seconds)
 
-    def read_small(self, path: str) -> bytes | None:
+    def read_small(self, path: str, seconds: float) -> bytes | None:
         """As `Driver.read_small`."""
         driver, target = self._resolve(path)
-        return driver.read_small(target)
+        return driver.read_small(target, seconds)
+
+    def read_small_once(self, path: str) -> bytes | None:
+        """As `Driver.read_small_once`."""
+        driver, target = self._resolve(path)
+        return driver.read_small_once(target)
 
     def create(self, path: str, seconds: float) -> Output:
         """As `Driver.create`."""
@@ -116,14 +121,14 @@ class MountTable:
         driver, target = self._resolve(path)
         driver.mkdir(target, mode)
 
-    def rename(self, src: str, dst: str, *, overwrite: bool) -> None:
+    def rename(self, src: str, dst: str, *, overwrite: bool, seconds: float | None = None) -> None:
         """As `Driver.rename`; EXDEV between two links."""
         found, onto = self._find(src), self._find(dst)
         if found is None or onto is None:
             self._refuse(src if found is None else dst)
         if found[0] != onto[0]:
             raise OSError(errno.EXDEV, f"{src} and {dst} are in different links of the mount table")
-        self._driver_of(found[0]).rename(found[1], onto[1], overwrite=overwrite)
+        self._driver_of(found[0]).rename(found[1], onto[1], overwrite=overwrite, seconds=seconds)
 
     def delete(self, path: str, seconds: float | None = None) -> None:
         """As `Driver.delete`."""

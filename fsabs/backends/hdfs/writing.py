@@ -69,7 +69,7 @@ class HdfsWriter(Writer):
                 break
             except OSError as exc:
                 self._recover(exc, until)
-        self._driver.rename(self._partial, self._path, overwrite=not self._exclusive)
+        self._driver.rename(self._partial, self._path, overwrite=not self._exclusive, seconds=_left(until))
         self._output = None
         self._replay.clear()
         self._delete(self._abandoned)
@@ -94,7 +94,7 @@ class HdfsWriter(Writer):
 
     def _complete(self, until: float) -> None:
         self._opened().close(_left(until))
-        arrived = self._driver.stat(self._partial).size
+        arrived = self._driver.stat(self._partial, _left(until)).size
         if arrived != self._written:  # hdfs-native can report success over a file that no DataNode has
             raise OSError(errno.EIO, f"HDFS has {arrived} of {self._written} bytes")
 
@@ -139,7 +139,7 @@ class HdfsWriter(Writer):
             if time.monotonic() + 0.5 > until:
                 raise OSError(errno.EBUSY, "the lease was not recovered in time")
             time.sleep(0.5)
-        size = self._driver.stat(self._partial).size
+        size = self._driver.stat(self._partial, _left(until)).size
         if not self._replay_start <= size <= self._written:
             raise OSError(errno.EINVAL, f"HDFS has {size} bytes, and can go on from {self._replay_start} only")
         self._output = self._driver.append(self._partial, _left(until))
