@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .blobs import Blob
     from .cache import CachedFS, HTTPCachedFS
     from .config import add_custom_scheme, get_custom_scheme
+    from .containers.base import Container
     from .containers.hdf5 import Hdf5
     from .containers.pack import pack
     from .containers.tar import Tar
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         StaleFileError,
         UnknownSchemeError,
     )
+    from .files import Writer
     from .fs import FS, Capabilities, FileStat
     from .layers import LayerFS, lazify
     from .paths import Path
@@ -46,6 +48,7 @@ _HOMES = {
     "CachedFS": "cache",
     "Capabilities": "fs",
     "ConfigError": "errors",
+    "Container": "containers.base",
     "CorruptFileError": "errors",
     "FileStat": "fs",
     "HTTPCachedFS": "cache",
@@ -61,6 +64,7 @@ _HOMES = {
     "Tar": "containers.tar",
     "TracedFS": "trace",
     "UnknownSchemeError": "errors",
+    "Writer": "files",
     "Zip": "containers.zip",
     "add_custom_scheme": "config",
     "from_url": "urls",
@@ -80,6 +84,7 @@ __all__ = [
     "CachedFS",
     "Capabilities",
     "ConfigError",
+    "Container",
     "CorruptFileError",
     "FileStat",
     "HTTPCachedFS",
@@ -94,6 +99,7 @@ __all__ = [
     "Tar",
     "TracedFS",
     "UnknownSchemeError",
+    "Writer",
     "Zip",
     "add_custom_scheme",
     "from_url",

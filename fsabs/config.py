@@ -153,7 +153,7 @@ def _sections() -> dict[str, dict[str, Any]]:
 
 
 def _parse(path: str) -> dict[str, dict[str, Any]]:
-    parser = configparser.RawConfigParser()
+    parser = configparser.RawConfigParser(inline_comment_prefixes=(";", "#"))
     try:
         with open(path, encoding="utf-8-sig") as file:
             parser.read_file(file)

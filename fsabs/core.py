@@ -148,6 +148,10 @@ class Core(abc.ABC):
         """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
         return self._open_blob(key)
 
+    def _unnamed(self, key: str) -> Iterator[str]:
+        """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
+        return iter(())
+
     def _local_path(self, key: str) -> str | None:
         """Return the path of the file `key` on the local disk, or None where a file has none."""
         return None
@@ -177,10 +181,24 @@ class Core(abc.ABC):
 
     def _remove_tree(self, key: str) -> None:
         """Remove the directory `key` and all that is in it."""
+        implied = self.capabilities.implied_directories
         for member in reversed(list(self._walk(key))):
-            self._remove(keys.join(key, member.filename))
-        if not self.capabilities.implied_directories or self._is(key, directory=True):
+            try:
+                self._remove(keys.join(key, member.filename))
+            except FileNotFoundError:
+                if not (member.directory and implied):  # which is gone with the last file in it
+                    raise
+        if not implied or self._is(key, directory=True):
             self._remove(key)
+
+    def _empty(self, key: str) -> None:
+        """Remove all that is in the directory `key`, which stays."""
+        for member in list(self._list(key)):
+            path = keys.join(key, member.filename)
+            self._remove_tree(path) if member.directory else self._remove(path)
+        can = self.capabilities
+        if key and can.implied_directories and can.mkdir and not self._is(key, directory=True):
+            self._mkdir(key, 0o777)  # it went with the last file
 
     def _makedirs(self, key: str, mode: int) -> None:
         """Make the directory `key` and what is missing above it; `FileExistsError` if it is there."""
@@ -217,6 +235,13 @@ class Core(abc.ABC):
         except PermissionError as exc:
             self._named(exc, operation, self._root)
             raise
+
+    def _file_key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a file that is going to be written; a path that names a directory is refused."""
+        key = self._key(path, operation)
+        if os.fspath(path).endswith(("/", "/.", "/..")):
+            raise errors.error(errno.EISDIR, operation, self._url(key))
+        return key
 
     def _named(self, exc: OSError, operation: str, key: str) -> None:
         if getattr(exc, "operation", None) is None:

@@ -10,6 +10,8 @@ Everything raised for a file is an `OSError` of Python's own family; a library's
     ValueError
      |-- UnknownSchemeError    no backend for a URL's scheme
      +-- ConfigError           a bad pfio.ini
+    UserWarning
+     +-- UnnamedKeysWarning   keys that a listing can't show
     ImportError
      +-- MissingDependencyError   an extra is not installed
 
@@ -23,13 +25,15 @@ import errno
 import io
 import os
 import re
+import warnings
 from typing import TypeVar
 
 E = TypeVar("E", bound=OSError)
 
 _USER = re.compile(r"(?<=:)//[^/\s]*@")
 _SECRET = re.compile(
-    r"([?&][^=&#\s]*(?:sig|token|key|secret|pass|pwd|auth|cred)[^=&#\s]*=)([^&#\s'\")]+)", re.IGNORECASE
+    r"([?&#](?:[^=&#\s]*(?:sig|token|key|secret|pass|pwd|auth|cred|jwt|bearer|session)[^=&#\s]*|code)=)([^&#\s'\")]+)",
+    re.IGNORECASE,
 )
 
 
@@ -39,6 +43,10 @@ class CorruptFileError(OSError):
 
 class StaleFileError(OSError):
     """A file was replaced or removed while a reader had its earlier version open."""
+
+
+class UnnamedKeysWarning(UserWarning):
+    """A listing left out keys that no path names: with an empty, `.` or `..` segment, or text that is not UTF-8."""
 
 
 class UnknownSchemeError(ValueError):
@@ -71,6 +79,21 @@ def stale(url: str, reason: str = "the file changed while it was open", operatio
 def unsupported(operation: str, url: str, reason: str) -> io.UnsupportedOperation:
     """An `io.UnsupportedOperation` (both an `OSError` and a `ValueError`) that names FS and operation."""
     return named(io.UnsupportedOperation(errno.EOPNOTSUPP, reason), operation, url)
+
+
+def warn_unnamed(url: str, count: int, example: str) -> None:
+    """Warn that a listing of `url` left out `count` keys that no path names."""
+    warnings.warn(_unnamed(count, example, url), UnnamedKeysWarning, stacklevel=2)
+
+
+def unnamed_left(url: str, count: int, example: str, operation: str = "remove") -> OSError:
+    """Return the error of a recursive remove that left keys that no path names."""
+    return named(OSError(errno.ENOTEMPTY, _unnamed(count, example, "it")), operation, url)
+
+
+def _unnamed(count: int, example: str, where: str) -> str:
+    keys = f"{count} keys" if count > 1 else "a key"
+    return f"{where} has {keys} that no path names, such as {example!r}; unnamed() lists them"
 
 
 def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:

@@ -74,6 +74,19 @@ class FS(AdapterMethods, FileMethods):
         self._key(path, "walk")
         return Walk(self, os.fspath(path))
 
+    def unnamed(self, path: Path = "") -> Iterator[str]:
+        """List the raw keys below a directory that no path names, as the store has them.
+
+        Other clients can store keys with empty, `.` or `..` segments, or text that is not UTF-8. No listing shows them:
+        each warns of them once (`UnnamedKeysWarning`). No operation touches them.
+        """
+        key = self._key(path, "unnamed")
+        try:
+            yield from self._unnamed(key)
+        except OSError as exc:
+            self._named(exc, "unnamed", key)
+            raise
+
     def glob(self, pattern: Path) -> Iterator[str]:
         """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
         self._key(pattern, "glob")
@@ -118,13 +131,15 @@ class FS(AdapterMethods, FileMethods):
             raise
 
     def remove(self, file_path: Path, recursive: bool = False) -> None:
-        """Remove a file, or with `recursive` a directory and all that is in it."""
+        """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied and stays."""
         key = self._key(file_path, "remove")
         self._require("remove", "remove", key)
-        if not key:
-            raise errors.error(errno.EBUSY, "remove", self._url(key), "the root of a backend can't be removed")
+        if key in ("", self._root) and not recursive:
+            raise errors.error(errno.EISDIR, "remove", self._url(key))
         try:
-            if not self._stat(key).directory:
+            if key in ("", self._root):
+                self._empty(key)
+            elif not self._stat(key).directory:
                 self._remove(key)
             elif recursive:
                 self._remove_tree(key)
@@ -149,7 +164,7 @@ class FS(AdapterMethods, FileMethods):
     def copy(self, src: Path, dst: Path, dst_fs: FS | None = None) -> None:
         """Copy a file, to another FS if one is given; whole or not at all, replacing what was there."""
         target_fs = self if dst_fs is None else dst_fs
-        source, target = self._key(src, "copy"), target_fs._key(dst, "copy")
+        source, target = self._key(src, "copy"), target_fs._file_key(dst, "copy")
         target_fs._require("write", "copy", target)
         try:
             if target_fs is self:

@@ -129,6 +129,9 @@ class LayerFS(FS):
     def _open_from_start(self, key: str) -> Blob:
         return self.inner._open_from_start(key)
 
+    def _unnamed(self, key: str) -> Iterator[str]:
+        return self.inner._unnamed(key)
+
     def _local_path(self, key: str) -> str | None:
         return self.inner._local_path(key)
 

@@ -40,7 +40,7 @@ class FileMethods(Core):
         """
         how = modes.parsed(mode)
         modes.check(how, buffering, encoding, errors, newline)
-        key = self._key(path, "open")
+        key = self._key(path, "open") if how.action == "r" else self._file_key(path, "open")
         if how.action == "r" and not how.update:
             binary: io.BufferedIOBase = self._open_reader(key, buffering)
         else:
@@ -121,7 +121,8 @@ class FileMethods(Core):
         The path's name is that of the file, or has at least its suffix. A block that raises commits nothing. Temporary
         files are removed at the end of the block, whatever happens in it.
         """
-        return local_copies.as_local(self, self._key(path, "as_local"), mode)
+        key = self._key(path, "as_local") if mode == "r" else self._file_key(path, "as_local")
+        return local_copies.as_local(self, key, mode)
 
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)
@@ -133,7 +134,7 @@ class FileMethods(Core):
         return BlobReader(blob, buffering if buffering > 1 or not buffering else files.BUFFER_SIZE)
 
     def _key_to_write(self, path: Path) -> str:
-        key = self._key(path, "write_many")
+        key = self._file_key(path, "write_many")
         if key in ("", self._root):
             raise errors.error(EISDIR, "write_many", self._url(key))
         return key

@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
 from . import config, errors, hooks, keys, registry
+from .containers.base import Container
 from .errors import ConfigError, UnknownSchemeError, error
 from .fs import FS
+from .layers import LayerFS
 
 _VERBATIM = frozenset({"http", "https"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
@@ -229,6 +231,13 @@ def _fsspec_opener(scheme: str, location: Location) -> _Opener:
 
     if not fsspec.knows(scheme):
         known = ", ".join([*registry.schemes(), *config.custom_schemes()])
+        if scheme != location.scheme:
+            near = difflib.get_close_matches(scheme, [*registry.schemes(), *config.custom_schemes()], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UnknownSchemeError(
+                f"the custom scheme [{location.scheme}] has scheme = {scheme}, which is unknown{hint}; known: "
+                f"{known}, and what fsspec knows ({config.config_path()})"
+            )
         raise UnknownSchemeError(
             f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
             f"Custom schemes are looked for in {config.config_path()}"
@@ -308,6 +317,25 @@ def _candidates(parts: list[str], forced: str | None, force_type: str | None) ->
     return found
 
 
+class OwningFS(LayerFS):
+    """A container whose class is a plain FS, and which is closed together with the FS that it lies in."""
+
+    def __init__(self, inner: FS, owned: FS) -> None:
+        super().__init__(inner)
+        self._owned = owned
+
+    def _close(self) -> None:
+        self.inner._close()
+        self._owned.close()
+
+    def _abort(self) -> None:
+        self.inner._abort()
+        self._owned._abort()
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+
 class _Descent:
     """The way down a path through the containers on it."""
 
@@ -371,7 +399,9 @@ class _Descent:
             if self._forced and at == len(self._parts) - 1:
                 raise
             return None
-        container.own(fs)  # type: ignore[attr-defined]
+        if not isinstance(container, Container):
+            return OwningFS(container, fs)
+        container.own(fs)
         return container
 
     def _below(self, fs: FS, start: int) -> FS:

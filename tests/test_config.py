@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import config
+from fsabs import config, errors
 from fsabs.backends.local import Local
 from fsabs.errors import ConfigError
 
@@ -205,3 +205,33 @@ def test_the_prefix_of_a_scheme_on_a_scheme_stays_inside_of_that(tmp_path: Path)
     fsabs.add_custom_scheme("upper", "lower", {"prefix": "b/../../c"})
     with pytest.raises(ConfigError, match=r"\[upper\] is no path"):
         fsabs.from_url("upper:///x")
+
+
+def test_inline_comments_are_comments(tmp_path: Path) -> None:
+    write(
+        tmp_path / ".config/pfio.ini", "[mine]  ; a comment\nscheme = memory ; known\nprefix = a;b#c  # a directory\n"
+    )
+    assert fsabs.from_url("mine://x", create=True).url() == "memory://x/a;b%23c"
+
+
+def test_an_unknown_scheme_of_a_section_is_named(tmp_path: Path) -> None:
+    write(tmp_path / ".config/pfio.ini", "[mine]\nscheme = memroy\n")
+    with pytest.raises(fsabs.UnknownSchemeError, match=r"\[mine\] has scheme = memroy.*did you mean 'memory'"):
+        fsabs.from_url("mine://x")
+
+
+def test_a_misspelt_switch_of_a_cache_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for value, hint in (("Ture", "did you mean 'true'"), ("flase", "did you mean 'false'")):
+        with pytest.raises(ValueError, match=hint):
+            fsabs.from_url(tmp_path, cache=value)
+    assert not (tmp_path / "Ture").exists()
+
+
+@pytest.mark.parametrize(
+    "query", ["?jwt=SECRET", "?code=SECRET", "#access_token=SECRET", "?a=1&sig=SECRET#x", "#id_jwt=SECRET"]
+)
+def test_no_secret_of_a_query_or_fragment_is_shown(query: str) -> None:
+    shown = errors.without_secrets(f"https://host/path{query}")
+    assert "SECRET" not in shown
+    assert errors.without_secrets("https://host/a?encode=utf8&zipcode=1") == "https://host/a?encode=utf8&zipcode=1"

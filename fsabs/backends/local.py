@@ -23,6 +23,7 @@ from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer, is_partial, partial_name
 from ..fs import FS, Capabilities, FileStat, Path
+from . import links as link_rules
 from .update import UpdateFile
 
 _SMALL = 1 << 16  # bytes; as much as a page has anywhere
@@ -35,7 +36,9 @@ class Local(FS):
     """The local filesystem below the directory `cwd` (the process's own by default, then with `/` as the root).
 
     `create` makes the directory; `fsync` has every written file flushed to the disk before it becomes visible, so that
-    it survives a loss of power and not only of the process.
+    it survives a loss of power and not only of the process. `links` tells which symbolic links are followed: all of
+    them (`"follow"`), those that stay `"inside"` of the FS's root, or none (`"refuse"`); others are a
+    `PermissionError`.
     """
 
     scheme = "file"
@@ -52,7 +55,10 @@ class Local(FS):
         versions=True,
     )
 
-    def __init__(self, cwd: Path | None = None, *, create: bool = False, fsync: bool = False) -> None:
+    def __init__(
+        self, cwd: Path | None = None, *, create: bool = False, fsync: bool = False, links: str = "follow"
+    ) -> None:
+        self._links = link_rules.parsed(links)
         self._fsync = fsync
         self._cwd = keys.normalize(os.getcwd() if cwd is None else os.path.abspath(os.fspath(cwd)))
         if cwd is not None:
@@ -66,6 +72,16 @@ class Local(FS):
         if authority not in ("", "localhost"):
             raise ValueError(f"a file URL names no host: file://{authority}{path} (file:///path has three slashes)")
         return cls(path, **options)
+
+    def _key(self, path: Path, operation: str) -> str:
+        key = super()._key(path, operation)
+        if self._links != "follow":
+            try:
+                link_rules.check(key, self._root, self._links, last=operation not in ("remove", "rename"))
+            except OSError as exc:
+                self._named(exc, operation, key)
+                raise
+        return key
 
     def _url(self, key: str) -> str:
         return "file:///" + keys.to_url_path(key)
@@ -91,6 +107,8 @@ class Local(FS):
         with os.scandir("/" + key) as entries:
             found = [_entry(entry) for entry in entries if not is_partial(entry.name)]
         found.sort(key=FileStat.listed)
+        if self._links != "follow":
+            return (link_rules.shown(stat, "/" + key, "/" + self._root, self._links) for stat in found)
         return iter(found)
 
     def _leads_back(self, key: str) -> bool:

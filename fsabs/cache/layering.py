@@ -47,6 +47,11 @@ def cache_options(option: Any) -> dict[str, Any] | None:
         return {"max_bytes": text}
     if "=" in text and not text.startswith(("/", ".", "~")):
         return _checked({"dir": None, **known_options(CachedFS)}, _pairs(text, "cache"), "cache")
+    near = difflib.get_close_matches(text.lower(), [*_ON, *_OFF[:-1]], n=1, cutoff=0.7)
+    if near and not os.path.isdir(text):
+        raise ValueError(
+            f"cache={text!r} is no folder; did you mean {near[0]!r}? (a new folder of that name: './{text}')"
+        )
     return {"dir": os.path.expanduser(text)}
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import warnings
 
 from ..backends.memory import Memory
+from ..errors import UnnamedKeysWarning
 from . import expect
 from .agreement import check_tree
 from .faulty import Fault, FaultyFS, Raise
 from .kit import check
 from .subject import Subject
-from .trees import TREE, directories_of, noise
+from .trees import TREE, directories_of, listing, noise
 
 
 @check("mkdir", needs=("live", "mkdir"))
@@ -194,6 +196,30 @@ def implied_directories_go_with_their_files(subject: Subject) -> None:
         fs.remove("dir/b.txt")
         check_tree(fs, {"keep.txt": b"k"})
     expect.equal(subject.contents(fs), {"keep.txt": b"k"}, "what is stored")
+
+
+@check("remove-root", needs=("live", "write", "remove"))
+def the_root_is_emptied_and_stays(subject: Subject) -> None:
+    with subject.make(TREE) as fs:
+        fs.cwd = "foo"
+        for path in ("/" + fs._root, ".."):
+            expect.os_error(IsADirectoryError, errno.EISDIR, (fs, ".."), fs.remove, path)
+        fs.cwd = ".."
+        sub = fs.subfs("foo")
+        sub.remove("", recursive=True)
+        expect.equal(subject.files(fs), {key: TREE[key] for key in TREE if key[:4] != "foo/"}, "files beside a subfs")
+        fs.remove("", recursive=True)
+        expect.equal(subject.files(fs), {}, "files in a root that was emptied")
+        fs.write_bytes("new", b"new")
+        expect.equal(list(fs.list()), ["new"], "the root, after it was emptied")
+
+
+@check("unnamed", needs=("read",))
+def what_no_path_names_is_listed_raw(subject: Subject) -> None:
+    with subject.make(TREE) as fs, warnings.catch_warnings():
+        warnings.simplefilter("error", UnnamedKeysWarning)
+        expect.equal(list(fs.unnamed()), [], "keys of an ordinary tree that no path names")
+        expect.equal(len(list(fs.list(recursive=True))), len(listing(TREE)), "what an ordinary tree lists")
 
 
 @check("copy", needs=("live", "write", "replace"))

@@ -14,6 +14,7 @@ from ..files import BlobReader
 from ..fs import FS, Capabilities
 from ..identity import Identity
 from . import expect
+from .children import forked
 from .kit import check
 from .subject import Subject
 from .trees import TREE
@@ -188,6 +189,24 @@ def container_is_whole_or_not_at_all(subject: Subject) -> None:
         fs.write_bytes("a.txt", b"kept")
         expect.equal(subject.contents(fs), {}, "a container before it is closed")
     expect.equal(subject.files(fs), {"a.txt": b"kept"}, "a container once it is closed")
+
+
+@check("whole-container", needs=("not live", "write"), processes=("fork",))
+def a_child_has_no_part_in_its_parents_container(subject: Subject) -> None:
+    with subject.create() as fs:
+        fs.write_bytes("a.txt", b"the parent's")
+
+        def closing() -> None:
+            fs.close()
+
+        def failing() -> None:
+            fs.__exit__(ValueError, ValueError(), None)
+
+        forked("a child with a container that its parent writes", [closing, failing], subject.patience)
+        expect.equal(subject.contents(fs), {}, "what is stored after a child closed its parent's container")
+        fs.write_bytes("b.txt", b"the parent's, too")
+    expected = {"a.txt": b"the parent's", "b.txt": b"the parent's, too"}
+    expect.equal(subject.files(fs), expected, "what is stored once the parent has closed the container")
 
 
 @check("whole-container", "pickle-writer", needs=("not live", "write"))

@@ -109,6 +109,17 @@ def a_written_file_says_what_it_is(subject: Subject) -> None:
     expect.equal(subject.files(fs), {"a.txt": b"x", "text.txt": b"a\0b\0c\0"}, "what was written")
 
 
+@check("write-directory", needs=("write",))
+def a_path_that_ends_in_a_slash_is_no_file(subject: Subject) -> None:
+    with subject.create() as fs:
+        for path in ("a/", "a/.", "./a//"):
+            for mode in ("wb", "x"):
+                expect.os_error(IsADirectoryError, errno.EISDIR, (fs, "a"), fs.open, path, mode)
+            expect.os_error(IsADirectoryError, errno.EISDIR, (fs, "a"), fs.write_bytes, path, b"data")
+        fs.write_bytes("b", b"data")
+    expect.equal(subject.files(fs), {"b": b"data"}, "what is stored")
+
+
 @check("write-closed", needs=("write",))
 def a_written_file_closes_once(subject: Subject) -> None:
     with subject.create() as fs:

@@ -468,6 +468,26 @@ class SwallowsFailuresOfMany(LayerFS):
         return 0
 
 
+@breaks("write-directory")
+class WritesBelowASlash(LayerFS):
+    def _file_key(self, path: Path, operation: str) -> str:
+        return self._key(path, operation)
+
+
+@breaks("remove-root")
+class RemovesItsRoot(LayerFS):
+    def _empty(self, key: str) -> None:
+        for member in list(self.inner._list(key)):
+            if not member.directory:
+                self.inner._remove(keys.join(key, member.filename))
+
+
+@breaks("unnamed")
+class CallsEverythingUnnamed(LayerFS):
+    def _unnamed(self, key: str) -> Iterator[str]:
+        return (stat.filename for stat in self.inner._walk(key))
+
+
 @breaks("text-whole")
 class TextsAreUtf8(LayerFS):
     def read_text(self, path: Path, *rest: Any, **keywords: Any) -> str:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.quick
 
 # What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
 DERIVED = {"_key", "_named", "_require", "_unsupported", "_is", "_open_reader", "_open_writer", "_contents", "_members"}
-DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write"}
+DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write", "_empty", "_file_key"}
 
 CORE = sorted(
     name
@@ -103,7 +103,16 @@ def test_a_layer_forgets_nothing() -> None:
 def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
     """What it has of LayerFS goes round its faults, and may only be what has none."""
     kept = {name for name in CORE if getattr(FaultyFS, name) is getattr(LayerFS, name)}
-    without_faults = {"_url", "_close", "_abort", "_leads_back", "_resolved_store", "_principal", "_is_settled"}
+    without_faults = {
+        "_url",
+        "_close",
+        "_abort",
+        "_leads_back",
+        "_resolved_store",
+        "_unnamed",
+        "_principal",
+        "_is_settled",
+    }
     assert kept == without_faults
 
 
