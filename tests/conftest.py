@@ -8,9 +8,9 @@ import tempfile
 import pytest
 
 from tests.servers import guard
-from tests.servers.fixtures import ceph, dav, hdfs, moto
+from tests.servers.fixtures import ceph, dav, hdfs, moto, postgresql
 
-__all__ = ["ceph", "dav", "hdfs", "moto"]
+__all__ = ["ceph", "dav", "hdfs", "moto", "postgresql"]
 
 guard.start()
 

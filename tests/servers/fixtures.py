@@ -1,4 +1,6 @@
-"""The pytest fixtures `moto`, `ceph`, `hdfs`, `dav`: one server of each a session, started by the first test that asks.
+"""The pytest fixtures `moto`, `ceph`, `hdfs`, `dav`, `postgresql`: one server of each a session.
+
+The first test that asks for one starts it.
 
 Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
 CI (the environment variable CI is set) a missing server is a failure.
@@ -15,6 +17,7 @@ from tests.servers import ceph as ceph_server
 from tests.servers import dav as dav_server
 from tests.servers import hdfs as hdfs_server
 from tests.servers import moto as moto_server
+from tests.servers import postgresql as postgresql_server
 
 
 def in_ci() -> bool:
@@ -60,4 +63,12 @@ def dav() -> Iterator[dav_server.DavServer]:
     """A real HTTP cache: nginx with its DAV module."""
     require(dav_server.missing)
     with dav_server.DavServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgresql_server.PostgreSQL]:
+    """A real PostgreSQL."""
+    require(postgresql_server.missing)
+    with postgresql_server.PostgreSQL() as server:
         yield server

@@ -1,0 +1,43 @@
+"""Dispatching the shards of a data set to workers that come and go; state in SQLite or PostgreSQL.
+
+The names here are loaded when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import exports
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatch, TaskDispatcher
+    from .plan import Mode, Task, TaskType
+    from .status import Counters, FailedTask, JobFailedError, LedgerEntry, Status
+
+_HOMES = {
+    "Counters": "status",
+    "Dispatch": "dispatcher",
+    "FailedTask": "status",
+    "JobFailedError": "status",
+    "LedgerEntry": "status",
+    "Mode": "plan",
+    "Status": "status",
+    "Task": "plan",
+    "TaskDispatcher": "dispatcher",
+    "TaskType": "plan",
+}
+
+__all__ = [
+    "Counters",
+    "Dispatch",
+    "FailedTask",
+    "JobFailedError",
+    "LedgerEntry",
+    "Mode",
+    "Status",
+    "Task",
+    "TaskDispatcher",
+    "TaskType",
+]
+
+__getattr__, __dir__ = exports(__name__, _HOMES)

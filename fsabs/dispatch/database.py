@@ -1,0 +1,258 @@
+"""The connection to the database of a dispatcher: one engine for each process, transactions that outlast an outage.
+
+Every transaction is a function that may be run again: a connection that is lost in the middle of one, even in its
+commit, leaves open if it took place. The functions of `dispatcher` are written so that the second run finds what the
+first one did.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from .. import errors, process
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import event
+    from sqlalchemy import exc as failures
+except ImportError as exc:
+    message = "dispatching tasks needs SQLAlchemy: pip install 'fsabs[sql]'"
+    raise errors.MissingDependencyError(message, name="sqlalchemy") from exc
+
+from . import schema
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 60.0
+"""How long a writer of SQLite waits for its turn."""
+MAX_DELAY = 2.0
+"""Seconds between two attempts at most."""
+_random = random.SystemRandom()
+
+
+class Outage(Exception):
+    """A statement failed; whether it took effect is not known."""
+
+
+class Database:
+    """A database, by its URL: `sqlite:///path` or `postgresql+psycopg://user@host/name`.
+
+    Works in threads, in forked children and pickled: each process connects for itself. `outage_seconds` bounds how
+    long an operation is tried again while the database does not answer.
+    """
+
+    def __init__(self, url: str, outage_seconds: float = 120.0) -> None:
+        try:
+            parsed = sa.make_url(url)
+        except failures.ArgumentError as exc:
+            raise ValueError(f"not the URL of a database: {url!r}") from exc
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ValueError(f"tasks are kept in SQLite or PostgreSQL, not in {parsed.get_backend_name()}")
+        if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+            raise ValueError("a database in memory can't be shared by workers: name a file, sqlite:///PATH")
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self.url = parsed.render_as_string(hide_password=True)
+        self.outage_seconds = outage_seconds
+        secret = parsed.render_as_string(hide_password=False)
+        self._generation = process.generation()
+        self._engines = process.PerProcess(functools.partial(_engines, secret), _dispose)
+
+    def __del__(self, inherited: Callable[[int], bool] = process.inherited) -> None:
+        if hasattr(self, "_engines") and not inherited(self._generation):
+            self._engines.close()  # a forked child leaves its parent's connections alone
+
+    def __repr__(self) -> str:
+        return f"Database({self.url!r})"
+
+    def run(self, operation: str, transaction: Callable[[sa.Connection], T]) -> T:
+        """Return what `transaction` returns for a connection; commit if it returns, roll back if it raises.
+
+        It is run again while the database is away, for up to `outage_seconds`. Raises an `OSError` with errno, URL and
+        operation for what is wrong with the database; other errors of `transaction` go through.
+        """
+        deadline, attempt = time.monotonic() + self.outage_seconds, 0
+        while True:
+            try:
+                with self._engines.get().transactions.begin() as connection:
+                    return transaction(connection)
+            except failures.DBAPIError as exc:
+                attempt += 1
+                delay = min(MAX_DELAY, 0.02 * 2.0 ** min(attempt, 10)) * _random.uniform(0.5, 1)
+                if not _is_transient(exc) or time.monotonic() + delay > deadline:
+                    raise self._error(exc, operation) from exc
+                time.sleep(delay)
+            except ImportError as exc:
+                message = f"{self.url} needs a driver: pip install 'fsabs[sql]'"
+                raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
+
+    def claim(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Return the row of a statement that leases a task; `Outage` if it failed in any way.
+
+        PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
+        """
+        return self._once(self._engines.get().leases, statement, values)
+
+    def settle(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Return the row of a statement that accounts for records, which is then on disk; `Outage` if it failed."""
+        return self._once(self._engines.get().single, statement, values)
+
+    def _once(
+        self, engine: sa.Engine, statement: sa.ClauseElement, values: Mapping[str, Any]
+    ) -> tuple[Any, ...] | None:
+        """Return the first row of one statement, a transaction by itself.
+
+        The statement goes to the driver as it was compiled once, which takes a third of the time of `run`; on
+        PostgreSQL it needs one round trip, where `run` needs three.
+        """
+        try:
+            text, constants, order = _compiled(statement, engine.dialect)
+            given = {**constants, **values}
+            connection = engine.raw_connection()
+            try:
+                cursor = connection.cursor()
+                cursor.execute(text, [given[name] for name in order] if order is not None else given)
+                row: tuple[Any, ...] | None = cursor.fetchone()
+                cursor.close()
+            except BaseException:
+                connection.invalidate()  # it may be in any state
+                raise
+            finally:
+                connection.close()
+            return row
+        except (engine.dialect.loaded_dbapi.Error, failures.DBAPIError, ImportError) as exc:
+            raise Outage from exc
+
+    def prepare(self) -> None:
+        """Make the tables, or migrate those of an older version; `OSError` for those of a newer one."""
+        self.run("create the tables", _prepare)
+
+    def check(self) -> None:
+        """Raise `FileNotFoundError` if there are no tables, `OSError` if they are of another version."""
+        self.run("open", functools.partial(_check, url=self.url))
+
+    def close(self) -> None:
+        """Close the connections of this process."""
+        self._engines.close()
+
+    def _error(self, exc: failures.DBAPIError, operation: str) -> OSError:
+        reason = str(exc.orig).strip().partition("\n")[0]
+        lower = reason.lower()
+        if "readonly" in lower or "read-only" in lower or "permission denied" in lower:
+            code = errno.EROFS if "permission" not in lower else errno.EACCES
+        elif "unable to open" in lower or "does not exist" in lower:
+            code = errno.ENOENT
+        elif "authentication" in lower or "password" in lower:
+            code = errno.EACCES
+        elif "full" in lower:
+            code = errno.ENOSPC
+        else:
+            code = errno.ETIMEDOUT if _is_transient(exc) else errno.EIO
+        return errors.error(code, operation, self.url, reason)
+
+
+def _is_transient(exc: failures.DBAPIError) -> bool:
+    """Return True for an error that may be none in the next attempt."""
+    if exc.connection_invalidated:
+        return True
+    text = str(exc.orig).lower()
+    if isinstance(exc, failures.OperationalError):
+        permanent = ("unable to open", "readonly", "read-only", "does not exist", "no such", "authentication", "full")
+        return not any(word in text for word in (*permanent, "password", "disk i/o error", "not a database"))
+    return "deadlock" in text or "could not serialize" in text
+
+
+class _Engines(NamedTuple):
+    """The connections of a process."""
+
+    transactions: sa.Engine
+    single: sa.Engine
+    """For statements that are a transaction each."""
+    leases: sa.Engine
+    """The same, for transactions that need not survive a crash of the database."""
+
+
+def _engines(url: str) -> _Engines:
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_SECONDS}, pool_size=4, max_overflow=60)
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return _Engines(engine, engine, engine)
+    given = parsed.query.get("options", "")
+    own = given if isinstance(given, str) else " ".join(given)
+    options = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+    connect = functools.partial(sa.create_engine, parsed, pool_size=4, max_overflow=60, pool_recycle=1800)
+    unflushed = {**options, "options": f"{own} -c synchronous_commit=off"}
+    return _Engines(
+        connect(connect_args=options),
+        connect(connect_args=options, isolation_level="AUTOCOMMIT"),
+        connect(connect_args=unflushed, isolation_level="AUTOCOMMIT"),
+    )
+
+
+def _dispose(engines: _Engines) -> None:
+    for engine in engines:
+        engine.dispose()
+
+
+@functools.cache
+def _compiled(statement: sa.ClauseElement, dialect: sa.Dialect) -> tuple[str, dict[str, Any], Sequence[str] | None]:
+    """Return the text of a statement, the values of its constants, and the order of its parameters (None: by name)."""
+    compiled: Any = statement.compile(dialect=dialect)
+    return str(compiled), dict(compiled.params), compiled.positiontup
+
+
+def _configure_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # the driver begins no transaction by itself
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _tables(connection: sa.Connection) -> int | None:
+    """Return the version of the tables, None if there are none."""
+    if not sa.inspect(connection).has_table(schema.version.name):
+        return None
+    found = connection.execute(sa.select(schema.version.c.version)).scalar()
+    return int(found) if found is not None else None
+
+
+def _prepare(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":  # of two that begin at once, one makes the tables
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(7203711)"))
+    found = _tables(connection)
+    if found is None:
+        schema.metadata.create_all(connection)
+        connection.execute(schema.version.insert().values(version=schema.VERSION))
+        return
+    while found in schema.MIGRATIONS and found < schema.VERSION:
+        schema.MIGRATIONS[found](connection)
+        found += 1
+        connection.execute(schema.version.update().values(version=found))
+    _require(found, str(connection.engine.url.render_as_string()))
+
+
+def _check(connection: sa.Connection, url: str) -> None:
+    found = _tables(connection)
+    if found is None:
+        raise errors.error(errno.ENOENT, "open", url, "no job was created in this database")
+    _require(found, url)
+
+
+def _require(found: int, url: str) -> None:
+    if found != schema.VERSION:
+        newer = "a newer fsabs made them" if found > schema.VERSION else "TaskDispatcher.create migrates them"
+        reason = f"the tables have version {found}, and this fsabs reads version {schema.VERSION}: {newer}"
+        raise errors.error(errno.EPROTO, "open", url, reason)

@@ -1,0 +1,432 @@
+"""TaskDispatcher: hands the tasks of a job to workers that come and go, and accounts for each record once an epoch.
+
+All state is in the database; any number of dispatchers (one in each worker, say) act on one job. A dispatch is a lease
+with an id and a deadline by the database's clock. Only the holder of the lease in force can report on its task, so a
+worker that was thought dead changes nothing when it comes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from .. import hooks, process
+from ..readers.data import Mode, Task, TaskType
+from . import creation, queries
+from .database import Database, Outage
+from .layout import Job, lay_out, load_job
+from .plan import shuffled_numbers
+from .recording import recorded
+from .schema import ABANDONED, DONE, FAILED, FINISHED, RUNNING, STATES, TODO, jobs, now, tasks, workers
+from .status import Counters, FailedTask, JobFailedError, LedgerEntry, Status
+
+_random = random.SystemRandom()
+_MAX_REASON = 4000
+
+
+class Dispatch(NamedTuple):
+    """A task, and the lease under which it was handed out."""
+
+    task: Task
+    lease: int = 0
+    """To be given to `report` and `renew`; 0 where there is nothing to report."""
+
+
+class TaskDispatcher:
+    """The tasks of job `job` in the database at `url`.
+
+    Made by `TaskDispatcher.create`, opened by its URL in each worker. Works in threads, in forked children and pickled.
+
+    Args:
+        url: `sqlite:///path` for the processes of one machine, `postgresql+psycopg://...` for those of many.
+        job: the job's name.
+        outage_seconds: how long each call waits for a database that does not answer.
+
+    Raises `FileNotFoundError` if there is no such job, and an `OSError` if the tables are of another version.
+    """
+
+    def __init__(self, url: str, job: str = "default", *, outage_seconds: float = 120.0) -> None:
+        self._database = Database(url, outage_seconds)
+        self.job = job
+        try:
+            self._database.check()
+            self._job: Job = self._database.run(
+                "open", lambda connection: load_job(connection, job, self._database.url)
+            )
+        except BaseException:
+            self._database.close()
+            raise
+        self._known = (process.generation(), frozenset[str]())  # workers that this process has registered
+
+    @classmethod
+    def create(
+        cls,
+        url: str,
+        job: str = "default",
+        *,
+        training: Any = None,
+        evaluation: Any = None,
+        prediction: Any = None,
+        records_per_task: int,
+        num_epochs: int = 1,
+        seed: int | None = None,
+        shuffle_records: bool = False,
+        lease_seconds: float = 300.0,
+        max_failures: int = 3,
+        barrier: bool = True,
+        train_end_callback: bool = True,
+        exist_ok: bool = False,
+        outage_seconds: float = 120.0,
+    ) -> TaskDispatcher:
+        """Create a job, and the tables if they are missing; return its dispatcher.
+
+        Args:
+            url, job, outage_seconds: as of the class.
+            training, evaluation, prediction: data readers, or shards as their `create_shards` returns them. A job
+                trains (and evaluates), or evaluates, or predicts.
+            records_per_task: how many records a task has at most.
+            num_epochs: how often the training shards are dispatched; 0 or less has no end.
+            seed: of the order of the tasks, another one in each epoch; None keeps the order of the shards.
+            shuffle_records: also shuffle the records within each task: a task then has `indices`.
+            lease_seconds: how long a worker has until it reports or renews.
+            max_failures: how often a task is tried again after a reported failure. A worker that disappears is none.
+            barrier: begin an epoch only when every task of the one before has ended.
+            train_end_callback: hand out one task of the type TRAIN_END_CALLBACK when training has ended.
+            exist_ok: open a job of that name if it has the same shards and settings.
+
+        Raises `FileExistsError` for a job that exists, `ValueError` for shards that overlap or hold no record.
+        """
+        settings = creation.Settings(
+            records_per_task,
+            num_epochs,
+            seed,
+            shuffle_records,
+            lease_seconds,
+            max_failures,
+            barrier,
+            train_end_callback,
+        )
+        sources = {Mode.TRAINING: training, Mode.EVALUATION: evaluation, Mode.PREDICTION: prediction}
+        description = creation.describe(settings, {mode: one for mode, one in sources.items() if one is not None})
+        database = Database(url, outage_seconds)
+        try:
+            database.prepare()
+            database.run("create", lambda connection: creation.insert(connection, job, description, exist_ok, url))
+        finally:
+            database.close()
+        return cls(url, job, outage_seconds=outage_seconds)
+
+    # ---- what a worker calls
+
+    def get(self, worker_id: str | int, type: TaskType | None = None) -> Dispatch:
+        """Lease the next task to a worker.
+
+        Args:
+            worker_id: the worker's name, unique among those that run.
+            type: of the task; None takes evaluation tasks first, then those of the job's epochs.
+
+        Returns a task of the type WAIT if none is free now but may be later, and one of the type NONE if the job has
+        ended (for `type=EVALUATION`: if there is no evaluation task). Raises `JobFailedError` when the job has ended
+        with tasks that failed.
+        """
+        worker = str(worker_id)
+        lease = _random.getrandbits(62) | 1
+        attempts: list[int] = []
+
+        def claim(connection: sa.Connection) -> Dispatch | str:
+            attempts.append(1)
+            return self._claim(connection, worker, lease, self._types(type), again=len(attempts) > 1)
+
+        with recorded("dispatch.get", self._database.url):
+            found: Dispatch | str | None = None
+            try:
+                found = self._quick(worker, lease, type)
+            except Outage:
+                attempts.append(1)  # the lease may have been taken
+            if found is None:
+                found = self._database.run("get", claim)
+        if isinstance(found, Dispatch):
+            return found
+        if found == ABANDONED:
+            raise JobFailedError(self.job, self.failed())
+        return Dispatch(Task(type=TaskType.NONE if found == FINISHED else TaskType.WAIT))
+
+    def report(self, task: Task, lease: int, success: bool = True, records: int | None = None, error: str = "") -> bool:
+        """Report on a leased task; return False, and change nothing, if the lease is not in force any more.
+
+        Args:
+            task, lease: as `get` returned them.
+            success: False counts as a failure of the task: it is tried again, up to `max_failures` times.
+            records: how many of the task's records, in order, were processed under this lease; None is all of them
+                after a success and none after a failure. The others are dispatched again.
+            error: the reason of a failure.
+
+        The same report may be made again: the second one returns True and changes nothing.
+        """
+        size = len(task.numbers())
+        done = (size if success else 0) if records is None else records
+        if not 0 <= done <= size:
+            raise ValueError(f"a task of {size} records can't have {done} processed")
+        if task.type in (TaskType.WAIT, TaskType.NONE):
+            raise ValueError(f"there is nothing to report on a task of the type {task.type.name}")
+        values = {**self._lease(task, lease), "records": done}
+        if not success:
+            limit = {"error": error[:_MAX_REASON] or "no reason was given", "max_failures": self._job.max_failures}
+            return self._settle("report", queries.settle_failure, {**values, **limit}, (TODO, FAILED))
+        if done == size:
+            del values["records"]
+            return self._settle("report", queries.settle, values, (DONE,))
+        return self._settle("report", queries.settle_part, values, (TODO,))
+
+    def renew(self, task: Task, lease: int, records: int = 0) -> bool:
+        """Extend a lease by the job's `lease_seconds`, and account for `records` processed under it so far.
+
+        Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's.
+        """
+        if not 0 <= records <= len(task.numbers()):
+            raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
+        values = {**self._lease(task, lease), "records": records, "seconds": self._job.lease_seconds}
+        with recorded("dispatch.renew", self._database.url):
+            return (
+                self._database.run("renew", lambda connection: connection.execute(queries.extend, values).first())
+                is not None
+            )
+
+    # ---- what a master calls
+
+    def recover(self, worker_id: str | int) -> int:
+        """Free the tasks of a worker that is gone, at no cost to them; return how many there were.
+
+        Raises `LookupError` for a worker that never asked for a task.
+        """
+        worker = str(worker_id)
+
+        def free(connection: sa.Connection) -> int:
+            values = {"job_id": self._job.id, "of_worker": worker}
+            freed = len(connection.execute(queries.release, values).all())
+            known = sa.select(workers.c.name).where(workers.c.job == self._job.id, workers.c.name == worker)
+            if not freed and connection.execute(known).first() is None:
+                raise LookupError(f"no worker {worker!r} has asked for a task of job {self.job!r}")
+            return freed
+
+        return self._database.run("recover", free)
+
+    def evaluate(self, model_version: int) -> int:
+        """Lay out the evaluation shards as tasks for a version of the model; return how many tasks.
+
+        A version is evaluated once: a second call returns 0. Raises `ValueError` for a job without evaluation shards
+        or one that has ended.
+        """
+        return self._database.run(
+            "evaluate", lambda connection: creation.evaluate(connection, self._job, model_version)
+        )
+
+    def failed(self) -> list[FailedTask]:
+        """Return the tasks that failed for good, with their last reasons."""
+        rows = self._database.run(
+            "failed", lambda connection: connection.execute(queries.all_failed, {"job_id": self._job.id}).all()
+        )
+        return [
+            FailedTask(
+                row.id,
+                TaskType(row.type),
+                row.epoch,
+                row.shard,
+                row.start,
+                row.end,
+                row.progress,
+                row.failures,
+                row.reason,
+            )
+            for row in rows
+        ]
+
+    def retry_failed(self) -> int:
+        """Put the failed tasks back, with no failure counted, and let a failed job go on; return how many."""
+
+        def retry(connection: sa.Connection) -> int:
+            mine = (tasks.c.job == self._job.id, tasks.c.state == FAILED)
+            back = connection.execute(
+                tasks.update().where(*mine).values(state=TODO, failures=0).returning(tasks.c.id)
+            ).all()
+            if back:
+                connection.execute(jobs.update().where(jobs.c.id == self._job.id).values(state=RUNNING))
+            return len(back)
+
+        return self._database.run("retry", retry)
+
+    def reset(self) -> None:
+        """Forget all that was done: the job begins again with its first epoch."""
+
+        def forget(connection: sa.Connection) -> None:
+            mine = jobs.update().where(jobs.c.id == self._job.id)
+            connection.execute(mine.values(state=RUNNING, epoch=0, laid_out=0))
+            connection.execute(tasks.delete().where(tasks.c.job == self._job.id))
+
+        self._database.run("reset", forget)
+
+    def forget_epochs(self, before: int) -> int:
+        """Remove the ledger of the epochs before `before` that are done; return how many tasks it had."""
+        mine = (tasks.c.job == self._job.id, tasks.c.type == self._job.type)
+        old = tasks.delete().where(*mine, tasks.c.epoch < before, tasks.c.state == DONE)
+        return int(self._database.run("forget", lambda connection: connection.execute(old).rowcount))
+
+    def status(self) -> Status:
+        """Return the counters of the job."""
+        return self._database.run("status", self._status)
+
+    def ledger(self, epoch: int = 0) -> Iterator[LedgerEntry]:
+        """Yield the tasks of an epoch that were laid out, by number, with the records accounted for."""
+        wanted = (tasks.c.job == self._job.id, tasks.c.type == self._job.type, tasks.c.epoch == epoch)
+        last = -1
+        while True:
+            page = sa.select(tasks).where(*wanted, tasks.c.number > last).order_by(tasks.c.number).limit(10_000)
+            rows = self._database.run("ledger", lambda connection, page=page: connection.execute(page).all())  # type: ignore[misc]
+            for row in rows:
+                yield LedgerEntry(row.number, row.shard, row.start, row.end, row.progress, STATES[row.state])
+            if not rows:
+                return
+            last = rows[-1].number
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a worker has until it reports or renews."""
+        return self._job.lease_seconds
+
+    @property
+    def url(self) -> str:
+        """The URL of the database, without its password."""
+        return self._database.url
+
+    def close(self) -> None:
+        """Close the connections of this process; a later call connects again."""
+        self._database.close()
+
+    def __enter__(self) -> TaskDispatcher:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"TaskDispatcher({self._database.url!r}, {self.job!r})"
+
+    # ---- transactions
+
+    def _types(self, type: TaskType | None) -> tuple[TaskType, ...]:
+        """Return the queues to look into, in order."""
+        if type is None:
+            evaluates = self._job.evaluates and self._job.type != TaskType.EVALUATION
+            return (TaskType.EVALUATION, self._job.type) if evaluates else (self._job.type,)
+        if type not in (TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDICTION):
+            raise ValueError(f"a worker can't ask for tasks of the type {type!r}")
+        if type != self._job.type and not (type == TaskType.EVALUATION and self._job.evaluates):
+            raise ValueError(f"job {self.job!r} has no tasks of the type {TaskType(type).name}")
+        return (type,)
+
+    def _quick(self, worker: str, lease: int, type: TaskType | None) -> Dispatch | None:
+        """Lease a free task by a single statement, as nearly every dispatch can."""
+        generation, known = self._known
+        if worker not in known or generation != process.generation() or len(self._types(type)) > 1:
+            return None
+        values = self._candidate(worker, lease, self._types(type)[0])
+        row = self._database.claim(queries.claim_todo, values)
+        return self._dispatch(queries.DispatchedRow(*row), lease) if row is not None else None
+
+    def _claim(
+        self, connection: sa.Connection, worker: str, lease: int, types: tuple[TaskType, ...], again: bool
+    ) -> Dispatch | str:
+        self._register(connection, worker)
+        for type in types:
+            values = self._candidate(worker, lease, type)
+            if again and (row := connection.execute(queries.held, {**values, "with_lease": lease}).first()) is not None:
+                return self._dispatch(row, lease)
+            for claim in (queries.claim_todo, queries.claim_late):
+                if (row := connection.execute(claim, values).first()) is not None:
+                    if claim is queries.claim_late and (instrument := hooks.active) is not None:
+                        instrument.record_event("retry", "dispatch.late", 1, self._database.url)
+                    return self._dispatch(row, lease)
+        if self._job.type not in types:
+            held = {"job_id": self._job.id, "types": [int(one) for one in types]}
+            return TaskType.WAIT.name if connection.execute(queries.any_doing, held).first() else FINISHED
+        state = lay_out(connection, self._job)
+        if state is not None:
+            return state
+        end = self._candidate(worker, lease, TaskType.TRAIN_END_CALLBACK)
+        for candidate in (self._candidate(worker, lease, self._job.type), end):
+            for claim in (queries.claim_todo, queries.claim_late):
+                if (row := connection.execute(claim, candidate).first()) is not None:
+                    return self._dispatch(row, lease)
+        return TaskType.WAIT.name
+
+    def _register(self, connection: sa.Connection, worker: str) -> None:
+        generation, known = self._known
+        if generation != process.generation():
+            known = frozenset()
+        if worker not in known:
+            values = {"job": self._job.id, "name": worker, "joined": now()}
+            creation.insert_missing(connection, workers, values)
+            self._known = (process.generation(), known | {worker})
+
+    def _candidate(self, worker: str, lease: int, type: TaskType) -> dict[str, Any]:
+        return {
+            "job_id": self._job.id,
+            "task_type": int(type),
+            "new_lease": lease,
+            "new_worker": worker,
+            "seconds": self._job.lease_seconds,
+        }
+
+    def _lease(self, task: Task, lease: int) -> dict[str, Any]:
+        return {"task_id": task.task_id, "job_id": self._job.id, "with_lease": lease}
+
+    def _dispatch(self, row: Any, lease: int) -> Dispatch:
+        type, start = TaskType(row.type), row.start + row.progress
+        version, indices = -1, None
+        if type == TaskType.EVALUATION:
+            version = row.epoch
+        elif self._job.shuffle_records and type == self._job.type:
+            piece = self._job.table.piece(row.number)
+            indices = shuffled_numbers(piece, self._job.seed, row.epoch, row.number)[row.progress :]
+            start = row.start
+        return Dispatch(Task(row.id, row.shard, start, row.end, type, version, indices), lease)
+
+    def _settle(self, operation: str, statement: Any, values: dict[str, Any], expected: tuple[int, ...]) -> bool:
+        def settle(connection: sa.Connection) -> bool:
+            if connection.execute(statement, values).first() is not None:
+                return True
+            # Either the lease is over, or this very report was made before.
+            keys = {name: values[name] for name in ("task_id", "job_id", "with_lease")}
+            return connection.execute(queries.settled, keys).scalar() in expected
+
+        with recorded(f"dispatch.{operation}", self._database.url):
+            with contextlib.suppress(Outage):
+                if self._database.settle(statement, values) is not None:
+                    return True
+            return self._database.run(operation, settle)
+
+    def _status(self, connection: sa.Connection) -> Status:
+        job = connection.execute(sa.select(jobs).where(jobs.c.id == self._job.id)).one()
+        values = {"job_id": self._job.id, "task_type": int(self._job.type)}
+        current = _counters(connection.execute(queries.count_of_epoch, {**values, "of_epoch": job.epoch}))
+        current = current._replace(todo=current.todo + job.tasks - job.laid_out)
+        evaluation = Counters()
+        if self._job.evaluates and self._job.type != TaskType.EVALUATION:
+            values["task_type"] = int(TaskType.EVALUATION)
+            evaluation = _counters(connection.execute(queries.count_by_state, values))
+        held = connection.execute(queries.by_worker, {"job_id": self._job.id}).all()
+        holders = {name: count for name, count, _ in held if name is not None}
+        late = sum(late for _, _, late in held)
+        return Status(self.job, job.state, job.epoch, job.num_epochs, current, evaluation, holders, late)
+
+
+def _counters(rows: Any) -> Counters:
+    counts, records = dict.fromkeys(STATES, 0), 0
+    for state, count, progress in rows:
+        counts[STATES[state]] = count
+        records += int(progress)
+    return Counters(**counts, records=records)

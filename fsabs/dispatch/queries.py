@@ -1,0 +1,167 @@
+"""The statements of a dispatcher, built once: SQLAlchemy keeps their compiled form by the object."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from .schema import DOING, DONE, FAILED, TODO, now, shards, tasks
+
+_value = sa.bindparam
+_mine = (
+    tasks.c.id == _value("task_id"),
+    tasks.c.job == _value("job_id"),
+    tasks.c.lease == _value("with_lease"),
+    tasks.c.state == DOING,
+    tasks.c.deadline > now(),
+)
+"""The condition that a lease is in force."""
+
+_DISPATCHED = (
+    tasks.c.id,
+    tasks.c.type,
+    tasks.c.epoch,
+    tasks.c.number,
+    tasks.c.shard,
+    tasks.c.start,
+    tasks.c.end,
+    tasks.c.progress,
+)
+
+
+class DispatchedRow(NamedTuple):
+    """A row of what the claims return."""
+
+    id: int
+    type: int
+    epoch: int
+    number: int
+    shard: str
+    start: int
+    end: int
+    progress: int
+
+
+def _claim(candidate: sa.Select[Any]) -> sa.Update:
+    return (
+        tasks.update()
+        .where(tasks.c.id == candidate.limit(1).with_for_update(skip_locked=True).scalar_subquery())
+        .values(
+            state=DOING,
+            lease=_value("new_lease"),
+            worker=_value("new_worker"),
+            deadline=now() + _value("seconds", type_=sa.Float),
+            dispatches=tasks.c.dispatches + 1,
+            before=tasks.c.progress,
+        )
+        .returning(*_DISPATCHED)
+    )
+
+
+_queue = sa.select(tasks.c.id).where(tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
+
+claim_todo = _claim(_queue.where(tasks.c.state == sa.literal_column(str(TODO))).order_by(tasks.c.position))
+"""Lease the next free task of a type."""
+claim_late = _claim(
+    _queue.where(tasks.c.state == sa.literal_column(str(DOING)), tasks.c.deadline <= now()).order_by(tasks.c.deadline)
+)
+"""Lease the task of a type whose lease ended first."""
+held = sa.select(*_DISPATCHED).where(
+    tasks.c.job == _value("job_id"),
+    tasks.c.type == _value("task_type"),
+    tasks.c.state == sa.literal_column(str(DOING)),
+    tasks.c.lease == _value("with_lease"),
+)
+"""The task that a lease is of."""
+
+_gained = tasks.c.before + _value("records", type_=sa.BigInteger)
+_tail = tasks.alias("tail")
+_tail_position = (
+    sa.select(sa.func.coalesce(sa.func.max(_tail.c.position) + 1, tasks.c.position))
+    .where(
+        _tail.c.job == _value("job_id"),
+        _tail.c.type == tasks.c.type,
+        _tail.c.state == sa.literal_column(str(TODO)),
+    )
+    .scalar_subquery()
+)
+
+settle = tasks.update().where(*_mine).values(state=DONE, progress=tasks.c.end - tasks.c.start).returning(tasks.c.id)
+"""Account for all records of a leased task."""
+settle_part = tasks.update().where(*_mine).values(state=TODO, progress=_gained, worker=None).returning(tasks.c.id)
+"""Account for some records of a leased task; the others are free again."""
+settle_failure = (
+    tasks.update()
+    .where(*_mine)
+    .values(
+        progress=_gained,
+        failures=tasks.c.failures + 1,
+        reason=_value("error"),
+        worker=None,
+        position=_tail_position,
+        state=sa.case((tasks.c.failures >= _value("max_failures", type_=sa.Integer), FAILED), else_=TODO),
+    )
+    .returning(tasks.c.state)
+)
+"""Record a failure of a leased task: it goes to the end of the queue, or to the failed ones."""
+extend = (
+    tasks.update()
+    .where(*_mine)
+    .values(deadline=now() + _value("seconds", type_=sa.Float), progress=_gained)
+    .returning(tasks.c.id)
+)
+"""Extend a lease, and account for some records."""
+settled = sa.select(tasks.c.state).where(
+    tasks.c.id == _value("task_id"), tasks.c.job == _value("job_id"), tasks.c.lease == _value("with_lease")
+)
+"""The state of a task whose last dispatch had this lease."""
+
+count_by_state = (
+    sa.select(tasks.c.state, sa.func.count(), sa.func.sum(tasks.c.progress))
+    .where(tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
+    .group_by(tasks.c.state)
+)
+count_of_epoch = count_by_state.where(tasks.c.epoch == _value("of_epoch"))
+any_doing = (
+    sa.select(tasks.c.id)
+    .where(
+        tasks.c.job == _value("job_id"),
+        tasks.c.type.in_(sa.bindparam("types", expanding=True)),
+        tasks.c.state == sa.literal_column(str(DOING)),
+    )
+    .limit(1)
+)
+any_todo = (
+    sa.select(tasks.c.id)
+    .where(
+        tasks.c.job == _value("job_id"),
+        tasks.c.type.in_(sa.bindparam("types", expanding=True)),
+        tasks.c.state == sa.literal_column(str(TODO)),
+    )
+    .limit(1)
+)
+all_failed = (
+    sa.select(tasks).where(tasks.c.job == _value("job_id"), tasks.c.state == sa.literal_column(str(FAILED)))
+).order_by(tasks.c.epoch, tasks.c.number)
+by_worker = (
+    sa.select(tasks.c.worker, sa.func.count(), sa.func.sum(sa.case((tasks.c.deadline <= now(), 1), else_=0)))
+    .where(tasks.c.job == _value("job_id"), tasks.c.state == sa.literal_column(str(DOING)))
+    .group_by(tasks.c.worker)
+)
+release = (
+    tasks.update()
+    .where(
+        tasks.c.job == _value("job_id"),
+        tasks.c.worker == _value("of_worker"),
+        tasks.c.state == sa.literal_column(str(DOING)),
+    )
+    .values(state=TODO, worker=None, lease=None)
+    .returning(tasks.c.id)
+)
+"""Free the tasks of a worker that is gone."""
+shards_of_type = (
+    sa.select(shards.c.name, shards.c.start, shards.c.count)
+    .where(shards.c.job == _value("job_id"), shards.c.type == _value("task_type"))
+    .order_by(shards.c.number)
+)

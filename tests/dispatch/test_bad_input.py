@@ -1,0 +1,149 @@
+"""Bad input and databases that can't be used: a clear error, and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from fsabs.dispatch import Task, TaskDispatcher, TaskType, schema
+
+SHARDS = [("a", 0, 4)]
+
+
+def create(url: str, **settings: Any) -> TaskDispatcher:
+    settings = {"training": SHARDS, "records_per_task": 2, "train_end_callback": False, **settings}
+    return TaskDispatcher.create(url, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"records_per_task": 0}, "records_per_task is at least 1, not 0"),
+        ({"lease_seconds": 0}, "lease_seconds is positive and finite, not 0"),
+        ({"lease_seconds": float("nan")}, "lease_seconds is positive and finite"),
+        ({"max_failures": -1}, "max_failures is not negative"),
+        ({"seed": 2**63}, "seed has at most 63 bits"),
+        ({"shuffle_records": True}, "shuffle_records needs a seed"),
+        ({"training": None}, "a job needs training, evaluation or prediction shards"),
+        ({"prediction": SHARDS}, "a job trains or predicts, not both"),
+        ({"training": [("a", 0, 4), ("a", 3, 1)]}, "shards overlap"),
+        ({"training": []}, "there is no record to dispatch"),
+    ],
+)
+def test_settings_that_make_no_sense(url: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        create(url, **settings)
+    with create(url) as dispatcher:  # nothing of it was written
+        assert dispatcher.status().tasks.todo == 2
+
+
+def test_urls() -> None:
+    with pytest.raises(ValueError, match="not the URL of a database"):
+        TaskDispatcher("tasks.db")
+    with pytest.raises(ValueError, match="kept in SQLite or PostgreSQL, not in mysql"):
+        TaskDispatcher("mysql://host/x")
+    with pytest.raises(ValueError, match="a database in memory can't be shared"):
+        TaskDispatcher("sqlite://")
+
+
+def test_a_missing_job(url: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no job was created in this database"):
+        TaskDispatcher(url)
+    with pytest.raises(OSError, match="unable to open") as caught:
+        TaskDispatcher(f"sqlite:///{tmp_path}/no/folder/x.db")
+    assert caught.value.errno == errno.ENOENT
+
+
+def test_tasks_that_are_none(url: str) -> None:
+    with create(url, evaluation=[("v", 0, 1)]) as dispatcher:
+        task, lease = dispatcher.get("w")
+        with pytest.raises(ValueError, match="a task of 2 records can't have 3 processed"):
+            dispatcher.report(task, lease, records=3)
+        with pytest.raises(ValueError, match="a task of 2 records can't have -1 processed"):
+            dispatcher.renew(task, lease, -1)
+        with pytest.raises(ValueError, match="nothing to report on a task of the type WAIT"):
+            dispatcher.report(Task(type=TaskType.WAIT), 0)
+        assert not dispatcher.report(task._replace(task_id=999), lease)
+        assert not dispatcher.report(task, lease + 1)
+        with pytest.raises(ValueError, match="has no tasks of the type PREDICTION"):
+            dispatcher.get("w", TaskType.PREDICTION)
+        with pytest.raises(ValueError, match="can't ask for tasks of the type"):
+            dispatcher.get("w", TaskType.WAIT)
+        with pytest.raises(LookupError, match="no worker 'nonesuch' has asked"):
+            dispatcher.recover("nonesuch")
+        assert dispatcher.report(task, lease)
+
+
+def test_a_job_that_has_ended(url: str) -> None:
+    with create(url, evaluation=[("v", 0, 1)], records_per_task=4) as dispatcher:
+        task, lease = dispatcher.get("w")
+        assert dispatcher.report(task, lease)
+        assert dispatcher.get("w").task.type == TaskType.NONE
+        with pytest.raises(ValueError, match="is finished: there is nothing more to evaluate"):
+            dispatcher.evaluate(1)
+        assert not dispatcher.renew(task, lease)
+        assert dispatcher.status().tasks.done == 1
+    with create(url, job="plain") as dispatcher, pytest.raises(ValueError, match="has no evaluation shards"):
+        dispatcher.evaluate(1)
+
+
+def test_tables_of_another_version(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(url).close()
+    monkeypatch.setattr(schema, "VERSION", 2)
+    with pytest.raises(OSError, match="tables have version 1, and this fsabs reads version 2") as caught:
+        TaskDispatcher(url)
+    assert caught.value.errno == errno.EPROTO
+
+    def add_note(connection: sa.Connection) -> None:
+        connection.execute(sa.text("ALTER TABLE fsabs_job ADD COLUMN note TEXT"))
+
+    monkeypatch.setitem(schema.MIGRATIONS, 1, add_note)
+    create(url, exist_ok=True).close()
+    with TaskDispatcher(url) as dispatcher:
+        assert dispatcher.status().tasks.todo == 2
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="a newer fsabs made them"):
+        TaskDispatcher(url)
+
+
+def test_a_database_that_is_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    with create(f"sqlite:///{path}") as dispatcher:
+        task, lease = dispatcher.get("w")
+    with TaskDispatcher(f"sqlite:///file:{path}?mode=ro&uri=true") as dispatcher:
+        assert dispatcher.status().tasks.doing == 1
+        with pytest.raises(OSError, match="readonly") as caught:
+            dispatcher.get("w")
+        assert caught.value.errno == errno.EROFS
+        with pytest.raises(OSError, match="readonly"):
+            dispatcher.report(task, lease)
+    with TaskDispatcher(f"sqlite:///{path}") as dispatcher:
+        assert dispatcher.report(task, lease)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    path.write_bytes(os.urandom(10_000))
+    with pytest.raises(OSError, match="not a database"):
+        create(f"sqlite:///{path}")
+    assert path.stat().st_size == 10_000
+
+
+def test_passwords_are_in_no_message(url: str) -> None:
+    secret = "postgresql://user:hunter2@127.0.0.1:9/x"
+    with pytest.raises(OSError, match=r"refused|connect") as caught:
+        TaskDispatcher(secret, outage_seconds=0)
+    assert "hunter2" not in f"{caught.value!r} {caught.value}"
+
+
+def test_sqlite_tables_are_what_the_schema_says(tmp_path: Path) -> None:
+    create(f"sqlite:///{tmp_path}/t.db").close()
+    with sqlite3.connect(tmp_path / "t.db") as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert names == {table.name for table in schema.metadata.tables.values()}

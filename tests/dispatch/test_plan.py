@@ -1,0 +1,49 @@
+"""How shards become tasks, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsabs.dispatch.plan import ShardTable, checked_shards, permutation
+from fsabs.readers.data import Shard
+
+pytestmark = pytest.mark.quick
+
+
+@given(st.integers(0, 3000), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**40))
+def test_an_order_has_each_number_once(size: int, seed: int, epoch: int) -> None:
+    at = permutation(size, seed, epoch)
+    assert sorted(map(at, range(size))) == list(range(size))
+
+
+def test_orders_differ_and_are_spread() -> None:
+    orders = {tuple(map(permutation(100, seed, epoch), range(100))) for seed in range(10) for epoch in range(10)}
+    assert len(orders) == 100
+    firsts = [permutation(10, seed, 0)(0) for seed in range(2000)]
+    assert all(120 < firsts.count(number) < 290 for number in range(10))
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 60))
+def test_tasks_are_the_shards(counts: list[int], records_per_task: int) -> None:
+    shards = [Shard(f"s{number}", 3, count) for number, count in enumerate(counts)]
+    table = ShardTable(shards, records_per_task)
+    pieces = [table.piece(number) for number in range(table.tasks)]
+    found = [(piece.shard, number) for piece in pieces for number in range(piece.start, piece.end)]
+    assert found == [(shard.name, number) for shard in shards for number in range(shard.start, shard.end)]
+    assert all(0 < piece.end - piece.start <= records_per_task for piece in pieces)
+
+
+def test_what_is_wrong_with_shards_is_said() -> None:
+    with pytest.raises(ValueError, match="shards overlap"):
+        checked_shards([("a", 0, 10), ("b", 0, 1), ("a", 9, 2)], "training")
+    with pytest.raises(ValueError, match="there is no record to dispatch"):
+        checked_shards([], "training")
+    with pytest.raises(ValueError, match="1 shards for training, all of them empty"):
+        checked_shards([("a", 0, 0)], "training")
+    with pytest.raises(TypeError, match="is expected"):
+        checked_shards([("a", "b")], "training")
+    with pytest.warns(UserWarning, match="1 shards have no records and are left out, 'b' first"):
+        assert checked_shards([("a", 0, 1), ("b", 0, 0)], "training") == [Shard("a", 0, 1)]
+    assert checked_shards([("a", 0, 10), ("a", 10, 2)], "training") == [Shard("a", 0, 10), Shard("a", 10, 2)]
