@@ -12,6 +12,7 @@ from ..lazy import exports
 if TYPE_CHECKING:
     from .dispatcher import Dispatch, TaskDispatcher
     from .plan import Mode, Task, TaskType
+    from .service import TaskDataService, get_dataset
     from .status import Counters, FailedTask, JobFailedError, LedgerEntry, Status
 
 _HOMES = {
@@ -23,8 +24,10 @@ _HOMES = {
     "Mode": "plan",
     "Status": "status",
     "Task": "plan",
+    "TaskDataService": "service",
     "TaskDispatcher": "dispatcher",
     "TaskType": "plan",
+    "get_dataset": "service",
 }
 
 __all__ = [
@@ -36,8 +39,10 @@ __all__ = [
     "Mode",
     "Status",
     "Task",
+    "TaskDataService",
     "TaskDispatcher",
     "TaskType",
+    "get_dataset",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

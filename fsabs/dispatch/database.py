@@ -201,11 +201,16 @@ def _dispose(engines: _Engines) -> None:
         engine.dispose()
 
 
-@functools.cache
+_texts: dict[tuple[sa.ClauseElement, str], tuple[str, dict[str, Any], Sequence[str] | None]] = {}
+
+
 def _compiled(statement: sa.ClauseElement, dialect: sa.Dialect) -> tuple[str, dict[str, Any], Sequence[str] | None]:
     """Return the text of a statement, the values of its constants, and the order of its parameters (None: by name)."""
-    compiled: Any = statement.compile(dialect=dialect)
-    return str(compiled), dict(compiled.params), compiled.positiontup
+    found = _texts.get((statement, dialect.name))
+    if found is None:
+        compiled: Any = statement.compile(dialect=dialect)
+        found = _texts[statement, dialect.name] = str(compiled), dict(compiled.params), compiled.positiontup
+    return found
 
 
 def _configure_sqlite(connection: Any, _: Any) -> None:

@@ -1,0 +1,215 @@
+"""TaskDataService: records of leased tasks, counted when they are processed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.dispatch import JobFailedError, Task, TaskDataService, TaskDispatcher, TaskType, get_dataset
+from fsabs.readers import Writer
+from fsabs.readers.data import AbstractDataReader, RecordIODataReader
+
+
+class Numbers(AbstractDataReader):
+    """Records that are (shard, number); every tenth is empty."""
+
+    def __init__(self, shards: dict[str, tuple[int, int]], delay: float = 0.0) -> None:
+        super().__init__()
+        self.shards = shards
+        self.delay = delay
+        self.bad: set[tuple[str, int]] = set()
+
+    def create_shards(self) -> dict[str, tuple[int, int]]:
+        return self.shards
+
+    def read_records(self, task: Any) -> Iterator[Any]:
+        for number in task.numbers():
+            time.sleep(self.delay)
+            if (task.shard_name, number) in self.bad:
+                raise OSError(f"record {number} can't be read")
+            yield (task.shard_name, number) if number % 10 else ()
+
+
+def create(url: str, reader: Any, **settings: Any) -> TaskDispatcher:
+    settings = {"records_per_task": 7, "train_end_callback": False, **settings}
+    return TaskDispatcher.create(url, training=reader, **settings)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/tasks.db"
+
+
+def test_every_record_comes_once(url: str) -> None:
+    reader = Numbers({"a": (0, 100), "b": (3, 50)})
+    with create(url, reader, seed=2) as dispatcher:
+        batches = list(get_dataset(dispatcher, reader, "w", 4))
+        assert Counter(record for batch in batches for record in batch)[()] == 10 + 5
+        assert sum(map(len, batches)) == 150
+        assert max(map(len, batches)) == 4
+        status = dispatcher.status()
+        assert (status.state, status.tasks.records, status.tasks.done) == ("finished", 150, 15 + 8)
+
+
+def test_records_are_counted_by_the_caller(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 21)})
+    with create(sqlite, reader) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        records = service.get_dataset()
+        taken = [next(records) for _ in range(10)]
+        assert len(taken) == 10
+        assert dispatcher.status().tasks.records == 0
+        assert service.report_record_done(10)
+        assert dispatcher.status().tasks.done == 1
+        assert service.current_task is not None
+        assert service.current_task.type == TaskType.TRAINING
+        service.close()  # three of the second task were processed
+        assert [entry.records for entry in dispatcher.ledger()] == [7, 3, 0]
+        rest = [record for batch in get_dataset(dispatcher, reader, "w2", 100) for record in batch]
+        assert sorted(rest) == sorted([("a", number) if number % 10 else () for number in range(10, 21)])
+
+
+def test_shuffled_records(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 500)})
+    with create(sqlite, reader, records_per_task=100, seed=1, shuffle_records=True) as dispatcher:
+        found = [record for batch in get_dataset(dispatcher, reader, "w", 10) for record in batch]
+        numbers = [record[1] for record in found if record]
+        assert numbers != sorted(numbers)
+        assert sorted(numbers) == [number for number in range(500) if number % 10]
+
+
+def test_a_batch_that_fails_is_not_counted(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 20)})
+    with create(sqlite, reader, records_per_task=20) as dispatcher:
+        with pytest.raises(ZeroDivisionError), TaskDataService(dispatcher, reader, "w") as service:
+            for number, _ in enumerate(service.batches(5)):
+                1 / (2 - number)
+        assert dispatcher.status().tasks.records == 10
+        rest = [record for batch in get_dataset(dispatcher, reader, "w", 5) for record in batch]
+        assert rest == [("a", number) if number % 10 else () for number in range(10, 20)]
+
+
+def test_what_can_not_be_read_fails_its_task_alone(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 30)})
+    reader.bad.add(("a", 12))
+    with create(sqlite, reader, records_per_task=10, max_failures=1) as dispatcher:
+        found = []
+        with pytest.raises(JobFailedError, match="record 12 can't be read"):
+            for batch in get_dataset(dispatcher, reader, "w", 1):
+                found += batch
+        assert dispatcher.status().tasks.records == 22  # the two before it, too
+        reader.bad.clear()
+        assert dispatcher.retry_failed() == 1
+        found += [record for batch in get_dataset(dispatcher, reader, "w", 1) for record in batch]
+        assert len(found) == 30
+
+
+def test_a_reader_that_gives_too_few_fails_its_task(sqlite: str) -> None:
+    class Short(Numbers):
+        def read_records(self, task: Any) -> Iterator[Any]:
+            return iter(list(super().read_records(task))[:-1])
+
+    reader = Short({"a": (0, 5)})
+    with create(sqlite, reader, max_failures=0) as dispatcher, pytest.raises(JobFailedError, match="4 of 5 records"):
+        list(get_dataset(dispatcher, reader, "w", 10))
+
+
+def test_an_error_of_the_caller_fails_the_task(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 7)})
+    with create(sqlite, reader, max_failures=0) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        records = service.get_dataset()
+        next(records)
+        service.report_record_done(1, error="loss is nan")
+        with pytest.raises(JobFailedError, match="loss is nan"):
+            list(records)
+
+
+def test_leases_are_renewed_while_records_are_processed(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 8)})
+    with create(sqlite, reader, records_per_task=8, lease_seconds=0.9) as dispatcher:
+        for _ in get_dataset(dispatcher, reader, "slow", 1):
+            time.sleep(0.3)
+            assert dispatcher.get("other").task.type in (TaskType.WAIT, TaskType.NONE)
+        assert dispatcher.status().tasks.records == 8
+
+
+def test_a_lost_lease_is_said_and_its_records_go_to_another(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 4)})
+    with create(sqlite, reader, records_per_task=4) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        records = service.get_dataset()
+        assert len([next(records) for _ in range(4)]) == 4
+        dispatcher.recover("w")
+        with pytest.warns(UserWarning, match="they are dispatched again"):
+            assert not service.report_record_done(4)
+        assert dispatcher.status().tasks.records == 0
+
+
+def test_training_ends_with_one_callback(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 40)})
+    ended: list[Task] = []
+    with create(sqlite, reader, train_end_callback=True) as dispatcher:
+
+        def work(name: str) -> None:
+            with TaskDataService(dispatcher, reader, name, on_train_end=ended.append) as service:
+                for _ in service.batches(3):
+                    pass
+
+        threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert [task.type for task in ended] == [TaskType.TRAIN_END_CALLBACK]
+        assert dispatcher.status().state == "finished"
+
+
+def test_the_next_task_is_read_ahead(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 400)}, delay=0.0005)
+    with (
+        create(sqlite, reader, records_per_task=100) as dispatcher,
+        TaskDataService(dispatcher, reader, "w") as service,
+    ):
+        records = service.get_dataset()
+        next(records)
+        deadline = time.monotonic() + 20
+        while dispatcher.status().tasks.doing < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert dispatcher.status().tasks.doing >= 2
+        time.sleep(0.5)
+        assert dispatcher.status().tasks.doing <= 4  # not all of them
+
+
+def test_recordio_files(tmp_path: Path, sqlite: str) -> None:
+    fs = fsabs.from_url(str(tmp_path / "data"), create=True)
+    for shard in range(3):
+        with Writer(fs, f"{shard}.recordio") as writer:
+            for number in range(50):
+                writer.write(b"" if number % 7 == 0 else f"{shard}/{number}".encode())
+    reader = RecordIODataReader(str(tmp_path / "data"))
+    with create(sqlite, reader, records_per_task=20) as dispatcher:
+        found = [record for batch in get_dataset(sqlite, reader, "w", 8) for record in batch]
+        assert dispatcher.status().tasks.records == 150
+    assert Counter(found)[b""] == 24
+    assert len(set(found)) == 1 + 3 * 42
+
+
+def test_a_service_belongs_to_its_process(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 8)})
+    with create(sqlite, reader) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        pid = os.fork()
+        if not pid:
+            try:
+                next(service.batches(1))
+            except RuntimeError:
+                service.close()
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert sum(map(len, service.batches(3))) == 8
