@@ -185,7 +185,8 @@ class TaskDispatcher:
     def renew(self, task: Task, lease: int, records: int = 0) -> bool:
         """Extend a lease by the job's `lease_seconds`, and account for `records` processed under it so far.
 
-        Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's.
+        Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's. When
+        all records are accounted for, the task is done, as after `report`.
         """
         if not 0 <= records <= len(task.numbers()):
             raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
