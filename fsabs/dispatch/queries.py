@@ -75,7 +75,8 @@ held = sa.select(*_DISPATCHED).where(
 )
 """The task that a lease is of."""
 
-_gained = tasks.c.before + _value("records", type_=sa.BigInteger)
+_reported = tasks.c.before + _value("records", type_=sa.BigInteger)
+_gained = sa.case((_reported > tasks.c.progress, _reported), else_=tasks.c.progress)  # never less than before
 _tail = tasks.alias("tail")
 _tail_position = (
     sa.select(sa.func.coalesce(sa.func.max(_tail.c.position) + 1, tasks.c.position))

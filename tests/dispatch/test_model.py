@@ -83,7 +83,7 @@ class Tasks(RuleBasedStateMachine):
         assert self.dispatcher.report(task, lease, success, records) == (in_force or again)
         if in_force:
             _, number, before = self.held.pop(lease)
-            self.progress[number] = before + records
+            self.progress[number] = max(self.progress[number], before + records)
             if not success:
                 self.failures[number] = self.failures.get(number, 0) + 1
                 if self.failures[number] > MAX_FAILURES:
@@ -96,7 +96,7 @@ class Tasks(RuleBasedStateMachine):
         assert self.dispatcher.renew(task, lease, records) == (lease in self.held)
         if lease in self.held:
             _, number, before = self.held[lease]
-            self.progress[number] = before + records
+            self.progress[number] = max(self.progress[number], before + records)
             if records == task.end - task.start:
                 del self.held[lease]
                 self.done.add(lease)
