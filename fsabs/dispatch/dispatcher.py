@@ -171,6 +171,8 @@ class TaskDispatcher:
         done = (size if success else 0) if records is None else records
         if not 0 <= done <= size:
             raise ValueError(f"a task of {size} records can't have {done} processed")
+        if not success and done == size:
+            raise ValueError(f"a task that failed can't have all of its {size} records processed")
         if task.type in (TaskType.WAIT, TaskType.NONE):
             raise ValueError(f"there is nothing to report on a task of the type {task.type.name}")
         values = {**self._lease(task, lease), "records": done}

@@ -65,6 +65,8 @@ def test_tasks_that_are_none(url: str) -> None:
         task, lease = dispatcher.get("w")
         with pytest.raises(ValueError, match="a task of 2 records can't have 3 processed"):
             dispatcher.report(task, lease, records=3)
+        with pytest.raises(ValueError, match="a task that failed can't have all of its 2 records processed"):
+            dispatcher.report(task, lease, success=False, records=2)
         with pytest.raises(ValueError, match="a task of 2 records can't have -1 processed"):
             dispatcher.renew(task, lease, -1)
         with pytest.raises(ValueError, match="nothing to report on a task of the type WAIT"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsabs.dispatch.plan import ShardTable, checked_shards, permutation
@@ -12,6 +12,7 @@ from fsabs.readers.data import Shard
 pytestmark = pytest.mark.quick
 
 
+@settings(deadline=None)
 @given(st.integers(0, 3000), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**40))
 def test_an_order_has_each_number_once(size: int, seed: int, epoch: int) -> None:
     at = permutation(size, seed, epoch)
@@ -25,6 +26,7 @@ def test_orders_differ_and_are_spread() -> None:
     assert all(120 < firsts.count(number) < 290 for number in range(10))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 60))
 def test_tasks_are_the_shards(counts: list[int], records_per_task: int) -> None:
     shards = [Shard(f"s{number}", 3, count) for number, count in enumerate(counts)]
