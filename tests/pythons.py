@@ -1,0 +1,76 @@
+"""`python -m tests.pythons`: the quick tests on every other Python of this machine that the package is made for.
+
+Each has a virtual environment of its own (`.venv-3.12`) with the extra `quick`, which leaves out what only the tests
+with servers need and what is large (torch). A Python is looked for on the PATH and beside the one that runs this, where
+pyenv keeps them. The exit status is 1 if the tests fail on one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MINORS = range(11, 15)
+_MODULES = r"import torch|from torch|from fsabs\.adapters\.torch|from fsabs\.adapters import torch"
+TORCH = re.compile(rf"^({_MODULES})\b", re.MULTILINE)
+
+
+def interpreters() -> dict[str, str]:
+    """Return the path of an interpreter for each other version from 3.11 on, by its name ("3.12")."""
+    found: dict[str, str] = {}
+    for minor in MINORS:
+        name = f"3.{minor}"
+        beside = sorted(Path(sys.base_prefix).parent.glob(f"{name}.*/bin/python3"))
+        candidates = [shutil.which(f"python{name}"), *map(str, beside)]
+        working = [path for path in candidates if path and _version(path) == name]
+        if working and minor != sys.version_info[1]:
+            found[name] = working[0]
+    return found
+
+
+def _version(path: str) -> str:
+    code = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def with_torch() -> list[str]:
+    """Return the test modules that can't be loaded without torch."""
+    modules = (ROOT / "tests").rglob("test_*.py")
+    return [str(path.relative_to(ROOT)) for path in sorted(modules) if TORCH.search(path.read_text())]
+
+
+def run(name: str, interpreter: str) -> int:
+    """Run the quick tests on one Python; return the exit status."""
+    folder = ROOT / f".venv-{name}"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[quick]"]
+    subprocess.run(pip, cwd=ROOT, check=True)
+    ignored = [f"--ignore={path}" for path in with_torch()]
+    command = [str(python), "-m", "pytest", "-m", "quick", *ignored, *sys.argv[1:]]
+    return subprocess.run(command, cwd=ROOT, env=os.environ, check=False).returncode
+
+
+def main() -> int:
+    """Run the quick tests on each Python; return the exit status."""
+    found = interpreters()
+    if not found:
+        print("there is no other Python from 3.11 on")
+    failed = []
+    for name, interpreter in found.items():
+        print(f"--- Python {name}", flush=True)
+        if run(name, interpreter):
+            failed.append(name)
+    print(f"the quick tests failed on {', '.join(failed) or 'none'} of {', '.join(found) or 'no other Python'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
