@@ -311,6 +311,43 @@ def test_a_fork_in_the_middle_of_a_first_read() -> None:
             assert done.returncode == 0, delay
 
 
+# ---- credentials and certificates
+
+
+def test_credentials_recover_when_their_provider_does(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "2099-01-01T00:00:00Z"}'
+    (tmp_path / "config").write_text(f"[profile late]\ncredential_process = cat {tmp_path}/credentials\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with ScriptedStore({"x": b"1"}) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, profile="late")
+        for read in (lambda: fs.read_bytes("x"), lambda: list(fs.read_many(["x", "x"])), lambda: fs.stat("x")):
+            with pytest.raises(PermissionError, match="credentials"):
+                read()
+        (tmp_path / "credentials").write_text(answer)
+        assert fs.read_bytes("x") == b"1"
+
+
+def test_credentials_that_no_provider_has_may_come_later(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with ScriptedStore({"x": b"1"}) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, region="us-east-1")
+        with pytest.raises(PermissionError, match="credentials"):
+            fs.read_bytes("x")
+        (tmp_path / "credentials").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
+        assert fs.read_bytes("x") == b"1"
+
+
+def test_missing_certificates_are_no_missing_object(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "nothing.pem"))
+    with (
+        ScriptedStore({"x": b"1"}, certificate=certificate(tmp_path)) as store,
+        pytest.raises(OSError, match="nothing") as found,
+    ):
+        opened(store).read_bytes("x")
+    assert not isinstance(found.value, FileNotFoundError)
+
+
 # ---- the parser
 
 

@@ -215,7 +215,7 @@ def translated() -> Iterator[None]:
     except ClientError as exc:
         raise _of_answer(exc) from exc
     except BotoCoreError as exc:
-        raise _of_transport(exc) from exc
+        raise transport_error(exc) from exc
     except RecursionError as exc:  # botocore follows a circle of redirects until the stack ends
         raise OSError(errno.EREMOTEIO, "the endpoint redirects in a circle") from exc
 
@@ -227,7 +227,7 @@ def _of_answer(exc: Any) -> OSError:
     return refusal(status, str(said.get("Code", "")), said.get("Message"))
 
 
-def _of_transport(exc: Any) -> OSError:
+def transport_error(exc: Any) -> OSError:
     """The error for a request that got no whole answer, or was never sent."""
     from botocore import exceptions as known
 

@@ -6,6 +6,7 @@ A request is signed and sent in one piece over a connection that is kept alive; 
 
 from __future__ import annotations
 
+import errno
 import functools
 import re
 import select
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import errors, hooks, keys, process
-from .boto import Options, environment
+from .boto import Options, environment, transport_error
 from .connections import Connection, ConnectionPool
 from .duplicates import QUERY, DuplicateDetector
 from .endpoint import Endpoint, UnsupportedEndpoint, invalidate, resolve
@@ -208,6 +209,8 @@ class Client:
         """Return the failure that an exception of an exchange stands for."""
         if isinstance(exc, errors.StaleFileError):  # perhaps it is a response to an earlier request
             return Mismatch(exc) if connection.used else exc
+        if type(exc).__module__.startswith("botocore"):  # the credentials' provider
+            return transport_error(exc)
         if isinstance(exc, ConnectionError) and receiver is not None and not receiver.started:
             return hung_up(0)
         return broken(exc)
@@ -266,10 +269,15 @@ def _make(boto: process.PerProcess[Any], bucket: str, options: Options) -> Clien
 
     try:
         endpoint = resolve(boto, bucket, options)
-    except (UnsupportedEndpoint, BotoCoreError):  # boto3 will say what is wrong, in its own words
+    except UnsupportedEndpoint:
         return None
-    if endpoint.proxy is not None or (endpoint.signature is not None and endpoint.credentials is None):
+    except BotoCoreError as exc:
+        raise transport_error(exc) from exc
+    if endpoint.proxy is not None:
         return None
+    if endpoint.signature is not None and endpoint.credentials is None:
+        boto.close()  # the next client looks for them again
+        raise PermissionError(errno.EACCES, "no provider has credentials: give them, or anonymous=True")
     return Client(endpoint, bucket)
 
 

@@ -343,7 +343,10 @@ def _interleaved(addresses: list[Address]) -> list[Address]:
 def tls_context(endpoint: Endpoint) -> ssl.SSLContext:
     """Return the platform's verification, with the certificates that boto3 is configured with."""
     verify = endpoint.verify
-    context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    try:
+        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    except OSError as exc:  # a missing file would be taken for a missing object
+        raise OSError(errno.EINVAL, f"the certificates {verify} can't be loaded: {exc}") from exc
     if verify is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

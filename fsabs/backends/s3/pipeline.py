@@ -17,7 +17,6 @@ from ... import hooks, process
 from .client import Client
 from .connections import Connection, Dial
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
-from .http1 import ProtocolError
 from .messages import Body, Request, Response
 from .receive import DONTWAIT, WOULD_BLOCK, Receiver
 from .retry import Operation
@@ -411,10 +410,10 @@ class _Pipeline:
     def _fail(self, lane: _Lane, exc: Exception) -> None:
         """End a lane by what went wrong on it, and decide on its request."""
         connection, receiver = lane.connection, lane.receiver
-        if not isinstance(exc, OSError | ProtocolError | Transient | UnsupportedResponse):
-            raise exc
         used = connection is not None and connection.used
         exc = self._client.failure(exc, connection, receiver) if connection is not None else broken(exc)
+        if not isinstance(exc, OSError | Transient | UnsupportedResponse):
+            raise exc
         self._record(lane, 0, exc, "request" if receiver is not None else "connect")
         self._busy -= 1
         self._drop(lane)
