@@ -98,8 +98,6 @@ def make_client(options: Options) -> Any:
         max_pool_connections=POOL_SIZE,
         signature_version=botocore.UNSIGNED if options.anonymous else None,
         s3=addressing,
-        # Checksums in a chunked trailer, boto3's default, are refused by stores other than AWS. Uploads carry an MD5.
-        request_checksum_calculation="when_required",
     )
     try:
         session = boto3.Session(

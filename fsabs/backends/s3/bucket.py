@@ -13,16 +13,18 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from ... import errors, keys
+from ... import keys
 from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
 from .boto import Options, load, principal, resolved_endpoint, shared_client, translated
 from .client import Client, shared
-from .objects import MIN_PART_SIZE, S3Writer
+from .listing import flat, pages
+from .messages import Request
+from .pages import ObjectPage, fetch, is_plain, to_stat
 from .reading import S3Blob, get_many, get_whole, head, open_from_start
-
-DELETE_BATCH = 1000
+from .requests import delete_batch, send
+from .writes import MIN_PART_SIZE, S3Writer, put, put_many
 
 
 class S3(FS):
@@ -185,26 +187,12 @@ class S3(FS):
 
     def _any_below(self, key: str) -> bool:
         """Whether anything lies below `key`; a missing bucket is an error."""
-        page = self._page(key + "/" if key else "", MaxKeys=1)
-        return bool(page.get("Contents"))
-
-    def _page(self, prefix: str, **options: Any) -> dict[str, Any]:
-        with translated():
-            page: dict[str, Any] = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **options)
-            return page
-
-    def _pages(self, prefix: str, **options: Any) -> Iterator[dict[str, Any]]:
-        """Pages of up to 1,000 keys in order, one request each, when they are asked for."""
-        page = self._page(prefix, **options)
-        yield page
-        while page.get("IsTruncated"):
-            page = self._page(prefix, ContinuationToken=page["NextContinuationToken"], **options)
-            yield page
+        return bool(fetch(self, key + "/" if key else "", most=1).objects)
 
     def _list(self, key: str) -> Iterator[FileStat]:
         prefix = key + "/" if key else ""
-        pages = self._pages(prefix, Delimiter="/")
-        return self._existing(key, (member for page in pages for member in _merged(prefix, page)))
+        found = pages(self, prefix, "/")
+        return self._existing(key, (member for page in found for member in _merged(prefix, page)))
 
     def _existing(self, key: str, members: Iterator[FileStat | None]) -> Iterator[FileStat]:
         """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""
@@ -224,21 +212,22 @@ class S3(FS):
     def _flat(self, prefix: str) -> Iterator[FileStat | None]:
         """Everything below `prefix` from a flat listing; directories are put in where their first key shows them."""
         above: list[str] = []
-        for page in self._pages(prefix):
-            for entry in page.get("Contents", []):
-                name = entry["Key"][len(prefix) :]
-                if not _is_path(name):
+        folder, cut = "", len(prefix)
+        for page in flat(self, prefix):
+            for entry in page.objects:
+                name = page.decode(entry[0])[cut:]
+                last = name.rfind("/") + 1
+                if not is_plain(name) and not _is_path(name):
                     yield None
                     continue
-                folders = name.split("/")[:-1]
-                shared = sum(
-                    1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(above, folders, strict=False))
-                )
-                for depth in range(shared, len(folders)):
-                    yield FileStat.of_directory("/".join(folders[: depth + 1]))
-                above = folders
-                if not name.endswith("/"):
-                    yield _listed(name, entry)
+                if name[:last] != folder:
+                    folder, folders = name[:last], name[:last].split("/")[:-1]
+                    shared = _shared(above, folders)
+                    for depth in range(shared, len(folders)):
+                        yield FileStat.of_directory("/".join(folders[: depth + 1]))
+                    above = folders
+                if last < len(name):
+                    yield to_stat(name, entry)
 
     # ---- reading
 
@@ -283,11 +272,28 @@ class S3(FS):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         return S3Writer(self, key, exclusive, self._mpu_chunksize)
 
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        if len(data) <= self._mpu_chunksize:
+            put(self, key, data)
+        else:
+            super()._write_bytes(key, data)
+
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        client, width = self.http, concurrency or self.default_concurrency
+        if client is None or width == 1:
+            return super()._write_many(pairs, concurrency)
+        return put_many(self, client, pairs, width)
+
+    @property
+    def checksums(self) -> bool:
+        """Whether written bodies carry a checksum."""
+        client = self.http
+        return client is None or client.endpoint.checksums
+
     def _mkdir(self, key: str, mode: int) -> None:
         if not key or self._is(key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        with translated():
-            self.client.put_object(Bucket=self.bucket, Key=key + "/", Body=b"")
+        put(self, key + "/", b"")
 
     def _remove(self, key: str) -> None:
         if self._head(key) is None:
@@ -297,27 +303,11 @@ class S3(FS):
         self._delete(key)
 
     def _delete(self, key: str) -> None:
-        with translated():
-            self.client.delete_object(Bucket=self.bucket, Key=key)
+        send(self, Request("DELETE", key))
 
     def _remove_tree(self, key: str) -> None:
-        for page in self._pages(key + "/"):
-            names = [entry["Key"] for entry in page.get("Contents", [])]
-            for odd in [name for name in names if not name.isprintable()]:
-                self._delete(odd)  # XML can't carry every character
-            self._delete_batch([name for name in names if name.isprintable()])
-
-    def _delete_batch(self, names: list[str]) -> None:
-        if not names:
-            return
-        with translated():
-            answer = self.client.delete_objects(
-                Bucket=self.bucket, Delete={"Objects": [{"Key": name} for name in names], "Quiet": True}
-            )
-        for failed in answer.get("Errors", []):
-            code = errno.EACCES if failed.get("Code") == "AccessDenied" else errno.EIO
-            reason = f"{failed.get('Code')}: {failed.get('Message') or 'not removed'}"
-            raise errors.error(code, "remove", self._url(failed.get("Key", "")), reason)
+        for page in flat(self, key + "/"):
+            delete_batch(self, page.keys())
 
     def _copy(self, src: str, dst: str) -> None:
         """By the store itself, in parts where the object is large."""
@@ -339,9 +329,9 @@ class S3(FS):
             self._copy(src, dst)
             self._delete(src)
             return
-        for page in self._pages(src + "/"):
-            for entry in page.get("Contents", []):
-                self._copy(entry["Key"], dst + entry["Key"][len(src) :])
+        for page in flat(self, src + "/"):
+            for name in page.keys():  # noqa: SIM118 - not a dictionary
+                self._copy(name, dst + name[len(src) :])
         self._remove_tree(src)
 
     def _create_bucket(self) -> None:
@@ -367,8 +357,9 @@ def _is_path(name: str) -> bool:
     return keys.is_key(name[:-1] if name.endswith("/") else name)
 
 
-def _listed(name: str, entry: dict[str, Any]) -> FileStat:
-    return _to_stat(name, entry["Size"], entry["LastModified"], entry["ETag"].strip('"'))
+def _shared(one: list[str], other: list[str]) -> int:
+    """Return how many folders two paths begin with in common."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _to_stat(name: str, size: int, written: datetime, version: str | None) -> FileStat:
@@ -376,13 +367,14 @@ def _to_stat(name: str, size: int, written: datetime, version: str | None) -> Fi
     return FileStat(name, size, False, float(int(written.timestamp())), version=version)
 
 
-def _merged(prefix: str, page: dict[str, Any]) -> list[FileStat | None]:
+def _merged(prefix: str, page: ObjectPage) -> list[FileStat | None]:
     """The members on a page of one level: files and common prefixes, in the order of their names."""
     found: dict[str, FileStat | None] = {}
-    for entry in page.get("Contents", []):
-        name = entry["Key"][len(prefix) :]
-        found[name] = _listed(name, entry) if keys.is_key(name) else None
-    for entry in page.get("CommonPrefixes", []):
-        name = entry["Prefix"][len(prefix) :]
+    cut = len(prefix)
+    for entry in page.objects:
+        name = page.decode(entry[0])[cut:]
+        found[name] = to_stat(name, entry) if is_plain(name) or keys.is_key(name) else None
+    for folder in page.prefixes:
+        name = folder[cut:]
         found[name] = FileStat.of_directory(name[:-1]) if keys.is_key(name[:-1]) else None
-    return [found[name] for name in sorted(found)]
+    return [found[name] for name in sorted(found)] if page.prefixes else list(found.values())

@@ -52,6 +52,8 @@ class Endpoint(NamedTuple):
     """`legacy`, `standard` or `adaptive`, as botocore names them."""
     connect_timeout: float
     read_timeout: float
+    checksums: bool = True
+    """Whether written bodies carry a checksum that the store verifies."""
     credentials: Any = None
     """botocore's, which it refreshes: `get_frozen_credentials()` gives those of the moment; None where there are none.
     """
@@ -129,6 +131,12 @@ def invalidate(client: process.PerProcess[Any], bucket: str, options: Options) -
     _remembered.pop((client, bucket, options, environment()), None)
 
 
+def prepared(client: Any, bucket: str) -> tuple[str, dict[str, Any]]:
+    """Return the URL before the quoted key, and the context by which boto3 signs requests to it."""
+    request = _caught(client, bucket).request
+    return request.url[: -len(_PROBE_KEY)], request.context
+
+
 def _resolved(client: Any, bucket: str) -> Endpoint:
     caught = _caught(client, bucket)
     parts = urllib.parse.urlsplit(caught.request.url)
@@ -154,6 +162,7 @@ def _resolved(client: Any, bucket: str) -> Endpoint:
         retry_mode=mode,
         connect_timeout=config.connect_timeout,
         read_timeout=config.read_timeout,
+        checksums=config.request_checksum_calculation != "when_required",
     )
     return found._replace(credentials=_inheritable(client, found))
 

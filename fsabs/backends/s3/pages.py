@@ -1,0 +1,152 @@
+"""Pages of ListObjectsV2: requested over our own connections, and parsed in bulk by regular expressions.
+
+A store writes the elements of an entry in an order of its own: the pattern is made from the order in the first entry,
+and entries of another form are parsed one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+import urllib.parse
+from collections.abc import Callable
+from datetime import datetime
+from errno import EBADMSG
+from typing import TYPE_CHECKING, NamedTuple
+
+from ... import errors
+from ...stats import FileStat
+from .messages import Request
+from .requests import query_of, send
+
+if TYPE_CHECKING:
+    from .bucket import S3
+
+_FIELDS = ("Key", "LastModified", "ETag", "Size")
+_contents = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
+_prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
+_element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
+is_plain = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*").fullmatch
+"""Matches most of the names that a path can have, in less time than `keys.is_key` takes."""
+_new = functools.partial(tuple.__new__, FileStat)
+_MODE = FileStat("", 0).mode
+Text = tuple[str, str, str, str]
+"""Key, time, ETag and size of an object, as the page has them."""
+
+
+class ObjectPage(NamedTuple):
+    """One page of a listing."""
+
+    objects: list[Text]
+    prefixes: list[str]
+    token: str | None
+    """What continues the listing; None if this is the last page."""
+    decode: Callable[[str], str]
+    """Decodes a key."""
+
+    def key(self, number: int) -> str:
+        """Return the key of an object."""
+        return self.decode(self.objects[number][0])
+
+    def keys(self) -> list[str]:
+        """Return the keys of all objects."""
+        return list(map(self.decode, (entry[0] for entry in self.objects)))
+
+
+def fetch(
+    fs: S3,
+    prefix: str,
+    delimiter: str | None = None,
+    token: str | None = None,
+    after: str | None = None,
+    most: int | None = None,
+) -> ObjectPage:
+    """Return a page of what is below `prefix`.
+
+    Args:
+        fs: of the bucket.
+        prefix: of the keys.
+        delimiter: keys with one behind the prefix are summed up as common prefixes.
+        token: of the page before.
+        after: the key behind which the page begins.
+        most: how many entries it has at most; 1,000 unless given.
+    """
+    query = query_of(
+        list_type=2,
+        encoding_type="url",
+        prefix=prefix,
+        delimiter=delimiter,
+        continuation_token=token,
+        start_after=after,
+        max_keys=most,
+    )
+    return parse(send(fs, Request("GET", "", query)).body)
+
+
+def parse(body: bytes) -> ObjectPage:
+    """Parse a page; `CorruptFileError` for what is none, or is cut short."""
+    text = body.decode("utf-8")
+    if "<ListBucketResult" not in text or not text.rstrip().endswith("</ListBucketResult>"):
+        raise errors.CorruptFileError(EBADMSG, f"not a page of a listing: {text[:80]!r}")
+    decode = _unquoted if "<EncodingType>url</EncodingType>" in text else html.unescape
+    token = None
+    if "<IsTruncated>true</IsTruncated>" in text:
+        found = re.search(r"<NextContinuationToken>([^<]*)</NextContinuationToken>", text)
+        if found is None:
+            raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on, without a token")
+        token = html.unescape(found[1])
+    return ObjectPage(_objects(text), [decode(found) for found in _prefixes.findall(text)], token, decode)
+
+
+def _unquoted(key: str) -> str:
+    if "&" in key:
+        key = html.unescape(key)
+    return urllib.parse.unquote_plus(key) if "%" in key or "+" in key else key
+
+
+def _objects(text: str) -> list[Text]:
+    count = text.count("<Contents>")
+    if not count:
+        return []
+    first = _contents.search(text)
+    if first is None:
+        raise errors.CorruptFileError(EBADMSG, "a page of a listing with an entry that does not end")
+    order = tuple(name for name, _ in _element.findall(first[1]))
+    if sorted(order) == sorted(_FIELDS):
+        found: list[Text] = _pattern(order).findall(text)
+        if len(found) == count:
+            places = [order.index(name) for name in _FIELDS]
+            if places != [0, 1, 2, 3]:
+                found = [(e[places[0]], e[places[1]], e[places[2]], e[places[3]]) for e in found]
+            return found
+    return [_object(entry) for entry in _contents.findall(text)]
+
+
+@functools.lru_cache(maxsize=16)
+def _pattern(order: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of entries whose elements have this order."""
+    other = r"(?:(?!</?Contents>).)*?"
+    elements = other.join(f"<{name}>([^<]*)</{name}>" for name in order)
+    return re.compile(f"<Contents>{other}{elements}{other}</Contents>", re.DOTALL)
+
+
+def _object(entry: str) -> Text:
+    found = dict(_element.findall(entry))
+    if "Key" not in found or not found.get("Size", "").isdigit():
+        raise errors.CorruptFileError(EBADMSG, f"an entry of a listing without key or size: {entry[:80]!r}")
+    return found["Key"], found.get("LastModified", ""), found.get("ETag", ""), found["Size"]
+
+
+def to_stat(name: str, entry: Text) -> FileStat:
+    """Return the stat of an object under the name that its listing gives it."""
+    _, written, etag, size = entry
+    version = (html.unescape(etag) if "&" in etag else etag).strip('"')
+    stat: FileStat = _new((name, int(size), False, _seconds(written[:19]), _MODE, version or None))
+    return stat
+
+
+@functools.lru_cache(maxsize=4096)
+def _seconds(text: str) -> float | None:
+    """Return the time in seconds; whole ones, since some stores list milliseconds where a HEAD has seconds."""
+    return float(int(datetime.fromisoformat(text + "+00:00").timestamp())) if text else None

@@ -1,0 +1,272 @@
+"""Writing objects: one PUT, or a multipart upload whose parts are in flight while the next one is filled.
+
+Limits are those of the S3 API: parts of 5 MiB to 5 GiB, at most 10,000 of them
+(docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html). Each body carries a CRC32C, which the store verifies,
+unless boto3 is configured to send checksums only `when_required`; without TLS the signature covers its SHA-256.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import functools
+import itertools
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from ... import errors, writemany
+from ...files import Writer
+from .client import Client
+from .failures import UnsupportedResponse, xml_text
+from .messages import Request
+from .pipeline import send_many
+from .requests import query_of, send
+
+if TYPE_CHECKING:
+    from .bucket import S3
+
+MIN_PART_SIZE = 5 * 1024**2
+MAX_PART_SIZE = 5 * 1024**3
+MAX_PARTS = 10_000
+PARTS_IN_FLIGHT = 4
+"""Parts of one upload that are sent while the next one is filled."""
+MAX_PIPELINED = 2 * 1024**2
+"""`write_many` has contents of up to so many bytes in flight from one thread; larger ones take a thread each."""
+_MARK = "x-amz-meta-fsabs-write"
+"""Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
+
+
+def part_size(number: int, first: int) -> int:
+    """Return the size of part `number` (from 1) of an upload of unknown length: it doubles every 1,000 parts.
+
+    10,000 parts that start at 5 MiB reach 4.8 TiB, those that start at 32 MiB 31 TiB.
+    """
+    return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
+
+
+def checksum(body: bytes) -> str:
+    """Return the CRC32C of a body, as S3 writes it."""
+    return base64.b64encode(_crc32c()(body).to_bytes(4, "big")).decode()
+
+
+@functools.cache
+def _crc32c() -> Callable[[bytes], int]:
+    try:
+        import google_crc32c
+    except ImportError as exc:
+        raise errors.MissingDependencyError(
+            "writing to S3 needs a CRC32C: pip install google-crc32c", name="google_crc32c"
+        ) from exc
+    found: Callable[[bytes], int] = google_crc32c.value
+    return found
+
+
+def put_request(fs: S3, key: str, body: bytes, headers: tuple[str, ...] = ()) -> Request:
+    """Return the PUT of a whole object."""
+    if fs.checksums:
+        headers = (*headers, f"x-amz-checksum-crc32c:{checksum(body)}")
+    return Request("PUT", key, headers=headers, body=body)
+
+
+def put(fs: S3, key: str, body: bytes) -> None:
+    """Make `body` the content of an object."""
+    send(fs, put_request(fs, key, body))
+
+
+def put_new(fs: S3, key: str, body: bytes) -> None:
+    """Make a new object; `FileExistsError` if there is one."""
+    mark = secrets.token_hex(12)
+    try:
+        send(fs, put_request(fs, key, body, ("if-none-match:*", f"{_MARK}:{mark}")))
+    except errors.StaleFileError as exc:
+        if not _is_marked(fs, key, mark):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
+
+
+def _is_marked(fs: S3, key: str, mark: str) -> bool:
+    """Return whether the object is the one that this process has written: the response to that may have been lost."""
+    try:
+        return send(fs, Request("HEAD", key)).head.header(_MARK.encode()) == mark
+    except OSError:
+        return False
+
+
+# ---- many
+
+
+def put_many(fs: S3, client: Client, pairs: Iterator[writemany.Content], width: int) -> int:
+    """Write objects with up to `width` requests in flight; return how many."""
+    count = 0
+    for small, group in itertools.groupby(pairs, lambda pair: len(pair[1]) <= MAX_PIPELINED):
+        if small:
+            count += _put_small(fs, client, group, width)
+        else:
+            count += writemany.in_threads(functools.partial(_put_named, fs), group, width)
+    return count
+
+
+def _put_named(fs: S3, key: str, data: bytes) -> None:
+    try:
+        fs._write_bytes(key, data)
+    except OSError as exc:
+        fs._named(exc, "write_many", key)
+        raise
+
+
+def _put_small(fs: S3, client: Client, pairs: Iterator[writemany.Content], width: int) -> int:
+    failures, under_way, count = writemany.Failures(), deque[Request](), 0
+
+    def requests() -> Iterator[Request]:
+        try:
+            for key, data in pairs:
+                if failures:
+                    return
+                under_way.append(put_request(fs, key, data))
+                yield under_way[-1]
+        except BaseException as exc:  # of the caller's iterable: what is under way still ends
+            failures.add(exc)
+
+    with contextlib.closing(send_many(client, requests(), width, ahead=width)) as outcomes:
+        for outcome in outcomes:
+            request = under_way.popleft()
+            try:
+                if isinstance(outcome, UnsupportedResponse):
+                    send(fs, request)
+                elif isinstance(outcome, OSError):
+                    raise outcome
+                count += 1
+            except OSError as exc:
+                fs._named(exc, "write_many", request.key)
+                failures.add(exc)
+    failures.raise_first()
+    return count
+
+
+# ---- one, of any size
+
+
+class S3Writer(Writer):
+    """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`."""
+
+    def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int) -> None:
+        self._fs = fs
+        self._key = key
+        self._exclusive = exclusive
+        self._chunk = chunk
+        self._pieces: list[memoryview] = []
+        self._size = 0  # of the pieces
+        self._upload: _Upload | None = None
+
+    def write(self, data: bytes) -> None:
+        """Buffer `data`; send the parts that are full."""
+        rest = memoryview(data)
+        while len(rest):
+            room = part_size(self._upload.count + 1 if self._upload else 1, self._chunk) - self._size
+            if not room:
+                self._send_part()
+                continue
+            piece, rest = rest[:room], rest[room:]
+            self._pieces.append(piece)
+            self._size += len(piece)
+
+    def commit(self) -> None:
+        """Make the object visible."""
+        if self._upload is None:
+            (put_new if self._exclusive else put)(self._fs, self._key, self._take())
+            return
+        if self._size:
+            self._send_part()
+        if self._exclusive and self._fs._is(self._key, directory=False):  # for stores that ignore the condition below
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._upload.complete(self._exclusive)
+        self._upload = None
+
+    def abort(self) -> None:
+        """Abort the upload, so that the store removes its parts."""
+        self._pieces.clear()
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.abort()
+
+    def _take(self) -> bytes:
+        body = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return body
+
+    def _send_part(self) -> None:
+        if self._upload is None:
+            self._upload = _Upload(self._fs, self._key)
+        self._upload.send_part(self._take())
+
+
+class _Upload:
+    """One multipart upload."""
+
+    def __init__(self, fs: S3, key: str) -> None:
+        self._fs = fs
+        self._key = key
+        self._mark = secrets.token_hex(12)
+        self._parts: list[str] = []
+        self._in_flight: deque[Future[str]] = deque()
+        algorithm = ("x-amz-checksum-algorithm:CRC32C",) if fs.checksums else ()
+        headers = (*algorithm, f"{_MARK}:{self._mark}")
+        response = send(fs, Request("POST", key, "uploads=", headers))
+        self._id = xml_text(response.body, b"UploadId")
+        if not self._id:
+            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
+        self.count = 0
+        """Parts so far."""
+        self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="fsabs-upload")
+
+    def send_part(self, body: bytes) -> None:
+        """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
+        if self.count >= MAX_PARTS:
+            raise OSError(errno.EFBIG, f"more than {MAX_PARTS} parts; a larger mpu_chunksize reaches further")
+        while len(self._in_flight) >= PARTS_IN_FLIGHT:
+            self._parts.append(self._in_flight.popleft().result())
+        self.count += 1
+        self._in_flight.append(self._threads.submit(self._sent_part, self.count, body))
+
+    def _sent_part(self, number: int, body: bytes) -> str:
+        """Send a part, and return the element that stands for it when the upload is completed."""
+        query = query_of(partNumber=number, uploadId=self._id)
+        element, headers = f"<PartNumber>{number}</PartNumber>", tuple[str, ...]()
+        if self._fs.checksums:
+            value = checksum(body)
+            headers = (f"x-amz-checksum-crc32c:{value}",)
+            element += f"<ChecksumCRC32C>{value}</ChecksumCRC32C>"
+        response = send(self._fs, Request("PUT", self._key, query, headers, body))
+        etag = response.head.header(b"etag")
+        if not etag:
+            raise errors.CorruptFileError(errno.EBADMSG, f"the store took part {number} and gave it no ETag")
+        return f"<Part>{element}<ETag>{escape(etag)}</ETag></Part>"
+
+    def complete(self, exclusive: bool) -> None:
+        """Wait for the parts in flight, and make the object of all parts."""
+        while self._in_flight:
+            self._parts.append(self._in_flight.popleft().result())
+        namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
+        body = f'<CompleteMultipartUpload xmlns="{namespace}">{"".join(self._parts)}</CompleteMultipartUpload>'
+        condition = ("if-none-match:*",) if exclusive else ()
+        try:
+            send(self._fs, Request("POST", self._key, query_of(uploadId=self._id), condition, body.encode()))
+        except OSError as exc:
+            if getattr(exc, "code", "") not in ("NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict"):
+                raise
+            if not _is_marked(self._fs, self._key, self._mark):  # else only the response had been lost
+                if isinstance(exc, errors.StaleFileError):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
+                raise
+        self._threads.shutdown(wait=False)
+
+    def abort(self) -> None:
+        """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        with contextlib.suppress(OSError):
+            send(self._fs, Request("DELETE", self._key, query_of(uploadId=self._id)))
