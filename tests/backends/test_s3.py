@@ -20,7 +20,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.objects import MAX_PARTS, MIN_PART_SIZE, part_size
+from fsabs.backends.s3.writes import MAX_PARTS, MIN_PART_SIZE, part_size
 from tests.servers.network import Blackhole, FaultProxy, Refused
 
 MIB = 1024 * 1024
@@ -353,12 +353,30 @@ def test_a_large_file_goes_up_in_parts(fs: S3, bucket: str, store: Any) -> None:
     assert uploads(fs) == []
 
 
-def test_a_writer_that_may_not_list_uploads(store: Any, bucket: str, proxy: FaultProxy) -> None:
-    fs = fsabs.from_url(f"s3://{bucket}", **options(store, endpoint=proxy.endpoint, mpu_chunksize=MIN_PART_SIZE))
-    proxy.answer(403, where=lambda request: request.method == "GET" and "uploads" in request.target)
+def test_a_writer_leaves_uploads_of_others_alone(fs: S3, bucket: str, store: Any) -> None:
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))  # type: ignore[assignment]
+    fs.client.create_multipart_upload(Bucket=bucket, Key="large")
     fs.write_bytes("large", bytes(6 * MIB))
-    assert any("uploads" in request.target for request in proxy.requests() if request.method == "GET")
-    assert fs.stat("large").size == 6 * MIB
+    assert uploads(fs) == ["large"]
+    assert fs.abort_uploads(0) == 1
+    assert uploads(fs) == []
+
+
+@pytest.mark.parametrize("size", [10, 6 * MIB])
+@pytest.mark.parametrize("mode", ["wb", "xb"])
+def test_a_lost_response_to_the_last_request_is_no_failure(
+    store: Any, bucket: str, proxy: FaultProxy, size: int, mode: str
+) -> None:
+    changes = {"endpoint": proxy.endpoint, "mpu_chunksize": MIN_PART_SIZE}
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, **changes))
+    data = os.urandom(size)
+    with fs.open("x", mode) as file:
+        file.write(data)
+        last = "PUT" if size <= MIN_PART_SIZE else "POST"
+        proxy.lose_answer(times=1, where=lambda request: request.method == last and "uploads" not in request.target)
+    assert fs.read_bytes("x") == data
+    with pytest.raises(FileExistsError), fs.open("x", "xb") as file:
+        file.write(data)
 
 
 @pytest.mark.parametrize("how", ["exception", "garbage"])

@@ -8,13 +8,17 @@ bounded in number.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from errno import EBADMSG
 from typing import TYPE_CHECKING
 
+from ... import errors
 from .pages import ObjectPage, fetch
 
 if TYPE_CHECKING:
@@ -22,17 +26,18 @@ if TYPE_CHECKING:
 
 WIDTH = 32
 """Requests in flight."""
-MAX_WAITING = 256
+MAX_WAITING = 64
 """Pages that wait for an earlier one."""
 SHARES = 16
 """Parts that a range is divided into at a time."""
 FAST = 3
-"""So many pages come one after the other before a listing is split."""
+SLOW = 0.02
+"""After so many pages a listing is split if each was waited for so many seconds."""
 _END = "\U0010ffff" * 256
 """Above all that a key can go on with: it has at most 1,024 bytes."""
 
 
-def pages(fs: S3, prefix: str, delimiter: str | None = None) -> Iterator[ObjectPage]:
+def pages(fs: S3, prefix: str, delimiter: str | None = None) -> Generator[ObjectPage, None, None]:
     """Yield the pages of a listing, one request ahead."""
     page = fetch(fs, prefix, delimiter)
     if page.token is None:
@@ -55,17 +60,26 @@ def flat(fs: S3, prefix: str) -> Iterator[ObjectPage]:
     if client is None or not client.endpoint.ordered:
         yield from pages(fs, prefix)
         return
-    one_by_one = pages(fs, prefix)
-    try:
-        for number, page in enumerate(one_by_one, 1):
+    one_by_one, waited = pages(fs, prefix), 0.0
+    with contextlib.closing(one_by_one):
+        for number in itertools.count(1):
+            begin = time.monotonic()
+            page = next(one_by_one, None)
+            if page is None:
+                return
+            waited += time.monotonic() - begin
             yield page
-            if number >= FAST and page.objects and page.token is not None:
+            slow = number >= FAST and waited > SLOW * number
+            if slow and page.objects and page.token is not None and _begins_after(fs, prefix, page.key(-1)):
+                first, last = page.key(0), page.key(-1)
                 break
-        else:
-            return
-    finally:
-        one_by_one.close()  # type: ignore[attr-defined]
-    yield from _Split(functools.partial(_fetch_after, fs, prefix), prefix, page.key(0), page.key(-1)).run()
+    yield from _Split(functools.partial(_fetch_after, fs, prefix), prefix, first, last).run()
+
+
+def _begins_after(fs: S3, prefix: str, key: str) -> bool:
+    """Return whether the store knows `start-after`: some ignore it."""
+    page = fetch(fs, prefix, after=key, most=1)
+    return bool(page.objects) and page.key(0) > key
 
 
 def _fetch_after(fs: S3, prefix: str, after: str) -> ObjectPage:
@@ -103,6 +117,7 @@ class _Split:
                     if page.objects:
                         yield page
                 if not (self._waiting or self._under_way):
+                    assert not self._done, "the ranges leave a gap"
                     return
                 self._begin(pool)
                 for future in wait(self._under_way, return_when=FIRST_COMPLETED).done:
@@ -121,6 +136,10 @@ class _Split:
     def _take(self, start: str, end: str, page: ObjectPage) -> None:
         """Keep what a page has of its range, and plan the rest of the range."""
         found = page.keys()
+        if found and found[0] <= start:
+            raise errors.CorruptFileError(
+                EBADMSG, f"a page that begins at {found[0]!r} where it should behind {start!r}"
+            )
         inside = len(found)
         while inside and found[inside - 1] > end:
             inside -= 1
@@ -134,6 +153,8 @@ class _Split:
 
     def _divided(self, first: str, last: str, end: str) -> list[tuple[str, str]]:
         """Divide the range behind `last` into shares of about the width from `first` to `last`, as far as that goes."""
+        if last >= end:
+            return []
         low, high = _common_start(last, end), end
         skip = len(low)
         order = sorted(self._alphabet | set(last[skip:]))

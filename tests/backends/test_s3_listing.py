@@ -1,0 +1,124 @@
+"""Listings: pages of any form, and ranges that are listed side by side, against a model of a bucket."""
+
+from __future__ import annotations
+
+import bisect
+import random
+import string
+from html import escape
+
+import pytest
+
+import fsabs
+from fsabs.backends.s3.listing import _Split
+from fsabs.backends.s3.pages import ObjectPage, parse, to_stat
+from tests import soak
+
+pytestmark = pytest.mark.quick
+
+ALPHABETS = ("01", string.digits, "abcdef" + string.digits, string.printable, "aé中\U0010ffff/", "a/b")
+ELEMENTS = {
+    "Key": "<Key>{key}</Key>",
+    "LastModified": "<LastModified>2026-01-01T00:00:00.123Z</LastModified>",
+    "ETag": "<ETag>&quot;{etag}&quot;</ETag>",
+    "Size": "<Size>{size}</Size>",
+    "StorageClass": "<StorageClass>STANDARD</StorageClass>",
+    "Owner": "<Owner><ID>x</ID><DisplayName>Key</DisplayName></Owner>",
+}
+
+
+def split(keys: list[str], prefix: str, size: int) -> tuple[list[str], int]:
+    """The keys that ranges of pages of `size` keys give after the first page, and the number of requests."""
+    requests = 0
+
+    def fetch(after: str) -> ObjectPage:
+        nonlocal requests
+        requests += 1
+        at = bisect.bisect_right(keys, after)
+        found = [(key, "", "", "0") for key in keys[at : at + size]]
+        return ObjectPage(found, [], "more" if at + size < len(keys) else None, str)
+
+    found = keys[:size]
+    for page in _Split(fetch, prefix, keys[0], found[-1]).run():
+        found += page.keys()
+    return found, requests
+
+
+@pytest.mark.soak
+def test_ranges_give_every_key_once_and_in_order() -> None:
+    seed = soak.seed(1)
+    for number in range(soak.rounds(60)):
+        chance = random.Random(f"{seed} {number}")
+        alphabet, prefix = chance.choice(ALPHABETS), chance.choice(["", "p/", "a"])
+        longest = chance.choice([3, 8, 30])
+        count = chance.randrange(11, 600)
+        names = ("".join(chance.choices(alphabet, k=chance.randrange(1, longest))) for _ in range(count))
+        keys = sorted({prefix + name for name in names})
+        if len(keys) > 10:
+            found, _ = split(keys, prefix, 10)
+            assert found == keys, (seed, number)
+
+
+@pytest.mark.parametrize("form", ["data/{:07}.jpg", "{:x}", "n{:02}"])
+def test_ranges_take_few_more_requests_than_pages(form: str) -> None:
+    chance = random.Random(2)
+    numbers = range(50_000) if "jpg" in form else (chance.getrandbits(60) for _ in range(50_000))
+    keys = sorted(form.format(number) for number in numbers)
+    found, requests = split(keys, "data/" if "jpg" in form else "", 1000)
+    assert found == keys
+    assert requests <= 6 * len(keys) / 1000
+
+
+def test_a_store_that_ignores_where_a_page_begins_is_an_error_and_no_endless_listing() -> None:
+    keys = [f"{n:03}" for n in range(100)]
+    page = ObjectPage([(key, "", "", "0") for key in keys[:10]], [], "more", str)
+    with pytest.raises(fsabs.CorruptFileError, match="begins at"):
+        list(_Split(lambda after: page, "", "000", "009").run())
+
+
+def page_of(orders: list[list[str]], keys: list[str], *, truncated: bool = False, spaces: str = "") -> bytes:
+    entries = []
+    for number, (order, key) in enumerate(zip(orders, keys, strict=True)):
+        inner = spaces.join(ELEMENTS[name].format(key=escape(key), etag=f"e{number}", size=number) for name in order)
+        entries.append(f"<Contents>{spaces}{inner}{spaces}</Contents>")
+    token = "<NextContinuationToken>a&amp;b</NextContinuationToken>" if truncated else ""
+    return (
+        f'<?xml version="1.0"?><ListBucketResult xmlns="x"><IsTruncated>{str(truncated).lower()}</IsTruncated>{token}'
+        f"{spaces.join(entries)}<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes></ListBucketResult>\n"
+    ).encode()
+
+
+@pytest.mark.soak
+def test_pages_of_any_order_of_elements() -> None:
+    seed = soak.seed(3)
+    for number in range(soak.rounds(100)):
+        chance = random.Random(f"{seed} {number}")
+        names = ["Key", "LastModified", "ETag", "Size", *chance.sample(["StorageClass", "Owner"], chance.randrange(3))]
+        keys = ["".join(chance.choices("ab<>&'\"é /", k=5)) for _ in range(chance.randrange(1, 20))]
+        same = chance.random() < 0.5
+        order = chance.sample(names, len(names))
+        orders = [order if same else chance.sample(names, len(names)) for _ in keys]
+        page = parse(page_of(orders, keys, truncated=chance.random() < 0.5, spaces=chance.choice(["", "\n  "])))
+        assert page.keys() == keys, (seed, number)
+        assert [to_stat("n", entry).size for entry in page.objects] == list(range(len(keys)))
+        assert [to_stat("n", entry).version for entry in page.objects] == [f"e{n}" for n in range(len(keys))]
+        assert page.prefixes == ["d/"]
+        assert page.token in (None, "a&b")
+
+
+def test_an_entry_without_an_etag_takes_none_from_its_neighbour() -> None:
+    order = ["Key", "LastModified", "ETag", "Size"]
+    page = parse(page_of([order, ["Key", "Size"], order], ["a", "b", "c"]))
+    assert [(key, etag) for key, _, etag, _ in page.objects] == [
+        ("a", "&quot;e0&quot;"),
+        ("b", ""),
+        ("c", "&quot;e2&quot;"),
+    ]
+
+
+@pytest.mark.parametrize("end", [10, 200, -20, -25])
+def test_a_page_that_is_cut_short_is_an_error(end: int) -> None:
+    with pytest.raises(fsabs.CorruptFileError, match="not a page"):
+        parse(page_of([["Key", "LastModified", "ETag", "Size"]] * 3, ["a", "b", "c"])[:end])
+    with pytest.raises(fsabs.CorruptFileError, match="without a token"):
+        parse(page_of([], [], truncated=True).replace(b"NextContinuationToken", b"Other"))
