@@ -21,6 +21,8 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
+import fsabs
+from fsabs.backends.s3 import S3
 from fsabs.backends.s3.boto import Options, make_client, shared_client
 from fsabs.backends.s3.endpoint import EXPRESS, Endpoint, UnsupportedEndpoint, install, invalidate, resolve
 from fsabs.process import PerProcess
@@ -264,3 +266,34 @@ def _version_two(options: Options) -> Any:
     client = users_client(region_name=options.region, config=Config(signature_version="s3"))
     install(client)
     return client
+
+
+ARN = "arn:aws:s3:eu-west-1:123456789012:accesspoint"
+OUTPOST = "arn:aws:s3-outposts:eu-west-1:123456789012:outpost"
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket", "path"),
+    [
+        (f"s3://{ARN}/mine", f"{ARN}/mine", "/"),
+        (f"s3://{ARN}/mine/a/b", f"{ARN}/mine", "/a/b"),
+        (f"s3://{ARN}:mine/a/b", f"{ARN}:mine", "/a/b"),
+        (f"s3://{OUTPOST}/op-0123/accesspoint/mine/a", f"{OUTPOST}/op-0123/accesspoint/mine", "/a"),
+        (f"s3://{OUTPOST}:op-0123:accesspoint:mine/a", f"{OUTPOST}:op-0123:accesspoint:mine", "/a"),
+    ],
+)
+def test_urls_of_access_points(url: str, bucket: str, path: str) -> None:
+    fs = fsabs.from_url(url, region="eu-west-1")
+    assert isinstance(fs, S3)
+    assert (fs.bucket, fs.cwd) == (bucket, path)
+    assert fs.http is not None
+    assert fs.http.endpoint.host.startswith("mine-123456789012.")
+    again = fsabs.from_url(fs.url(), region="eu-west-1")
+    assert isinstance(again, S3)
+    assert (again.bucket, again.cwd) == (bucket, path)
+
+
+@pytest.mark.parametrize("url", [f"s3://{ARN}", f"s3://{ARN}/", f"s3://{OUTPOST}/op-0123/accesspoint"])
+def test_an_access_point_has_a_name(url: str) -> None:
+    with pytest.raises(ValueError, match="name of its access point"):
+        fsabs.from_url(url)

@@ -1,8 +1,10 @@
 """An S3 store in memory, on raw sockets, that answers a share of the requests in a way that goes wrong.
 
-Each fault is a function of the exchange: it sends what it likes, and says whether the connection goes on. Objects of
-keys `<size>-<name>` exist without having been written, with a content that their key gives; what is written is kept,
-and can be looked at behind the client's back. In the process of its user: it is made of threads.
+Each fault is a function of the exchange: it sends what it likes, and says whether the connection goes on. Whole objects
+come with a checksum, as those of S3 do: a wrong length that nothing contradicts could not be seen.
+
+Objects of keys `<size>-<name>` exist without having been written, with a content that their key gives; what is written
+is kept, and can be looked at behind the client's back. In the process of its user: it is made of threads.
 """
 
 from __future__ import annotations
@@ -159,6 +161,10 @@ class Link:
         return FAULTS[chosen](self, request, answer)
 
 
+def _crc32c(data: bytes) -> str:
+    return base64.b64encode(int(google_crc32c.value(data)).to_bytes(4, "big")).decode()
+
+
 def error(status: int, code: str) -> Answer:
     """The response of a refusal."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
@@ -251,7 +257,7 @@ class HostileStore:
         if request.method in ("GET", "HEAD"):
             return self._get(request) if request.key else self._list(request.query)
         checksum = request.headers.get("x-amz-checksum-crc32c")
-        if checksum and checksum != base64.b64encode(google_crc32c.Checksum(request.body).digest()).decode():  # type: ignore[no-untyped-call]
+        if checksum and checksum != _crc32c(request.body):
             return error(400, "BadDigest")
         if request.method == "DELETE":
             self.written.pop(request.key, None)
@@ -263,6 +269,7 @@ class HostileStore:
             return self._plain(200, f"<R><UploadId>{upload}</UploadId></R>".encode())
         if upload and upload not in self.uploads:
             return error(404, "NoSuchUpload")
+        stored = {"x-amz-checksum-crc32c": checksum} if checksum else {}
         if upload and request.method == "PUT":
             self.uploads[upload][int(request.query["partNumber"])] = request.body
         elif upload:
@@ -272,7 +279,9 @@ class HostileStore:
             return self._plain(200, b"<CompleteMultipartUploadResult/>")
         else:
             self.written[request.key] = request.body
-        return self._plain(200, b"", hashlib.md5(request.body).hexdigest())
+        found = self._plain(200, b"", hashlib.md5(request.body).hexdigest())
+        found.headers.update(stored)
+        return found
 
     def _plain(self, status: int, body: bytes, etag: str = "") -> Answer:
         headers = {"x-amz-request-id": f"{next(self._numbers):016x}", **({"ETag": f'"{etag}"'} if etag else {})}
@@ -300,6 +309,8 @@ class HostileStore:
         if request.method == "HEAD":
             return found._replace(body=b"")
         if asked is None:
+            if request.headers.get("x-amz-checksum-mode") == "ENABLED":
+                found.headers["x-amz-checksum-crc32c"] = _crc32c(whole)
             return found
         start, end = int(asked[1]), min(int(asked[2]), len(whole) - 1)
         if start >= len(whole):
@@ -320,7 +331,9 @@ class HostileStore:
         more = len(keys) > size
         token = f"<NextContinuationToken>{keys[size - 1]}</NextContinuationToken>" if more else ""
         truncated = f"<IsTruncated>{str(more).lower()}</IsTruncated>"
-        return self._plain(200, f"<ListBucketResult>{truncated}{token}{entries}</ListBucketResult>".encode())
+        return self._plain(
+            200, f"<ListBucketResult><Prefix>{prefix}</Prefix>{truncated}{token}{entries}</ListBucketResult>".encode()
+        )
 
 
 # ---- what goes wrong

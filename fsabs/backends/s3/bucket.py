@@ -106,6 +106,12 @@ class S3(FS):
         if create_bucket:
             self._create_bucket()
 
+    @classmethod
+    def from_location(cls, authority: str, path: str, **options: Any) -> FS:
+        """Return the FS of a bucket, or of an access point: the name in its ARN may be a segment of the path."""
+        bucket, path = _bucket_of(authority, path)
+        return cls(bucket, path, **options)
+
     @property
     def client(self) -> Any:
         """This process's boto3 client."""
@@ -350,6 +356,25 @@ class S3(FS):
 
     def __repr__(self) -> str:
         return f"S3({self.bucket!r}, {self._root!r})"
+
+
+_ARN_SEGMENTS = {"accesspoint": 2, "outpost": 4}
+"""How many segments the resource of an ARN has: `accesspoint/NAME`, `outpost/ID/accesspoint/NAME`."""
+
+
+def _bucket_of(authority: str, path: str) -> tuple[str, str]:
+    """Return the bucket or ARN, and the path in it, of a URL's authority and path."""
+    fields = authority.split(":", 5)
+    if fields[0] != "arn" or len(fields) < 6:
+        return authority, path
+    resource = fields[5].split(":")
+    missing = _ARN_SEGMENTS.get(resource[0], 0) - len(resource)
+    segments = path.split("/")[1:]
+    if missing <= 0:
+        return authority, path
+    if len(segments) < missing or not all(segments[:missing]):
+        raise ValueError(f"an ARN ends in the name of its access point: s3://{authority}{path}")
+    return "/".join([authority, *segments[:missing]]), "/" + "/".join(segments[missing:])
 
 
 def _is_path(name: str) -> bool:

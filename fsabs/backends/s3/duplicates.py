@@ -9,6 +9,8 @@ the response to that request, unless something in it shows otherwise:
 - the request identifier (`x-amz-request-id`), or else the whole head: on a connection that was used before, one that
   has been seen already, in the response to another request, is a duplicate. Where a store repeats them (nginx with
   files of one size and time), that is learnt by a request over a new connection, and the check ends.
+- the checksum of a body that was written: S3 and some others send it back, which proves what they have stored. Once a
+  store has done so, a response without it is refused.
 - the version, range and size of an object that is open (`contract.py`), and the key in the body of a refusal.
 """
 
@@ -22,6 +24,7 @@ from .http1 import ResponseHead
 from .messages import Request
 
 QUERY = "response-cache-control="
+CHECKSUM = "x-amz-checksum-crc32c:"
 _TRIALS = 3
 """A store that has not sent back a nonce by so many responses does not know it."""
 _MAX_SEEN = 8192
@@ -37,6 +40,7 @@ class DuplicateDetector:
         self._echoed = [False, False]
         self._seen: dict[int, int] = {}
         self._seen_before: dict[int, int] = {}  # an earlier generation of them
+        self._checksums = False  # whether the store sends back the checksums of bodies
         self.distinct = True
         """Whether no two responses have had the same identifier or head."""
 
@@ -72,8 +76,20 @@ class DuplicateDetector:
             if self._echoed[kind]:
                 raise mismatched("a response without the nonce of its request: it answers another one")
             self._trials[kind] -= 1
+        if request.method == "PUT" and head.status < 300:
+            self._check_stored(request, head)
         if self.distinct:
             self._check_distinct(request, head, used)
+
+    def _check_stored(self, request: Request, head: ResponseHead) -> None:
+        for header in request.headers:
+            if header.startswith(CHECKSUM):
+                stored = head.header(CHECKSUM[:-1].encode())
+                if stored is None and self._checksums:
+                    raise mismatched("a response without the checksum of what was written: it answers another request")
+                if stored is not None and stored != header[len(CHECKSUM) :]:
+                    raise mismatched(f"the store has a body with the CRC32C {stored} for {header[len(CHECKSUM) :]}")
+                self._checksums = self._checksums or stored is not None
 
     def check_refusal(self, request: Request, body: bytes) -> None:
         """Raise `Mismatch` if the body of a refusal names another key."""

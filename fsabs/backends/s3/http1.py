@@ -90,6 +90,8 @@ def parse_head(raw: bytes, method: str) -> ResponseHead:
     # Most have no such field, or one line of it.
     plain = at < 0 or (lower.startswith(b" keep-alive\r\n", at + 13) and lower.find(b"\r\nconnection:", at + 13) < 0)
     reusable = (plain and raw[7:8] == b"1") or _keeps_alive(raw[7:8], lower)
+    if status == 408:  # the response to the request, whose body the store missed, may still come (RFC 9110, 15.5.9)
+        reusable = False
     if method == "HEAD" or status < 200 or status == 204 or status == 304:
         return ResponseHead(status, raw, lower, Framing.FIXED, 0, reusable)
     if lower.find(b"\r\ntransfer-encoding:") >= 0:

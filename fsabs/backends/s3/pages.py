@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _FIELDS = ("Key", "LastModified", "ETag", "Size")
 _contents = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 _prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
+_prefix = re.compile(r"<Prefix>([^<]*)</Prefix>")
 _element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
 is_plain = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*").fullmatch
 """Matches most of the names that a path can have, in less time than `keys.is_key` takes."""
@@ -81,7 +82,12 @@ def fetch(
         start_after=after,
         max_keys=most,
     )
-    return parse(send(fs, Request("GET", "", query)).body)
+    body = send(fs, Request("GET", "", query)).body
+    page = parse(body)
+    listed = _prefix.search(body.decode("utf-8").partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
+    if listed is not None and page.decode(listed[1]) != prefix:
+        raise errors.CorruptFileError(EBADMSG, f"a page of {page.decode(listed[1])!r} where {prefix!r} was asked for")
+    return page
 
 
 def parse(body: bytes) -> ObjectPage:
