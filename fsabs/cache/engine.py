@@ -151,13 +151,13 @@ class Engine(Space):
     def read(self, number: int) -> tuple[int, bytes] | None:
         """Kind and value of an item, 0 <= number < length; None where there is none that is right."""
         try:
-            return self._read(self._place(number))
+            return self._read(self._place(number), number)
         except OSError:
             if self.fd < 0:  # closed by another thread
                 return None
             raise
 
-    def _read(self, at: int) -> tuple[int, bytes] | None:
+    def _read(self, at: int, number: int) -> tuple[int, bytes] | None:
         mapped = self.map
         for _ in range(_TRIES):
             if mapped is None:
@@ -166,7 +166,7 @@ class Engine(Space):
             if kind == layout.EMPTY:
                 return None
             value = self.read_at(length, offset)
-            if len(value) == length and layout.check_of(value, b"", kind) == check:
+            if len(value) == length and layout.check_of(value, b"", kind, number) == check:
                 return kind, value
             if layout.ITEM.unpack_from(mapped, at) == (offset, length, check, kind):
                 self._drop_damaged(at, self.entry_at(at))
@@ -176,7 +176,7 @@ class Engine(Space):
     def put(self, number: int, value: bytes, kind: int = RAW) -> Outcome:
         """Store an item, if it isn't there."""
         at = self._place(number)
-        check = layout.check_of(value, b"", kind)
+        check = layout.check_of(value, b"", kind, number)
         mapped = self.map
         if mapped is None:
             return Outcome.FROZEN

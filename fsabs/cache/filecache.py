@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import struct
@@ -10,7 +11,7 @@ import warnings
 from typing import Any
 
 from .. import errors, hooks, index_cache
-from . import layout
+from . import layout, pfiofile
 from .codecs import Bytes, Codec, View
 from .engine import RAW, Engine, Outcome
 from .flights import MISSING, Flights
@@ -24,7 +25,7 @@ _log = logging.getLogger("fsabs.cache")
 _item = layout.ITEM.unpack_from
 _bytes = layout.BYTES.unpack_from
 _ITEMS, _ENTRY = layout.ITEMS_START, layout.ENTRY_SIZE
-_SALT = layout.salt(RAW)
+_SALT, _FACTOR = layout.salt(RAW), layout.NUMBER_FACTOR
 _pread = os.pread
 
 
@@ -101,7 +102,9 @@ class _Stored(ItemCache):
                         data = _pread(self._fd, length, offset)
                     else:
                         data = self._mapped.read(length, offset) or self._read_at(length, offset)
-                    if self._crc(data) ^ length ^ _SALT == check:  # false for what is not there, and other kinds
+                    if (
+                        self._crc(data) ^ length ^ (_SALT ^ i * _FACTOR & 0xFFFFFFFF) == check
+                    ):  # false for what is not there, and other kinds
                         self._hits += 1
                         if (instrument := hooks.active) is not None:
                             instrument.record_event("hit", NAME, length)
@@ -143,7 +146,7 @@ class _Stored(ItemCache):
             return MISSING
         data = view[offset : offset + length]
         if not self._right[number]:
-            if len(data) != length or layout.check_of(bytes(data), b"", kind) != check:
+            if len(data) != length or layout.check_of(bytes(data), b"", kind, number) != check:
                 engine.damaged += 1
                 self._warn(f"the cache {engine.path} has an item that does not have its checksum: {number}")
                 return MISSING
@@ -166,13 +169,32 @@ class _Stored(ItemCache):
     # Preserving
 
     def _preload(self, name: str) -> None:
-        engine = Engine.preserved(os.path.join(self.dir, name))
+        path = os.path.join(self.dir, name)
+        try:
+            engine = Engine.preserved(path)
+        except errors.CorruptFileError:
+            table = pfiofile.entries(path, self.length)
+            if table is None:
+                raise
+            self._copy_of_pfio(path, table)
+            return
         try:
             self._fits(engine)
         except ValueError:
             engine.close()
             raise
         self._attach(engine)
+
+    def _copy_of_pfio(self, path: str, table: list[tuple[int, int]]) -> None:
+        """Take the items of a file that PFIO preserved, in a file of one's own that goes with the cache."""
+        kind = RAW if isinstance(self.codec, Bytes) else CODED
+        engine = Engine.temporary(self.dir, length=self.length, contents=self.codec.name)
+        for number, data in pfiofile.items(path, table):
+            if engine.put(number, data, kind) is not Outcome.STORED:
+                engine.close()
+                raise errors.error(errno.ENOSPC, "preload", path, "no room for a copy of PFIO's cache")
+        self._attach(engine)
+        self._full = True
 
     def _fits(self, engine: Engine) -> None:
         found, contents = engine.layout, self.codec.name.encode()
@@ -338,7 +360,7 @@ class FileCache(_Stored):
         length, codec or fingerprint.
         """
         engine = self._engine
-        if engine is None or engine.closed or engine.state().sealed:
+        if engine is None or engine.closed or self.frozen:
             self._tell("not preloaded: the cache is frozen or closed")
             return False
         try:

@@ -13,17 +13,20 @@ import os
 import time
 import urllib.parse
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import hooks, keys, process
-from ..identity import digest
+from .. import hooks, identity, keys, process
+from . import frames
 from .codecs import Codec
 from .flights import MISSING
 from .items import ItemCache, Key
+from .layout import checksum
 
 if TYPE_CHECKING:
     import urllib3
+
+    _Reader = Callable[[urllib3.BaseHTTPResponse], bytes | None]
 
 TOKEN_PATH_VARIABLE = "PFIO_HTTP_BEARER_TOKEN_PATH"
 """Names a file with a bearer token, where none is given; PFIO's."""
@@ -34,12 +37,16 @@ _TOKEN_AGE = 1.0
 _STORED = (200, 201, 204)
 _MISSING = (404, 410)
 _TOO_LARGE = 413
-_ESCAPE = b"fsabsHC1"
-_NONE = _ESCAPE + b"N"
+_TOO_MUCH = 0  # in place of the 200 of a response whose body is too large
+_MOST_OF_A_REFUSAL = 1 << 16
+_PIECE = 1 << 20
+_NONE, _BYTES = b"N", b"B"
+MAX_ITEM_BYTES = 1 << 30
+"""Bytes of the largest item that is accepted, if nothing else is said."""
 
 
 class Answer(NamedTuple):
-    """What a server said to one request."""
+    """The response to one request."""
 
     status: int
     body: bytes
@@ -124,7 +131,7 @@ class HTTPConnector:
         url: `http://` or `https://`, with no query; without a scheme it is http. Items lie at `url/suffix`.
         bearer_token_path: a file with a token, read again as it changes; `$PFIO_HTTP_BEARER_TOKEN_PATH` if there is
             none. `OSError` if it can't be read now.
-        timeout: seconds to connect, and for each wait for the server to go on.
+        timeout: seconds to connect, and seconds for a whole response to arrive, plus one for each MiB of it.
         bearer_token: the token itself, in place of a file.
         retries: how often a request is sent again, at once, whose connection broke.
     """
@@ -138,7 +145,7 @@ class HTTPConnector:
         bearer_token: str | None = None,
         retries: int = 1,
     ) -> None:
-        import urllib3  # noqa: F401 - now: a fork during a thread's import leaves the child without the module
+        from . import deadlines  # noqa: F401 - now: a fork during a thread's import leaves the child without it
 
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -152,6 +159,7 @@ class HTTPConnector:
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/"
         self._path = parts.path.rstrip("/") + "/"
         self._retries = retries
+        self._timeout = timeout
         self._token = Token(bearer_token, bearer_token_path)
         self._gets = Pause()
         self._puts = Pause()
@@ -165,16 +173,38 @@ class HTTPConnector:
         """Whether the server is asked at all; False for a while after it failed."""
         return self._gets.over
 
-    def get(self, suffix: str, limit: int | None = None) -> bytes | None:
-        """The item at `suffix`; None if there is none, if it has more than `limit` bytes, or if the server fails."""
+    def get(self, suffix: str, limit: int = MAX_ITEM_BYTES) -> bytes | None:
+        """Return what is at `suffix`; None if there is nothing, if it has more than `limit` bytes, or on failure."""
+        return self._get(suffix, lambda response: _read(response, limit))
+
+    def get_framed(self, suffix: str, name: bytes, limit: int = MAX_ITEM_BYTES) -> bytes | None:
+        """Return the content in the frame at `suffix`, whole and right and of this name; None if it isn't there.
+
+        Anything else than a frame is refused after its first bytes, and the server is left alone for a while.
+        """
+        began = time.monotonic()
+        frame = self._get(suffix, lambda response: _read_frame(response, limit + frames.HEAD_SIZE + len(name)))
+        if frame is None:
+            return None
+        content = frames.unpack(frame, name)
+        if content is None:
+            self._gets.failed(began)
+            self.warn("has something else than the item")
+        return content
+
+    def put_framed(self, suffix: str, name: bytes, content: bytes) -> bool:
+        """Keep `content` in a frame at `suffix`; returns whether the server took it."""
+        return self.put(suffix, (frames.pack(name, len(content), checksum(content)), content))
+
+    def _get(self, suffix: str, read: _Reader) -> bytes | None:
         if not self._gets.begin():
             return None
         began = time.monotonic()
-        answer = self._ask("GET", suffix, (), 0, limit)
+        answer = self._ask("GET", suffix, (), 0, read)
         if answer is None:
             self._gets.failed(began)
             self._puts.failed(began)
-        elif answer.status in (200, *_MISSING):
+        elif answer.status in (200, _TOO_MUCH, *_MISSING):
             self._gets.worked()
         else:
             self._gets.failed(began)
@@ -187,7 +217,7 @@ class HTTPConnector:
         if (self._refused_size is not None and size >= self._refused_size) or not self._puts.begin():
             return False
         began = time.monotonic()
-        answer = self._ask("PUT", suffix, parts, size, None)
+        answer = self._ask("PUT", suffix, parts, size, _read)
         if answer is not None and answer.status in (*_STORED, _TOO_LARGE):
             self._puts.worked()
         else:
@@ -200,14 +230,14 @@ class HTTPConnector:
         """Close this process's connections; they are made again when needed."""
         self._pool.close()
 
-    def _ask(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, limit: int | None) -> Answer | None:
+    def _ask(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> Answer | None:
         """One answer, what was unexpected being warned of; None if there was none."""
         if not keys.is_key(suffix):
             raise ValueError(f"an item's path has no empty, '.' or '..' segments: {suffix!r}")
-        answer = self._send(method, suffix, parts, size, limit)
+        answer = self._send(method, suffix, parts, size, read)
         if answer is not None and answer.status == 401 and self._has_new_token():
-            answer = self._send(method, suffix, parts, size, limit)
-        expected = (200, *_MISSING) if method == "GET" else _STORED
+            answer = self._send(method, suffix, parts, size, read)
+        expected = (200, _TOO_MUCH, *_MISSING) if method == "GET" else _STORED
         if answer is not None and answer.status not in expected:
             self.warn(f"answers {method} with status {answer.status}")
         return answer
@@ -218,14 +248,17 @@ class HTTPConnector:
         except OSError:  # no file any more: then there is no new token in it
             return False
 
-    def _send(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, limit: int | None) -> Answer | None:
+    def _send(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> Answer | None:
         import urllib3
 
+        from . import deadlines
+
         begin = time.monotonic_ns()
+        deadlines.begin(self._timeout)
         problem: Exception | None = None
         for _ in range(1 + self._retries):
             try:
-                answer = self._exchange(method, suffix, parts, size, limit)
+                answer = self._exchange(method, suffix, parts, size, read)
             except urllib3.exceptions.ProtocolError as exc:  # a kept connection that the server has closed, mostly
                 problem = exc
             except (urllib3.exceptions.HTTPError, OSError) as exc:
@@ -242,7 +275,7 @@ class HTTPConnector:
         self.warn(f"does not answer: {problem}")
         return None
 
-    def _exchange(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, limit: int | None) -> Answer:
+    def _exchange(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> Answer:
         headers = {"Accept-Encoding": "identity", **self._token.headers()}
         if method == "PUT":
             headers["Content-Length"] = str(size)
@@ -257,11 +290,14 @@ class HTTPConnector:
             decode_content=False,
         )
         try:
-            body = response.read(None if limit is None else limit + 1)
-            if limit is not None and len(body) > limit:
+            body = read(response) if response.status == 200 else _read(response, _MOST_OF_A_REFUSAL)
+            if body is None:
                 response.close()  # the rest of it isn't worth reading
-                return Answer(_MISSING[0], b"")
+                return Answer(_TOO_MUCH if response.status == 200 else response.status, b"")
             return Answer(response.status, body)
+        except BaseException:
+            response.close()
+            raise
         finally:
             response.release_conn()
 
@@ -277,17 +313,20 @@ class HTTPConnector:
 
 
 class HTTPCache(ItemCache):
-    """Items in a web server, for all machines that reach it; item `i` lies at `url/i`, as the bytes that it is.
+    """Items in a web server, for all machines that reach it; item `i` lies at `url/i`, in a frame that checks it.
 
-    What the server does wrong is a miss and one warning. Nothing tells items of one URL from others of the same: name
-    the user, the dataset and its version in it. (`None`, and bytes that begin with `fsabsHC1`, lie there escaped: after
-    those 8 bytes comes an `N`, or a `B` and the bytes. A string key lies at `key-` and its hash.)
+    Whatever the server does wrong is a miss and one warning. The frame (see `frames`) names the item's path, the codec
+    and the fingerprint: an item of another one is a miss. A string key lies at `key-` and its hash.
 
     Args:
         length: how many numbered items there can be.
         url, bearer_token_path, timeout: as of `HTTPConnector`.
         do_pickle: pickle items.
         codec: store what a codec makes of items, as `FileCache` does.
+        fingerprint: what the items are derived from, a URL and version say.
+        max_item_bytes: the largest item that is accepted.
+        raw: items are their bytes and nothing else, as PFIO has them. **Nothing checks them**: whatever the server
+            sends with status 200 is taken for the item. None can't be stored.
         claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
     """
 
@@ -301,9 +340,16 @@ class HTTPCache(ItemCache):
         codec: str | Codec | None = None,
         timeout: float = TIMEOUT,
         claim_timeout: float = 60.0,
+        fingerprint: str | bytes = b"",
+        max_item_bytes: int = MAX_ITEM_BYTES,
+        raw: bool = False,
     ) -> None:
         super().__init__(length, do_pickle, codec, None, claim_timeout)
         self.connector = HTTPConnector(url, bearer_token_path, timeout)
+        source = fingerprint.hex() if isinstance(fingerprint, bytes) else fingerprint
+        self._name = (urllib.parse.urlsplit(self.connector.url).path, self.codec.name, source)
+        self._max_item_bytes = max_item_bytes
+        self.raw = raw
 
     @property
     def multiprocess_safe(self) -> bool:
@@ -313,10 +359,11 @@ class HTTPCache(ItemCache):
     def put(self, i: Key, data: Any) -> bool:
         """Store an item, in place of what is there; whether the server took it."""
         suffix = self._suffix(i)
-        body = _NONE if data is None and not self.do_pickle else self.codec.encode(data)
-        if body.startswith(_ESCAPE) and data is not None:
-            body = _ESCAPE + b"B" + body
-        stored = self.connector.put(suffix, body)
+        if self.raw:
+            stored = (data is not None or self.do_pickle) and self.connector.put(suffix, self.codec.encode(data))
+        else:
+            body = _NONE if data is None and not self.do_pickle else _BYTES + self.codec.encode(data)
+            stored = self.connector.put_framed(suffix, identity.encode(suffix, *self._name), body)
         self._puts += stored
         return stored
 
@@ -330,15 +377,17 @@ class HTTPCache(ItemCache):
         return value
 
     def _look(self, i: Key) -> Any:
-        body = self.connector.get(self._suffix(i))
-        if body is None:
-            return MISSING
-        if body.startswith(_ESCAPE):
+        suffix = self._suffix(i)
+        if self.raw:
+            body = self.connector.get(suffix, self._max_item_bytes)
+        else:
+            name = identity.encode(suffix, *self._name)
+            body = self.connector.get_framed(suffix, name, self._max_item_bytes + len(_BYTES))
             if body == _NONE:
                 return None
-            if body[len(_ESCAPE) : len(_ESCAPE) + 1] != b"B":
-                return MISSING
-            body = body[len(_ESCAPE) + 1 :]
+            body = body[len(_BYTES) :] if body is not None else None
+        if body is None:
+            return MISSING
         try:
             return self.codec.decode(body)
         except Exception as exc:  # whatever a codec says of bytes that are none of its own: somebody else's item
@@ -347,7 +396,7 @@ class HTTPCache(ItemCache):
 
     def _suffix(self, i: Key) -> str:
         key = self._check(i)
-        return f"key-{digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
+        return f"key-{identity.digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
 
     def close(self) -> None:
         """Close this process's connections."""
@@ -355,9 +404,45 @@ class HTTPCache(ItemCache):
 
 
 def _pool(origin: str, timeout: float) -> urllib3.HTTPConnectionPool:
+    from . import deadlines
+
+    return deadlines.pool(origin, timeout, CONNECTIONS)
+
+
+def _read(response: urllib3.BaseHTTPResponse, limit: int = _MOST_OF_A_REFUSAL) -> bytes | None:
+    """Return the body; None if it has more than `limit` bytes. `ProtocolError` if it breaks off."""
     import urllib3
 
-    return urllib3.connection_from_url(origin, maxsize=CONNECTIONS, timeout=urllib3.Timeout(timeout, timeout))
+    announced = response.headers.get("Content-Length", "")
+    if announced.isdigit() and int(announced) > limit:
+        return None
+    found = bytearray()
+    while len(found) <= limit and (piece := response.read1(min(_PIECE, limit + 1 - len(found)))):
+        found += piece
+    if len(found) > limit:
+        return None
+    if announced.isdigit() and len(found) != int(announced):
+        raise urllib3.exceptions.ProtocolError(f"the body has {len(found)} bytes of {announced}")
+    return bytes(found)
+
+
+def _read_frame(response: urllib3.BaseHTTPResponse, limit: int) -> bytes:
+    """Return a framed body; of anything else, or of more than `limit` bytes, only what it begins with."""
+    import urllib3
+
+    found = bytearray()
+    while len(found) < frames.HEAD_SIZE and (piece := response.read1(frames.HEAD_SIZE - len(found))):
+        found += piece
+    head = frames.read_head(found)
+    announced = response.headers.get("Content-Length", "")
+    if head is None or head.total > limit or (announced.isdigit() and int(announced) != head.total):
+        response.close()  # the rest of it isn't worth reading
+        return bytes(found)
+    while len(found) <= head.total and (piece := response.read1(min(_PIECE, head.total + 1 - len(found)))):
+        found += piece
+    if len(found) < head.total:
+        raise urllib3.exceptions.ProtocolError(f"the body has {len(found)} bytes of {head.total}")
+    return bytes(found)  # one byte too many is no frame, either
 
 
 def _close(pool: Any) -> None:

@@ -1,27 +1,19 @@
 """HTTPCachedFS: a layer that keeps whole files in a web server, for all machines that reach it.
 
-An item of the server, in the order of its bytes, integers little-endian: the magic `fsabsHC1`; lengths of the key (4
-bytes) and of the content (8); CRC-32C of the content (4) and of what is before this field and the key (4); the key; the
-content. The key is the file's store, URL, version and size; the item's name is its BLAKE2b hash. What doesn't read like
-that, to the last byte, is a miss.
+An item of the server is a frame (see `frames`): its name is the file's identity, whose hash is the item's path.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
 
 from .. import hooks, process
 from ..blobs import Blob
 from ..fs import FS
 from ..layers import LayerFS
-from . import layout
 from .http import HTTPConnector
 
-MAGIC = b"fsabsHC1"
-_HEAD = struct.Struct("<8sIQI")
-_CRC = struct.Struct("<I")
 CONCURRENCY = 8
 
 
@@ -38,7 +30,7 @@ class HTTPCachedFS(LayerFS):
         fs: what is cached. Files of a store that tells no version are not cached.
         max_cache_size: bytes; larger files are neither looked for nor kept.
         bearer_token_path: a file with a token, as of `HTTPConnector`.
-        timeout: seconds to connect, and for each wait for the server to go on.
+        timeout: seconds to connect, and for a whole response to arrive, plus one for each MiB of it.
     """
 
     def __init__(
@@ -121,14 +113,15 @@ class SharedBlob(Blob):
         assert identity is not None
         name, suffix = identity.encode(), identity.digest()
         settled = self.settled  # asked before the content is read
-        found = self._connector.get(suffix, len(_frame(name, 0, 0)) + self.size)
-        content = unpack(found, name, self.size) if found is not None else None
+        content = self._connector.get_framed(suffix, name, self.size)
+        if content is not None and len(content) != self.size:
+            content = None
         if (instrument := hooks.active) is not None:
             instrument.record_event("hit" if content is not None else "miss", "http_cache", self.size, self.url)
         if content is None:
             content = self._inner.read_all()
             if settled:
-                self._connector.put(suffix, (_frame(name, len(content), layout.checksum(content)), content))
+                self._connector.put_framed(suffix, name, content)
         return content
 
     def fileno(self) -> int:
@@ -138,18 +131,3 @@ class SharedBlob(Blob):
     def _close(self) -> None:
         self._content = None
         self._inner.close()
-
-
-def _frame(name: bytes, size: int, crc: int) -> bytes:
-    """What goes before the content."""
-    head = _HEAD.pack(MAGIC, len(name), size, crc)
-    return head + _CRC.pack(layout.checksum(head + name)) + name
-
-
-def unpack(item: bytes, name: bytes, size: int) -> bytes | None:
-    """The content in an item of the server; None if it isn't that of `name`, whole and of `size` bytes."""
-    begin = _HEAD.size + _CRC.size + len(name)
-    if len(item) != begin + size:
-        return None
-    content = item[begin:]
-    return content if item[:begin] == _frame(name, size, layout.checksum(content)) else None

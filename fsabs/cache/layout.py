@@ -12,8 +12,9 @@ An entry has 32 bytes: offset u64, length u64 (of the value), hash u64 (of the k
 key), kind u8, visited u8. Everything is in the machine's byte order: a file does not move between machines, and one
 of another order has another magic. A kind of EMPTY is no entry, GONE a removed one; the others are the user's.
 
-`check` is the CRC-32C of value and key, mixed with length and kind: an entry that is half written, points elsewhere or
-has changed by a bit does not fit its bytes, not even where it claims to be empty.
+`check` is the CRC-32C of value and key, mixed with length, kind and, for an item, its number: an entry that is half
+written, points elsewhere, is another item's or has changed by a bit does not fit its bytes, not even where it claims to
+be empty.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 MAGIC = b"fsabs\x00C\x01"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("@8sIIQQQQ64s32s")
 HEADER_CHECK = struct.Struct("@I")
 STATE_AT = 1024
@@ -42,6 +43,7 @@ VISITED_AT = 31
 WINDOW = 128  # how far from its place a key may stand
 PAGE = 4096
 EMPTY, GONE = 0, 255
+NUMBER_FACTOR = 2 * 0x85EBCA6B
 FARTHEST = 1 << 43  # bytes; ext4 ends a file at 16 TiB
 LONGEST_KEY = 0xFFFF
 assert ENTRY.size == ITEM.size == BYTES.size == ENTRY_SIZE
@@ -144,12 +146,20 @@ def salt(kind: int) -> int:
     return (kind * 0x9E3779B1) & 0xFFFFFFFF
 
 
-def check_of(value: bytes, key: bytes, kind: int) -> int:
-    """The check of an entry. Without a key: `crc32c(value) ^ length ^ salt(kind)`, in 32 bits."""
+def salt_of(number: int, kind: int) -> int:
+    """Return what number and kind of an item mix into its check.
+
+    2^31 numbers in a row have different ones. The lowest bit is the kind's alone, so that an entry of zeros never fits.
+    """
+    return salt(kind) ^ (number * NUMBER_FACTOR & 0xFFFFFFFF)
+
+
+def check_of(value: bytes, key: bytes, kind: int, number: int = 0) -> int:
+    """The check of an entry. Without a key: `crc32c(value) ^ length ^ salt_of(number, kind)`, in 32 bits."""
     crc = checksum(value)
     if key:
         crc = crc32c()[1](crc, key)
-    return (crc ^ len(value) ^ salt(kind)) & 0xFFFFFFFF
+    return (crc ^ len(value) ^ salt_of(number, kind)) & 0xFFFFFFFF
 
 
 def _up(number: int, multiple: int) -> int:

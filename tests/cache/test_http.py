@@ -258,8 +258,9 @@ def test_requests_go_over_one_connection() -> None:
 # ---- HTTPCache
 
 
-def test_items_lie_at_their_number_as_they_are(dav: DavServer) -> None:
-    cache = HTTPCache(10, dav.url + "/items")
+@pytest.mark.parametrize("raw", [True, False])
+def test_items_lie_at_their_number(dav: DavServer, raw: bool) -> None:
+    cache = HTTPCache(10, f"{dav.url}/items{raw}", raw=raw)
     assert len(cache) == 10
     assert cache.multiprocess_safe
     assert cache.multithread_safe
@@ -267,7 +268,8 @@ def test_items_lie_at_their_number_as_they_are(dav: DavServer) -> None:
     assert cache.put(3, b"three")
     assert cache.put(4, b"")
     assert (cache.get(3), cache.get(4)) == (b"three", b"")
-    assert (dav.files / "cache/items/3").read_bytes() == b"three"
+    lies = (dav.files / f"cache/items{raw}/3").read_bytes()
+    assert lies == b"three" if raw else lies.endswith(b"three")
     for wrong in (-1, 10):
         with pytest.raises(IndexError):
             cache.get(wrong)
@@ -313,8 +315,24 @@ def test_string_keys_are_never_numbers(dav: DavServer) -> None:
 def test_what_another_codec_wrote_is_a_miss(dav: DavServer) -> None:
     url = dav.url + "/codecs"
     HTTPCache(5, url).put(1, b"no pickle")
-    with pytest.warns(RuntimeWarning, match="no item of codec"):
+    with pytest.warns(RuntimeWarning, match="something else than the item"):
         assert HTTPCache(5, url, do_pickle=True).get(1, "missing") == "missing"
+    HTTPCache(5, url, raw=True).put(2, b"no pickle")
+    with pytest.warns(RuntimeWarning, match="no item of codec"):
+        assert HTTPCache(5, url, do_pickle=True, raw=True).get(2, "missing") == "missing"
+
+
+def test_items_of_another_number_path_or_source_are_a_miss(dav: DavServer) -> None:
+    url = dav.url + "/swaps"
+    cache = HTTPCache(5, url, fingerprint="v1")
+    cache.put(1, b"one"), cache.put(2, b"two")
+    folder = dav.files / "cache/swaps"
+    (folder / "2").write_bytes((folder / "1").read_bytes())
+    with pytest.warns(RuntimeWarning, match="something else"):
+        assert cache.get(2) is None
+    with pytest.warns(RuntimeWarning, match="something else"):
+        assert HTTPCache(5, url, fingerprint="v2").get(1) is None
+    assert HTTPCache(5, url, fingerprint="v1").get(1) == b"one"
 
 
 def test_a_dead_cache_is_a_miss_and_one_warning() -> None:

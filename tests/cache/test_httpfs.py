@@ -17,7 +17,8 @@ from fsabs import from_url, identity
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
-from fsabs.cache.httpfs import MAGIC, HTTPCachedFS
+from fsabs.cache.frames import MAGIC
+from fsabs.cache.httpfs import HTTPCachedFS
 from fsabs.files import BlobReader
 from fsabs.fs import FileStat
 from fsabs.layers import LayerFS
@@ -205,7 +206,7 @@ def _damages() -> dict[str, Callable[[bytes], bytes]]:
         "cut short": lambda item: item[:-1],
         "half": lambda item: item[: len(item) // 2],
         "longer": lambda item: item + b"\0",
-        "the magic": lambda item: b"FSABSHC1" + item[len(MAGIC) :],
+        "the magic": lambda item: b"FSABSCE1" + item[len(MAGIC) :],
         "a bit of the content": lambda item: item[:-1] + bytes([item[-1] ^ 1]),
         "a bit of the key": lambda item: item.replace(b"a.txt", b"b.txt"),
         "a bit of the lengths": lambda item: item[:9] + bytes([item[9] ^ 1]) + item[10:],

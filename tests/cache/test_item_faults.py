@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import pickle
 import resource
 import signal
+import struct
 import threading
 import time
 import warnings
@@ -16,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from fsabs.cache import FileCache, MultiprocessFileCache, ReadOnlyFileCache, locks
+from fsabs.cache import FileCache, MultiprocessFileCache, ReadOnlyFileCache, layout, locks
+from fsabs.cache.engine import RAW
 from fsabs.errors import CorruptFileError
 from fsabs.testing.children import Child, forked, threaded
 
@@ -330,3 +333,51 @@ def test_files_that_were_removed_are_still_a_cache(cache: MultiprocessFileCache,
     assert cache.put(2, b"two")
     assert forked("sharing", [lambda: (cache.get(2), cache.put(3, b"three"))], 20) == [(b"two", True)]
     assert cache.get(3) == b"three"
+
+
+def test_an_entry_that_stands_at_anothers_number_is_not_there(tmp_path: Path) -> None:
+    """A table whose entries were swapped: each has its right checksum, but for the number."""
+    with FileCache(10, dir=tmp_path) as cache:
+        for number in range(10):
+            cache.put(number, b"item %d" % number)
+        cache.preserve("kept")
+    path = tmp_path / "kept"
+    data = bytearray(path.read_bytes())
+    at, size = layout.ITEMS_START, layout.ENTRY_SIZE
+    data[at + 7 * size : at + 8 * size] = data[at + 3 * size : at + 4 * size]
+    path.write_bytes(data)
+    for kind in (ReadOnlyFileCache, FileCache):
+        other = kind(10, dir=tmp_path)
+        other.preload("kept")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert other.get(7) is None, kind
+        assert other.get(3) == b"item 3"
+        other.close()
+
+
+def test_no_item_is_there_where_the_table_is_zero() -> None:
+    numbers = [0, 1, 2**20, 2**31 - 1, 2**31, 2**39]
+    assert all(layout.salt_of(number, RAW) != 0 for number in numbers)
+    assert len({layout.salt_of(number, RAW) for number in range(100_000)}) == 100_000
+
+
+@pytest.mark.parametrize("do_pickle", [False, True])
+@pytest.mark.parametrize("kind", [FileCache, ReadOnlyFileCache])
+def test_what_pfio_preserved_is_read(tmp_path: Path, kind: Any, do_pickle: bool) -> None:
+    items = {0: b"zero", 2: b"", 3: b"three" * 1000}
+    encoded = {number: pickle.dumps(data) if do_pickle else data for number, data in items.items()}
+    table, body = b"", b""
+    for number in range(5):  # as pfio.cache.FileCache writes it
+        data = encoded.get(number)
+        table += struct.pack("Qq", 5 * 16 + len(body), len(data)) if data is not None else struct.pack("Qq", 0, -1)
+        body += data or b""
+    (tmp_path / "pfios").write_bytes(table + body)
+    cache = kind(5, do_pickle=do_pickle, dir=tmp_path)
+    assert cache.preload("pfios")
+    assert [cache.get(number) for number in range(5)] == [items.get(number) for number in range(5)]
+    assert cache.frozen
+    cache.close()
+    (tmp_path / "pfios").write_bytes(table + body[:-1])
+    with pytest.raises(CorruptFileError):
+        kind(5, dir=tmp_path).preload("pfios")
