@@ -73,6 +73,16 @@ def encode(*fields: str | int) -> bytes:
     return bytes(found)
 
 
+def decode(data: bytes) -> list[str]:
+    """Return the fields that `encode` has made `data` of; as many as can be read."""
+    found, at = [], 0
+    while (colon := data.find(b":", at)) >= 0 and data[at:colon].isdigit():
+        size = int(data[at:colon])
+        found.append(data[colon + 1 : colon + 1 + size].decode("utf-8", "replace"))
+        at = colon + size + 2
+    return found
+
+
 def digest(data: bytes) -> str:
     """Return 40 hexadecimal digits that stand for `data`."""
     return hashlib.blake2b(data, digest_size=20).hexdigest()

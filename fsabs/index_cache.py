@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import hooks
+from . import hooks, mounts
 from .identity import Identity
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ _HEAD = struct.Struct("=8sLLQL4x")
 """Magic, CRC-32 of the rest of the head and the fingerprint, its size, size of the payload, CRC-32 of the checksums."""
 _FIRST_CHECKED = 12  # behind the magic and the CRC-32
 _ALIGNED = 64  # where the payload starts, and what its parts may count on
-_MAY_VANISH = ("nfs", "cifs", "smb", "fuse", "9p", "lustre", "afs", "ceph", "gpfs", "beegfs")
 
 
 def cache_directory() -> Path | None:
@@ -107,7 +106,7 @@ def lookup(kind: str, identity: Identity | None) -> CachedIndex | None:
     with contextlib.suppress(OSError, ValueError, struct.error):  # whatever is wrong with it, it is not there
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            found = _opened(fd, identity.encode(kind))
+            found = _opened(fd, identity.encode(kind), str(path.parent))
         finally:
             os.close(fd)
     if (instrument := hooks.active) is not None:
@@ -152,7 +151,7 @@ def _path(kind: str, identity: Identity | None) -> Path | None:
 # ---- reading one
 
 
-def _opened(fd: int, fingerprint: bytes) -> CachedIndex:
+def _opened(fd: int, fingerprint: bytes, folder: str) -> CachedIndex:
     """What is in an open file; `ValueError` for one that is not right, or not ours."""
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -165,7 +164,7 @@ def _opened(fd: int, fingerprint: bytes) -> CachedIndex:
         raise ValueError("of another version, or cut")
     if zlib.crc32(head[_FIRST_CHECKED:]) != crc:
         raise ValueError("a damaged head")
-    in_memory = payload <= SMALL or _may_vanish(status.st_dev)
+    in_memory = payload <= SMALL or _may_vanish(status.st_dev, folder)
     raw = _read(fd, total) if in_memory else mmap.mmap(fd, total, access=mmap.ACCESS_READ)
     sums = memoryview(raw)[start + payload :]
     if zlib.crc32(sums) != sums_crc:
@@ -199,18 +198,9 @@ def _blocks(payload: int) -> int:
 
 
 @functools.cache
-def _may_vanish(device: int) -> bool:
-    """Whether a file there may be gone for good while it is mapped, because another machine has replaced it."""
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                mount, _, about = line.partition(" - ")
-                if mount.split()[2] == wanted:
-                    return about.startswith(_MAY_VANISH)
-    except (OSError, IndexError):
-        pass
-    return False
+def _may_vanish(device: int, folder: str) -> bool:
+    """Return whether a file there may be gone for good while it is mapped, because another machine has replaced it."""
+    return mounts.is_network(mounts.filesystem_of(folder))
 
 
 # ---- writing one

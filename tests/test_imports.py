@@ -58,6 +58,7 @@ FLOORS = {
     "errors": 0,
     "process": 0,
     "hooks": 0,
+    "mounts": 0,
     "lazy": 0,
     "identity": 0,
     "index_cache": 0,
@@ -127,3 +128,20 @@ def test_every_public_name_is_there() -> None:
         assert getattr(fsabs, name) is not None
     with pytest.raises(AttributeError):
         fsabs.nonesuch  # noqa: B018
+
+
+def test_the_cache_has_no_import_circle() -> None:
+    """Type-checking imports included."""
+    graph: dict[str, set[str]] = {}
+    for path in (PACKAGE / "cache").rglob("*.py"):
+        name = path.stem
+        if name == "__init__":
+            continue  # names that are looked up when they are used
+        found = graph.setdefault(name, set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                found |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+    while leaves := {name for name, needs in graph.items() if not needs & graph.keys()}:
+        for name in leaves:
+            del graph[name]
+    assert not graph, graph

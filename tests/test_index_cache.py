@@ -225,7 +225,7 @@ def test_a_mapping_goes_on_in_a_forked_child(folder: Path) -> None:
 
 def test_on_a_network_filesystem_nothing_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     index_cache.save("kind-1", of(), [LARGE])
-    monkeypatch.setattr(index_cache, "_may_vanish", lambda device: True)
+    monkeypatch.setattr(index_cache, "_may_vanish", lambda device, folder: True)
     kept = index_cache.lookup("kind-1", of())
     assert kept is not None
     assert type(kept.raw) is bytes

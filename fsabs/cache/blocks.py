@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import errors, process
+from .. import errors, identity, process
 from ..blobs import Blob, BytesBlob, Origin
 from .tiers import Part, Tiers
 
@@ -42,7 +42,7 @@ class Blocks:
 
     def part(self, number: int) -> Part:
         """The block's name in the cache."""
-        return Part(b"%b\0%d/%d" % (self._name, number, self.block_size), self._url)
+        return Part(b"%b%b" % (self._name, identity.encode(number, self.block_size)), self._url)
 
     def range(self, number: int) -> tuple[int, int]:
         """The block's `(size, offset)` in the file."""
@@ -208,7 +208,7 @@ class BlockBlob(Blob):
     def fill(self, numbers: Sequence[int]) -> int:
         """Fetch those of the blocks that aren't kept; returns how many bytes that were."""
         tiers = self._tiers()
-        missing = [number for number in numbers if not tiers.has(self.blocks.part(number).name)]
+        missing = [number for number in numbers if not tiers.has(self.blocks.part(number))]
         for start in range(0, len(missing), MOST_AT_ONCE):
             self._contents(missing[start : start + MOST_AT_ONCE])
         return sum(self.blocks.range(number)[0] for number in missing)

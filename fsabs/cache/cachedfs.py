@@ -20,15 +20,16 @@ from .. import errors, keys, process
 from ..blobs import Blob
 from ..files import Writer
 from ..fs import FS, FileStat, Path
+from ..identity import Identity
 from ..index_cache import cache_directory
 from ..layers import LayerFS
 from . import filling, identity
 from .blocks import BlockBlob, Blocks, WholeBlob
 from .disk import Limits, prepare
-from .eviction import Order
 from .here import Found, Here, Opener, ToldWriter
 from .http import Pause
 from .options import share_of_disk, size_of
+from .policy import Order
 from .tiers import CLAIM_TIMEOUT, Part, Tiers
 
 KB, MB = 1024, 1024 * 1024
@@ -173,8 +174,7 @@ class CachedFS(LayerFS):
         return Found(stat, self._part(here, url, version, stat.size), keep)
 
     def _part(self, here: Here, url: str, version: str, size: int) -> Part:
-        name = f"{self._namespace}{here.store}\0{url}\0{version}\0{size}"
-        return Part(name.encode("utf-8", "surrogateescape"), url)
+        return Part(Identity(here.store, url, version, size, self._namespace).encode(), url)
 
     def _look_up(self, key: str) -> tuple[Found, Blob | None]:
         """As `_find`; a file that was never kept is opened for that, if it takes no more than the question would."""
@@ -189,7 +189,7 @@ class CachedFS(LayerFS):
         if blob.version is None or not blob.size:
             return Found(stat, None, False), blob
         part = self._part(here, url, blob.version, blob.size)
-        if here.tiers.has(part.name):
+        if here.tiers.has(part):
             here.records.jot(url, stat)
         return Found(stat, part, True), blob
 
@@ -423,12 +423,17 @@ class CachedFS(LayerFS):
 
     # ---- the cache itself
 
-    def set_order(self, paths: Iterable[Path]) -> None:
-        """Tell in what order files will be read (an epoch's, say): what is needed last goes first when space is short.
+    def set_order(self, paths: Iterable[Path], *, position: int = 0) -> None:
+        """Set the order in which files will be read: what is needed last goes first when space is short.
 
+        Give the whole epoch's order, of all workers, to each of them; the next epoch's may follow in the same list.
         Holds for this process and those forked from it or given this FS from now on; an empty one takes it back.
+
+        Args:
+            paths: in the order of reading.
+            position: the number in `paths` of the file that is read next, where an epoch is resumed.
         """
-        self._order = Order(self._url(self._key(path, "set_order")) for path in paths)
+        self._order = Order((self._url(self._key(path, "set_order")) for path in paths), position)
 
     def prefetch(
         self, paths: Iterable[Path], *, concurrency: int | None = None, max_bytes: int | str | None = None

@@ -1,7 +1,6 @@
 """The disk engine of all caches: values by number or by key, in one file, for all threads and processes that open it.
 
     engine = Engine.temporary(folder, length=1_000_000)         # goes with the last process that uses it
-    engine = Engine.shared(path, slots=200_000, align=PAGE)     # stays; whoever opens the path shares it
     engine = Engine.preserved(path)                             # what `preserve` left: read-only
 
     engine.put(7, b"value", RAW) -> Outcome.STORED              engine.read(7) -> (RAW, b"value") or None
@@ -11,10 +10,6 @@ A *kind*, 1 to 254, is the caller's, stored with the value. A value is never rep
 take no lock, and give whole values or None: what does not fit its checksum is a miss, counted in `damaged`, and
 removed. `put` says what became of it; a full disk is Outcome.FULL. Other errors of the disk are raised as `OSError`
 by reads and puts, and a cache is expected to take them for a miss.
-
-To evict (where there are no numbered items): `entries()` gives all entries oldest first, with `visited` set where
-`read_key` hit since the last `forget`; `discard` removes those that are still what they were; `hand` is a number kept
-in the file. Two processes that evict at once do no harm: what is gone is passed over.
 
 To fill a missing entry once: `claim(token)` is against other processes; see `flights.py` for threads and processes.
 """
@@ -27,8 +22,8 @@ import errno
 import os
 import secrets
 
-from .. import errors
-from . import cachefile, layout, locks, mounts
+from .. import errors, mounts
+from . import cachefile, layout, locks
 from .layout import Layout
 from .space import Entry, Space
 
@@ -88,63 +83,10 @@ class Engine(Space):
         return cachefile.wrap(cls, path, fd, writable=True, owned=True, limit=limit)
 
     @classmethod
-    def shared(
-        cls,
-        path: str,
-        *,
-        slots: int,
-        align: int = PAGE,
-        contents: str = "",
-        fingerprint: str | bytes = b"",
-        limit: int | None = None,
-    ) -> Engine:
-        """The cache at `path`, which stays there; made, whole, by the first process that wants it.
-
-        `CorruptFileError` where the file is no cache, damaged in its head, of another version or of other contents or
-        fingerprint (the caller may unlink it and try again); `PermissionError` where it is another user's, who could
-        have put anything into it. An existing file keeps its own `slots` and `align`.
-        """
-        folder = os.path.dirname(path) or "."
-        _ready(folder)
-        wanted = _layout(0, slots, align, contents, fingerprint)
-        cachefile.sweep(folder)
-        if not os.path.exists(path):
-            made, fd = cachefile.make(folder, wanted)
-            try:
-                with contextlib.suppress(FileExistsError):  # another process was first
-                    os.link(made, path)
-            except OSError as exc:
-                raise errors.named(exc, "create", path) from None
-            finally:
-                os.unlink(made)
-                os.close(fd)
-        fd = cachefile.open_file(path, os.O_RDWR)
-        _own(path, fd)
-        engine = cachefile.wrap(cls, path, fd, writable=True, owned=False, limit=limit)
-        engine._expect(wanted)
-        engine._check_cursor()
-        return engine
-
-    def _check_cursor(self) -> None:
-        """A crash of the machine may have lost the last state of the head, but not the size of the file."""
-        size = self.layout.room(os.fstat(self.fd).st_size)
-        if size > self.state().cursor:
-            with self.lock:
-                state = self.state()
-                self._set_space(max(size, state.cursor), state.used, state.entries)
-
-    @classmethod
     def preserved(cls, path: str) -> Engine:
         """A preserved cache, read-only. `CorruptFileError` where it is none, was cut off, or is damaged in its head."""
-        mounts.refuse_nfs(path)
+        mounts.refuse_network(path)
         return cachefile.wrap(cls, path, cachefile.open_file(path, os.O_RDONLY), writable=False, owned=False)
-
-    def _expect(self, wanted: Layout) -> None:
-        for what in ("contents", "fingerprint"):
-            found, expected = getattr(self.layout, what), getattr(wanted, what)
-            if found != expected:
-                self.close()
-                raise errors.corrupt(self.path, f"the cache has the {what} {found!r}, not {expected!r}", "open")
 
     # By number
 
@@ -202,7 +144,7 @@ class Engine(Space):
     # By key
 
     def read_key(self, key: bytes) -> tuple[int, bytes] | None:
-        """Kind and value of a key; None where there is none that is right. Marks it as visited."""
+        """Kind and value of a key; None where there is none that is right."""
         try:
             return self._read_key(key)
         except OSError:
@@ -220,17 +162,12 @@ class Engine(Space):
                 value, stored = self.read_at(entry.length, entry.offset), self.key_of(entry)
                 if len(value) == entry.length and layout.check_of(value, stored, entry.kind) == entry.check:
                     if stored == key:
-                        self._visit(at, entry)
                         return entry.kind, value
                 elif not self._drop_damaged(at, entry):
                     torn = True
             if not torn:
                 return None
         return None
-
-    def has_key(self, key: bytes) -> bool:
-        """Whether a value is stored under a key; it is not read, and may turn out to be damaged."""
-        return self._find(key)[0] is not None
 
     def put_key(self, key: bytes, value: bytes, kind: int = RAW) -> Outcome:
         """Store a value under a key of at most 65,535 bytes, if there is none."""
@@ -246,15 +183,6 @@ class Engine(Space):
         except (OSError, ValueError) as exc:
             return self._refused(exc)
 
-    def remove(self, key: bytes) -> bool:
-        """Remove a value; whether there was one."""
-        with self.lock:
-            there, _ = self._find(key)
-            if there is None or self.state().sealed:
-                return False
-            self.erase(there, self.entry_at(there))
-            return True
-
     def _find(self, key: bytes) -> tuple[int | None, int | None]:
         """Where the key's entry is, and where it could be put."""
         hash_, free = layout.key_hash(key), None
@@ -265,11 +193,6 @@ class Engine(Space):
                 return at, None
         return None, free
 
-    def _visit(self, at: int, entry: Entry) -> None:
-        if not entry.visited and self.writable and not self.layout.length:  # from a file of items nothing is evicted
-            with contextlib.suppress(OSError):  # it is only remembered for an eviction
-                os.pwrite(self.fd, b"\1", at + layout.VISITED_AT)
-
     # Both
 
     def _store(self, value: bytes, key: bytes, entry: tuple[int, int, int], at: int) -> Outcome:
@@ -279,9 +202,7 @@ class Engine(Space):
         if self.limit is not None and state.used + room > self.limit:
             return Outcome.FULL
         if state.cursor + room > layout.FARTHEST:
-            if self.layout.length:
-                return Outcome.FULL
-            state = self._clear()
+            return Outcome.FULL
         self._append(state, value, key, entry, at)
         return Outcome.STORED
 
@@ -376,7 +297,7 @@ class Engine(Space):
     def usage(self) -> dict[str, int]:
         """`entries`, `bytes` (of data, as placed), `disk_bytes` (what the file takes) and `damaged` (in this process).
 
-        The first two may be too high by what killed processes began; `repair` counts again.
+        The first two may be too high by what killed processes began.
         """
         state = self.state()
         disk = os.fstat(self.fd).st_blocks * 512 if self.fd >= 0 else 0
@@ -390,15 +311,8 @@ def _layout(length: int, slots: int, align: int, contents: str, fingerprint: str
     return Layout(length, slots, align, name, layout.fingerprint(fingerprint), secrets.randbits(63) | 1)
 
 
-def _own(path: str, fd: int) -> None:
-    owner = os.fstat(fd).st_uid
-    if owner != os.geteuid():
-        os.close(fd)
-        raise errors.error(errno.EPERM, "open", path, f"the cache belongs to another user ({owner})")
-
-
 def _ready(folder: str) -> None:
-    mounts.refuse_nfs(folder)
+    mounts.refuse_network(folder)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as exc:

@@ -8,17 +8,16 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from .. import errors, keys, process
+from ..blobs import Blob
 from ..fs import FS, FileStat, in_threads
 from . import identity
-from .disk import PINNED
-from .engine import RAW
-
-if TYPE_CHECKING:
-    from .cachedfs import CachedFS
-    from .here import Found
+from .blocks import BlockBlob
+from .here import Found, Here
+from .policy import Order
+from .tiers import Part
 
 WINDOW_FILES = 64
 WINDOW_BYTES = 32 * 1024 * 1024
@@ -40,13 +39,49 @@ class Filled(NamedTuple):
     """Bytes of those that the cache hadn't got."""
 
 
+class Cached(Protocol):
+    """A `CachedFS`, as far as it is filled from here."""
+
+    _order: Order
+    _whole_size: int
+
+    @property
+    def inner(self) -> FS: ...
+
+    def _now(self) -> Here: ...
+
+    def _find(self, key: str) -> Found: ...
+
+    def _look_up(self, key: str) -> tuple[Found, Blob | None]: ...
+
+    def _kept(self, found: Found) -> bytes | None: ...
+
+    def _at_hand(self, key: str) -> bytes | None: ...
+
+    def _fetched(self, key: str) -> bytes: ...
+
+    def _whole(
+        self, key: str, found: Found, open_inner: Callable[[str], Blob], opened: Blob | None = None
+    ) -> tuple[bytes, str | None]: ...
+
+    def _block_blob(self, key: str, found: Found, opened: Blob | None = None) -> BlockBlob: ...
+
+    def _note(self, here: Here, found: Found) -> None: ...
+
+    def _reached(self, key: str) -> None: ...
+
+    def _stat(self, key: str) -> FileStat: ...
+
+    def _walk(self, key: str) -> Iterator[FileStat]: ...
+
+
 # ---- windows: many small files of a store that is asked in no time
 
 
 class _Window:
     """Files that follow one another: those that the cache hasn't got are fetched together."""
 
-    def __init__(self, fs: CachedFS, concurrency: int | None) -> None:
+    def __init__(self, fs: Cached, concurrency: int | None) -> None:
         self._fs = fs
         self._concurrency = concurrency
         self.keys: list[str] = []
@@ -75,7 +110,7 @@ class _Window:
                 return
             if found.part is None or found.stat.size > self._fs._whole_size:
                 return
-            self.add(key, found, not tiers.has(found.part.name))
+            self.add(key, found, not tiers.has(found.part))
 
     def contents(self) -> Iterator[bytes]:
         """The contents, in order."""
@@ -114,7 +149,7 @@ class _Window:
 
 
 def in_windows(
-    fs: CachedFS, wanted: Sequence[str], concurrency: int | None, reached: Callable[[str], None]
+    fs: Cached, wanted: Sequence[str], concurrency: int | None, reached: Callable[[str], None]
 ) -> Iterator[bytes]:
     """The contents of files: one that the cache hasn't got is fetched with those after it, by one `_read_many`."""
     start = 0
@@ -138,7 +173,7 @@ def in_windows(
         start += 1
 
 
-def at_hand_first(fs: CachedFS, wanted: Sequence[str], concurrency: int) -> Iterator[bytes]:
+def at_hand_first(fs: Cached, wanted: Sequence[str], concurrency: int) -> Iterator[bytes]:
     """The contents of files: what is here is given at once; for what has to be asked for there are threads."""
     start = 0
     while start < len(wanted):
@@ -149,14 +184,14 @@ def at_hand_first(fs: CachedFS, wanted: Sequence[str], concurrency: int) -> Iter
             start += 1
             continue
         part = wanted[start : start + 4 * concurrency]
-        yield from FS._read_many(fs, part, concurrency)
+        yield from FS._read_many(cast(FS, fs), part, concurrency)
         start += len(part)
 
 
 # ---- bringing files in
 
 
-def bring(fs: CachedFS, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
+def bring(fs: Cached, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
     """Bring files in, in order: the size of each, and how many bytes of it had to be fetched."""
     workers = min(concurrency or fs.inner.default_concurrency, len(wanted))
     if workers > 1 and not identity.knows_its_members(fs.inner):
@@ -171,16 +206,16 @@ def bring(fs: CachedFS, wanted: Sequence[str], concurrency: int | None) -> Itera
             yield (sizes[key], sizes[key]) if key in sizes else bring_one(fs, key)
 
 
-def _is_small_and_missing(fs: CachedFS, key: str) -> bool:
+def _is_small_and_missing(fs: Cached, key: str) -> bool:
     try:
         found = fs._find(key)
     except OSError:  # raised when its turn comes
         return False
     small = found.part is not None and found.stat.size <= fs._whole_size
-    return small and found.part is not None and not fs._now().tiers.has(found.part.name)
+    return small and found.part is not None and not fs._now().tiers.has(found.part)
 
 
-def bring_one(fs: CachedFS, key: str) -> tuple[int, int]:
+def bring_one(fs: Cached, key: str) -> tuple[int, int]:
     """Bring one file in: its size, and how many bytes had to be fetched."""
     found, opened = fs._look_up(key)
     with opened if opened is not None else contextlib.nullcontext():
@@ -189,7 +224,7 @@ def bring_one(fs: CachedFS, key: str) -> tuple[int, int]:
         if found.stat.size > fs._whole_size:
             with contextlib.closing(fs._block_blob(key, found, opened)) as blob:
                 return found.stat.size, blob.fill(range(len(blob.blocks)))
-        if fs._now().tiers.has(found.part.name):
+        if fs._now().tiers.has(found.part):
             return found.stat.size, 0
         return found.stat.size, len(fs._whole(key, found, fs.inner._open_from_start, opened)[0])
 
@@ -198,7 +233,7 @@ def _nobody(key: str) -> None:
     """Nothing is being read."""
 
 
-def most_ahead(fs: CachedFS) -> int:
+def most_ahead(fs: Cached) -> int:
     """How far a prefetch goes if nothing else is said."""
     disk = fs._now().tiers.disk
     return MOST_AHEAD if disk is None or disk.limits.max_bytes is None else disk.limits.max_bytes // 2
@@ -207,7 +242,7 @@ def most_ahead(fs: CachedFS) -> int:
 class Prefetch:
     """Files being fetched ahead by a thread of this process."""
 
-    def __init__(self, fs: CachedFS, wanted: Sequence[str], concurrency: int | None, ahead: int) -> None:
+    def __init__(self, fs: Cached, wanted: Sequence[str], concurrency: int | None, ahead: int) -> None:
         self._fs = fs
         self._wanted = wanted
         self._concurrency = concurrency
@@ -289,7 +324,7 @@ class Prefetch:
 # ---- a whole tree
 
 
-def warm(fs: CachedFS, key: str, progress: Callable[[int, int], None] | None, concurrency: int | None) -> Filled:
+def warm(fs: Cached, key: str, progress: Callable[[int, int], None] | None, concurrency: int | None) -> Filled:
     """Bring in all files at or below `key`."""
     wanted = list(_files(fs, key))
     filled = Filled(0, 0, 0)
@@ -300,7 +335,7 @@ def warm(fs: CachedFS, key: str, progress: Callable[[int, int], None] | None, co
     return filled
 
 
-def _files(fs: CachedFS, key: str) -> Iterator[tuple[str, int]]:
+def _files(fs: Cached, key: str) -> Iterator[tuple[str, int]]:
     found: FileStat = fs._stat(key)
     if not found.directory:
         yield key, found.size
@@ -342,34 +377,34 @@ class _Bar:
 # ---- what is to stay
 
 
-def pin(fs: CachedFS, wanted: Iterable[str]) -> int:
+def pin(fs: Cached, wanted: Iterable[str]) -> int:
     """Bring files in and mark them; their bytes."""
     here, size = fs._now(), 0
     for key in wanted:
         size += bring_one(fs, key)[0]
-        for name in _names(fs, key):
+        for part in _parts(fs, key):
             if here.tiers.disk is not None:
-                here.tiers.disk.pin(name, PINNED, here.tiers.order)
+                here.tiers.disk.pin(*part, True)
     return size
 
 
-def unpin(fs: CachedFS, wanted: Iterable[str]) -> None:
+def unpin(fs: Cached, wanted: Iterable[str]) -> None:
     """Take the marks away."""
     here = fs._now()
     for key in wanted:
-        for name in _names(fs, key):
+        for part in _parts(fs, key):
             if here.tiers.disk is not None:
-                here.tiers.disk.pin(name, RAW, here.tiers.order)
+                here.tiers.disk.pin(*part, False)
 
 
-def _names(fs: CachedFS, key: str) -> Iterator[bytes]:
-    """The names in the cache of what a file is made of."""
+def _parts(fs: Cached, key: str) -> Iterator[Part]:
+    """The parts that a file is kept in."""
     found = fs._find(key)
     if found.part is None:
         return
     if found.stat.size <= fs._whole_size:
-        yield found.part.name
+        yield found.part
         return
     with contextlib.closing(fs._block_blob(key, found)) as blob:
         for number in range(len(blob.blocks)):
-            yield blob.blocks.part(number).name
+            yield blob.blocks.part(number)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-
-from .disk import disk_size
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
@@ -27,6 +26,14 @@ def size_of(value: int | str, name: str, least: int = 0) -> int:
 def share_of_disk(folder: str | None) -> int:
     """What a cache leaves free if nothing else is said: a tenth of the disk, at most 50 GB."""
     return min(_LARGEST_FLOOR, disk_size(folder) // 10) if folder is not None else 0
+
+
+def disk_size(folder: str) -> int:
+    """Return the size of the disk that holds `folder`, or that will."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    status = os.statvfs(folder)
+    return status.f_blocks * status.f_frsize
 
 
 def is_size(text: str) -> bool:

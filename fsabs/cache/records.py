@@ -10,6 +10,7 @@ import json
 import time
 from typing import NamedTuple
 
+from .. import identity
 from ..fs import FileStat
 from .tiers import Tiers
 
@@ -61,7 +62,7 @@ class Records:
     def knows(self, url: str) -> bool:
         """Whether anything is known of a file. Takes no memory, and counts as a use of what is on disk."""
         disk = self._tiers.disk
-        return url in self._known or (disk is not None and disk.get(self._name(url)) is not None)
+        return url in self._known or (disk is not None and disk.get(self._name(url), url) is not None)
 
     def jot(self, url: str, stat: FileStat) -> None:
         """Have `knows(url)` from now on: on disk alone, if that can be."""
@@ -73,36 +74,33 @@ class Records:
     def save(self, url: str, record: Record) -> bool:
         """Remember it for other processes, too; whether it is on disk now."""
         if self._tiers.disk is not None:
-            name = self._name(url)
-            self._tiers.disk.remove(name)
-            text = json.dumps([record.asked, record.since, *record.stat])
-            return self._tiers.disk.put(name, text.encode("utf-8", "surrogateescape"), self._tiers.order)
+            name, text = self._name(url), json.dumps([record.asked, record.since, *record.stat])
+            return self._tiers.disk.put(name, url, text.encode(), self._tiers.order)
         return False
 
     def forget(self, url: str) -> None:
         """A file has changed."""
         self._known.pop(url, None)
         if self._tiers.disk is not None:
-            self._tiers.disk.remove(self._name(url))
+            self._tiers.disk.remove(self._name(url), url)
 
     def keep_list(self, url: str, kind: str, members: list[FileStat]) -> None:
         """Remember what a directory holds; `kind` tells one sort of listing from another."""
         if self._tiers.disk is not None:
             name = self._name(url, kind)
-            self._tiers.disk.remove(name)
             text = json.dumps(members)
-            self._tiers.disk.put(name, text.encode("utf-8", "surrogateescape"), self._tiers.order)
+            self._tiers.disk.put(name, url, text.encode(), self._tiers.order)
 
     def recall_list(self, url: str, kind: str) -> list[FileStat] | None:
         """What a directory held when it was last listed."""
-        data = self._tiers.disk.get(self._name(url, kind)) if self._tiers.disk is not None else None
+        data = self._tiers.disk.get(self._name(url, kind), url) if self._tiers.disk is not None else None
         try:
             return [FileStat(*fields) for fields in json.loads(data)] if data is not None else None
         except (ValueError, TypeError):  # of another release
             return None
 
     def _load(self, url: str) -> Record | None:
-        data = self._tiers.disk.get(self._name(url)) if self._tiers.disk is not None else None
+        data = self._tiers.disk.get(self._name(url), url) if self._tiers.disk is not None else None
         if data is None:
             return None
         try:
@@ -114,7 +112,7 @@ class Records:
         return record
 
     def _name(self, url: str, kind: str = "stat") -> bytes:
-        return f"{self._store}\0{url}\0\0{kind}".encode("utf-8", "surrogateescape")
+        return identity.encode(self._store, url, kind)
 
 
 def _content(stat: FileStat) -> tuple[object, ...]:

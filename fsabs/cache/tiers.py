@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import hooks, process
-from .eviction import Order, Sieve
+from .memory import MemoryCache
+from .policy import Order, Passes
 
 if TYPE_CHECKING:
-    from .disk import EngineDisk
+    from .disk import DiskCache
 
 CLAIM_TIMEOUT = 60.0
-"""Seconds that one waits for another's fetch before doing it oneself."""
+"""Seconds that a thread waits for another's fetch before fetching itself; for another process it waits one at most."""
+LONGEST_WAIT = 1.0
+"""Seconds, at most, that one process waits for another one's fetch: it may be stopped."""
 _LONGEST_NAP = 0.02
 
 
@@ -54,7 +57,7 @@ class Tiers:
     were changing may be half changed.
     """
 
-    def __init__(self, memory_bytes: int, disk: EngineDisk | None, claim_timeout: float = CLAIM_TIMEOUT) -> None:
+    def __init__(self, memory_bytes: int, disk: DiskCache | None, claim_timeout: float = CLAIM_TIMEOUT) -> None:
         self.disk = disk
         self.order = Order()
         self._claim_timeout = claim_timeout
@@ -62,7 +65,7 @@ class Tiers:
         self._begin()
 
     def _begin(self) -> None:
-        self.memory = Sieve(self._memory_bytes)
+        self.memory = MemoryCache(self._memory_bytes, self.disk.passes if self.disk is not None else Passes())
         self.counts = Counts()
         self._flights: dict[bytes, Flight] = {}
         self._generation = process.generation()
@@ -74,17 +77,19 @@ class Tiers:
         data = self.memory.get(part.name)
         if data is not None:
             self.counts.memory_hits += 1
-        elif self.disk is not None and (data := self.disk.get(part.name)) is not None:
+        elif self.disk is not None and (data := self.disk.get(part.name, part.url)) is not None:
             self.memory.put(part.name, part.url, data, self.order)
         if data is not None:
             self.counts.hits += 1
+            if self.disk is not None:
+                self.disk.count(1, 0)
             if (instrument := hooks.active) is not None:
                 instrument.record_event("hit", "cache", len(data), part.url)
         return data
 
-    def has(self, name: bytes) -> bool:
+    def has(self, part: Part) -> bool:
         """Whether something seems to be kept."""
-        return name in self.memory or (self.disk is not None and self.disk.has(name))
+        return part.name in self.memory or (self.disk is not None and self.disk.has(part.name, part.url))
 
     def put(self, part: Part, data: bytes) -> None:
         """Keep what was fetched."""
@@ -92,13 +97,7 @@ class Tiers:
             self._begin()
         self.memory.put(part.name, part.url, data, self.order)
         if self.disk is not None:
-            self.disk.put(part.name, data, self.order)
-
-    def remove(self, name: bytes) -> None:
-        """Keep it no more."""
-        self.memory.remove(name)
-        if self.disk is not None:
-            self.disk.remove(name)
+            self.disk.put(part.name, part.url, data, self.order)
 
     def fill(
         self, parts: Sequence[Part], fetch: Callable[[Sequence[int]], Iterable[bytes]], keep: bool = True
@@ -111,6 +110,8 @@ class Tiers:
         if self._generation != process.generation():
             self._begin()
         self.counts.misses += len(parts)
+        if self.disk is not None:
+            self.disk.count(0, len(parts))
         if (instrument := hooks.active) is not None:
             for part in parts:
                 instrument.record_event("miss", "cache", where=part.url)
@@ -165,7 +166,7 @@ class Tiers:
 
     def _wait(self, part: Part) -> bytes | None:
         """What another process is fetching, once it has; None if it doesn't."""
-        end = time.monotonic() + self._claim_timeout
+        end = time.monotonic() + min(self._claim_timeout, LONGEST_WAIT)
         nap = 0.0005
         while time.monotonic() < end:
             time.sleep(nap)

@@ -13,6 +13,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import warnings
@@ -75,8 +76,9 @@ def at_most_one_warning() -> Iterator[list[warnings.WarningMessage]]:
     assert len(ours) <= 1, [str(one.message) for one in ours]
 
 
-def cache_file(folder: Path) -> Path:
-    return folder / "files.fsabs-cache"
+def entry_files(folder: Path) -> list[Path]:
+    """The files of all entries."""
+    return sorted(path for path in folder.glob("entries-1/??/*") if path.is_file())
 
 
 # ---- killed
@@ -277,34 +279,70 @@ def _removed(folder: Path) -> None:
 
 
 def _garbage(folder: Path) -> None:
-    with open(cache_file(folder), "r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(4096)
-        file.write(random.Random(3).randbytes(size - 4096))
+    for path in entry_files(folder):
+        path.write_bytes(random.Random(3).randbytes(path.stat().st_size))
 
 
-def _holes(folder: Path) -> None:
+def _bits(folder: Path) -> None:
+    """500 bits, of any file in the folder."""
     chance = random.Random(4)
-    with open(cache_file(folder), "r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        for _ in range(2000):
-            file.seek(chance.randrange(4096, size))
-            file.write(chance.randbytes(16))
+    everything = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+    for _ in range(500):
+        path = chance.choice(everything)
+        data = bytearray(path.read_bytes())
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
 
 
 def _halved(folder: Path) -> None:
-    os.truncate(cache_file(folder), os.path.getsize(cache_file(folder)) // 2)
+    for path in entry_files(folder):
+        os.truncate(path, path.stat().st_size // 2)
 
 
 def _emptied(folder: Path) -> None:
-    os.truncate(cache_file(folder), 4096)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.truncate(path, 0)
 
 
 def _unlinked(folder: Path) -> None:
-    cache_file(folder).unlink()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.unlink()
 
 
-@pytest.mark.parametrize("harm", [_removed, _garbage, _holes, _halved, _emptied, _unlinked])
+def _swapped(folder: Path) -> None:
+    """Each entry in another one's place."""
+    found = entry_files(folder)
+    contents = [path.read_bytes() for path in found]
+    for path, data in zip(found, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(data)
+
+
+def _moved(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+
+
+def _read_only(folder: Path) -> None:
+    """As a disk that is mounted again read-only, for a user who isn't root: nothing can be made or removed."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            path.chmod(0o500)
+
+
+def _foreign(folder: Path) -> None:
+    """Files that are no entries, in the place of those that are, and directories."""
+    for number, path in enumerate(entry_files(folder)):
+        path.unlink()
+        if number % 2:
+            path.mkdir()
+        else:
+            path.symlink_to("/etc/hostname")
+
+
+@pytest.mark.parametrize(
+    "harm", [_removed, _garbage, _bits, _halved, _emptied, _unlinked, _swapped, _moved, _read_only, _foreign]
+)
 @pytest.mark.parametrize("kind", [cached, blocks])
 def test_harm_under_a_running_process(
     store: Local, tmp_path: Path, harm: Callable[[Path], None], kind: Callable[..., CachedFS]
@@ -324,16 +362,25 @@ def test_harm_under_a_running_process(
             all_right(kind(store, folder))
 
 
-@pytest.mark.parametrize("what", [b"", b"rubbish", bytes(10_000), b"\xff" * 5000])
-def test_a_file_that_is_no_cache(store: Local, tmp_path: Path, what: bytes) -> None:
+@pytest.mark.parametrize("kind", [cached, blocks])
+def test_a_backup_of_last_week(store: Local, tmp_path: Path, kind: Callable[..., CachedFS]) -> None:
+    """A folder that is restored as it was before the files were written again: no old byte, and the space is right."""
     folder = tmp_path / "cache"
-    folder.mkdir()
-    cache_file(folder).write_bytes(what)
-    with at_most_one_warning() as caught:
-        fs = cached(store, folder)
-        all_right(fs)
-        assert fs.status()["disk"]["entries"] == FILES, "it was replaced by one that is"
-    assert len(caught) == 1
+    all_right(kind(store, folder))
+    shutil.copytree(folder, tmp_path / "backup")
+    for name in NAMES:
+        with open(tmp_path / "store" / name, "r+b") as file:
+            file.write(b"another")
+    fs = kind(store, folder)
+    for name in NAMES:
+        assert fs.read_bytes(name) == b"another" + content(name)[7:]
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "backup", folder)
+    (folder / "entries-1/usage").unlink()
+    for again in (fs, kind(store, folder)):
+        for name in NAMES:
+            assert again.read_bytes(name) == b"another" + content(name)[7:]
+    assert fs.status()["disk"]["bytes"] == sum(path.stat().st_blocks * 512 for path in entry_files(folder))
 
 
 def test_a_folder_that_cant_be_written(store: Local, tmp_path: Path) -> None:
@@ -347,18 +394,26 @@ def test_a_folder_that_cant_be_written(store: Local, tmp_path: Path) -> None:
         assert len(caught) == 1
 
 
-def test_a_disk_that_fails(store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fsabs.cache.engine import Engine
+class _Failing:
+    """The module `os`, of which one function fails."""
 
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name == self._method else getattr(os, name)
+
+    def _fail(self, *arguments: object, **options: object) -> Any:
+        raise OSError(errno.EIO, "the disk fails")
+
+
+def test_a_disk_that_fails(store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = cached(store, tmp_path / "cache")
     all_right(fs)
 
-    def failing(*arguments: object) -> Any:
-        raise OSError(errno.EIO, "the disk fails")
-
-    for method in ("read_key", "put_key", "has_key", "claim", "remove"):
+    for method in ("open", "pread", "fstat", "writev", "rename", "utime", "statvfs", "unlink"):
         with monkeypatch.context() as patch:
-            patch.setattr(Engine, method, failing)
+            patch.setattr(disk, "os", _Failing(method))
             with at_most_one_warning():
                 all_right(fs)
                 fs.write_bytes("new", b"x")
@@ -379,10 +434,79 @@ def test_nothing_is_left_open(store: Local, tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_cache_on_nfs_is_refused_as_a_cache_that_fails(
-    store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["nfs4", "lustre", "gpfs", "beegfs", "cifs", "ceph", "fuse.sshfs"])
+def test_a_cache_on_a_network_mount_is_used_and_said_once(
+    store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("fsabs.cache.mounts.filesystem_of", lambda *arguments: "nfs4")
-    fs = cached(store, tmp_path / "cache")
-    with pytest.warns(RuntimeWarning, match="NFS"):
-        assert fs.read_bytes("00.bin") == content("00.bin")
+    monkeypatch.setattr("fsabs.mounts.filesystem_of", lambda *arguments: kind)
+    with at_most_one_warning() as caught:
+        for _ in range(2):
+            all_right(cached(store, tmp_path / "cache"))
+    assert ["network filesystem" in str(one.message) for one in caught] == [True]
+    assert len(entry_files(tmp_path / "cache")) == FILES
+
+
+def test_nothing_rests_on_locks(store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lustre, GPFS and CIFS may grant every lock to everybody, as these do."""
+    monkeypatch.setattr("fcntl.fcntl", lambda *arguments: 0)
+    monkeypatch.setattr("fcntl.flock", lambda *arguments: None)
+    fs = cached(store, tmp_path / "cache", max_bytes=30 * 4096)
+    busy = [children.Child(f"child {n}", functools.partial(all_right, fs), 60) for n in range(4)]
+    all_right(fs)
+    for child in busy:
+        child.result()
+    assert fs.verify() == []
+
+
+def test_a_stopped_process_costs_no_wait(store: Local, tmp_path: Path) -> None:
+    """SIGSTOP at any moment: what others read comes within a second."""
+    chance = random.Random(5)
+    for turn in range(6):
+        fs = cached(store, tmp_path / "cache", max_bytes=20 * 4096)
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                _read_for_ever(fs, turn)
+            os._exit(3)
+        try:
+            time.sleep(chance.random() * 0.05)
+            os.kill(pid, signal.SIGSTOP)
+            slowest = 0.0
+            for name in NAMES:
+                begin = time.monotonic()
+                assert fs.read_bytes(name) == content(name)
+                slowest = max(slowest, time.monotonic() - begin)
+            assert slowest < 2.5, "a second, on a machine that is busy with other things"
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def test_space_is_exact_after_a_sweep(store: Local, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    fs = cached(store, folder)
+    all_right(fs)
+    (folder / "entries-1/00").mkdir(exist_ok=True)
+    (folder / "entries-1/00/.debris").write_bytes(bytes(100_000))
+    os.utime(folder / "entries-1/00/.debris", (1e9, 1e9))
+    with open(folder / "entries-1/usage", "ab") as log:
+        log.write(struct.pack("=4q", 10**6, 17, 0, 0))  # a process that was killed before it did what it noted
+    fs.verify()
+    status = fs.status()["disk"]
+    assert (status["bytes"], status["entries"]) == (
+        sum(path.stat().st_blocks * 512 for path in entry_files(folder)),
+        FILES,
+    )
+
+
+def test_no_credentials_are_in_the_folder(store: Local, tmp_path: Path) -> None:
+    from fsabs.backends.s3 import S3
+
+    s3 = S3("bucket", endpoint="http://user:PASSWORD@store.example", aws_secret_access_key="SECRET")
+    fs = CachedFS(s3, tmp_path / "cache", check_interval=60)
+    fs._part(fs._now(), s3.url("a"), "v", 1)
+    fs._now().tiers.put(fs._part(fs._now(), s3.url("a"), "v", 1), b"x")
+    found = b"".join(bytes(path) + path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    assert b"store.example" in found
+    assert b"PASSWORD" not in found
+    assert b"SECRET" not in found

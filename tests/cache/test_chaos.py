@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -22,7 +23,8 @@ from typing import Any, NoReturn
 import pytest
 
 from fsabs.cache import FileCache
-from fsabs.cache.engine import Engine
+from fsabs.cache.disk import DiskCache, Limits, open_disk
+from fsabs.cache.policy import Order
 
 ROUNDS = int(os.environ.get("FSABS_CHAOS_ROUNDS", "120"))
 BATCH = 20
@@ -97,21 +99,25 @@ def items_work(cache: FileCache, dice: random.Random) -> None:
     assert found == right, f"{key!r}: {found!r}"
 
 
-def files_work(engine: Engine, dice: random.Random) -> None:
-    """One use of what `CachedFS` is on: puts, hits, removes and evictions."""
+def files_work(cache: DiskCache, dice: random.Random) -> None:
+    """One use of what `CachedFS` is on: puts, hits, removes and evictions, and a fork now and then."""
     number = dice.randrange(ITEMS)
-    key, what = b"%d" % number, dice.random()
+    name, url, what = b"%d" % number, f"url {number}", dice.random()
     right = value_of(number) or b""
     if what < 0.45:
-        found = engine.read_key(key)
-        assert found in (None, (1, right)), f"{key!r}: {found!r}"
+        found = cache.get(name, url)
+        assert found in (None, right), f"{name!r}: {found!r}"
     elif what < 0.9:
-        engine.put_key(key, right)
+        order = Order(f"url {dice.randrange(ITEMS)}" for _ in range(50)) if what < 0.6 else Order()
+        if cache.claim(name):
+            cache.put(name, url, right, order)
+            cache.release(name)
     elif what < 0.97:
-        engine.remove(key)
+        cache.remove(name, url)
+    elif what < 0.9995:
+        cache.status()
     else:
-        oldest = engine.entries()[: dice.randrange(20)]
-        engine.discard([(int(row["at"]), int(row["offset"])) for row in oldest])
+        cache.clear()
 
 
 def child(work: Callable[[random.Random], None], disk: Disk, seed: int, complaints: int) -> NoReturn:
@@ -151,7 +157,10 @@ def rounds(count: int, work: Callable[[random.Random], None], disk: Disk, dice: 
                 child(work, disk, seed, complaints)
             children.append(pid)
         dice.shuffle(children)
-        for pid in children:
+        stopped = children[: dice.randrange(3)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in (*children[len(stopped) :], *stopped):
             time.sleep(dice.random() * 0.002)
             os.kill(pid, signal.SIGKILL)
         for pid in children:
@@ -159,14 +168,6 @@ def rounds(count: int, work: Callable[[random.Random], None], disk: Disk, dice: 
     os.close(complaints)
     with open(reading, "rb") as file:
         assert file.read() == b""
-
-
-def apart(engine: Engine) -> None:
-    """No two values share a byte."""
-    ends = 0
-    for row in engine.entries():
-        assert int(row["offset"]) >= ends
-        ends = int(row["offset"]) + int(row["length"]) + int(row["tail"])
 
 
 @pytest.mark.timeout(300)
@@ -180,7 +181,6 @@ def test_items_survive_kills_and_full_disks(disk: Disk) -> None:
             rounds(BATCH, lambda dice, cache=cache: items_work(cache, dice), disk, dice)  # type: ignore[misc]
             disk.fill(False)
             engine: Any = cache._engine
-            apart(engine)
             for key in (key for number in range(ITEMS) for key in (number, str(number))):
                 found = cache.get(key, "nothing")
                 stored += found != "nothing"
@@ -197,15 +197,18 @@ def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
     dice = random.Random(2)
     for batch in range(max(1, ROUNDS // 2 // BATCH)):
         disk.fill(False)
-        engine = Engine.shared(str(disk.folder / f"files{batch}"), slots=512, limit=DISK // 2)
-        rounds(BATCH, lambda dice, engine=engine: files_work(engine, dice), disk, dice)  # type: ignore[misc]
+        folder = disk.folder / f"files{batch}"
+        cache = open_disk(str(folder), Limits(DISK // 2, 0))
+        rounds(BATCH, lambda dice, cache=cache: files_work(cache, dice), disk, dice)  # type: ignore[misc]
         disk.fill(False)
-        apart(engine)
-        engine.repair()
-        usage = engine.usage()
-        assert usage["entries"] == len(engine.entries())
+        assert cache.verify() == [], "no entry without its bytes"
+        status = cache.status()
+        files = [path for path in folder.glob("entries-1/??/*") if not path.name.startswith(".")]
+        assert status["entries"] == len(files)
+        assert status["bytes"] >= sum(path.stat().st_blocks * 512 for path in files)
         for number in range(ITEMS):
-            assert engine.read_key(b"%d" % number) in (None, (1, value_of(number) or b""))
-        assert engine.damaged == 0
-        engine.close()
-        os.unlink(engine.path)
+            assert cache.get(b"%d" % number, f"url {number}") in (None, value_of(number) or b"")
+        cache.clear()
+        assert cache.put(b"x", "x", b"1", Order())
+        cache.close()
+        shutil.rmtree(folder)

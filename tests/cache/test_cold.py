@@ -12,7 +12,8 @@ import pytest
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.cache import CachedFS, blocks
-from fsabs.cache.eviction import Item, Order, Sieve
+from fsabs.cache.memory import MemoryCache
+from fsabs.cache.policy import Order, Passes
 from fsabs.cache.tiers import Part, Tiers
 from fsabs.testing.children import forked
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, noise
@@ -163,8 +164,7 @@ def test_a_fork_while_a_thread_fetches_leaves_the_child_nothing_to_wait_for() ->
 def test_a_memory_that_was_being_changed_is_not_the_childs() -> None:
     tiers, part = Tiers(1000, None), Part(b"x", "memory:x")
     tiers.put(part, b"1")
-    tiers.memory._newest = Item(b"half", "linked", b"")
-    tiers.memory._items.clear()
+    tiers.memory._all.clear()
 
     def child() -> object:
         for number in range(100):
@@ -199,26 +199,26 @@ def test_forks_while_threads_fill_the_memory(folder: str) -> None:
 
 
 def test_threads_that_keep_one_item_at_once_keep_it_once() -> None:
-    sieve = Sieve(100)
-    within = sieve._lock
+    memory = MemoryCache(100, Passes())
+    within = memory._lock
 
     class Overtaken:
         """A lock for which one waits while another thread has put the same item."""
 
         def __enter__(self) -> None:
-            sieve._lock = within
-            sieve.put(b"x", "", bytes(60), Order())
+            memory._lock = within
+            memory.put(b"x", "", bytes(60), Order())
             within.__enter__()
 
         def __exit__(self, *exc: object) -> None:
             within.__exit__(*exc)
 
-    sieve._lock = Overtaken()  # type: ignore[assignment]
-    assert not sieve.put(b"x", "", bytes(60), Order())
-    assert (len(sieve), sieve.size) == (1, 60)
-    sieve.put(b"y", "", bytes(60), Order())
-    sieve.put(b"z", "", bytes(60), Order())
-    assert (len(sieve), sieve.size) == (1, 60)
+    memory._lock = Overtaken()  # type: ignore[assignment]
+    assert not memory.put(b"x", "", bytes(60), Order())
+    assert (len(memory), memory.size) == (1, 60)
+    memory.put(b"y", "", bytes(60), Order())
+    memory.put(b"z", "", bytes(60), Order())
+    assert (len(memory), memory.size) == (1, 60)
 
 
 def test_what_is_kept_without_its_record_is_opened_once_and_asked_for_then(far: Far, folder: str) -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-import pickle
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from fsabs.cache import cachefile, layout, mounts
-from fsabs.cache.engine import PAGE, RAW, Engine, Outcome
+from fsabs.cache import cachefile, layout
+from fsabs.cache.engine import RAW, Engine, Outcome
 from fsabs.errors import CorruptFileError
 from fsabs.testing.children import forked, threaded
 
@@ -27,17 +23,6 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     made = Engine.temporary(str(tmp_path), length=20, slots=64)
     yield made
     made.close()
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Iterator[Engine]:
-    made = Engine.shared(str(tmp_path / "files"), slots=256)
-    yield made
-    made.close()
-
-
-def places(engine: Engine) -> list[tuple[int, int]]:
-    return [(int(row["at"]), int(row["offset"])) for row in engine.entries()]
 
 
 def test_what_is_put_is_read(engine: Engine) -> None:
@@ -71,129 +56,7 @@ def test_keys_of_one_hash_are_all_found(engine: Engine, monkeypatch: pytest.Monk
     for number in range(layout.WINDOW):
         assert engine.put_key(b"%d" % number, b"value %d" % number) is Outcome.STORED
     assert engine.put_key(b"one more", b"") is Outcome.FULL
-    assert engine.remove(b"5")
-    assert engine.read_key(b"5") is None
-    assert engine.read_key(b"127") == (RAW, b"value 127"), "what stands behind a removed one is found"
-    assert engine.put_key(b"one more", b"") is Outcome.STORED
-    for number in range(layout.WINDOW):
-        assert engine.remove(b"%d" % number) == (number != 5)
-    assert engine.remove(b"one more")
-    assert len(list(engine.probe(7))) == 1, "the last of a chain takes the marks of removed ones along"
-
-
-class Table(RuleBasedStateMachine):
-    """Random puts and removes of colliding keys against a dict, with a limit."""
-
-    folder: Path
-    keys = st.integers(0, 40).map(b"key %d".__mod__)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.engine = Engine.temporary(str(self.folder), slots=8, align=PAGE, limit=20 * PAGE)
-        self.model: dict[bytes, bytes] = {}
-
-    @rule(key=keys, value=st.binary(max_size=40), times=st.integers(1, 300))
-    def put(self, key: bytes, value: bytes, times: int) -> None:
-        outcome = self.engine.put_key(key, value * times)
-        assert outcome is not Outcome.PRESENT or key in self.model
-        assert outcome is not Outcome.FULL or self.engine.usage()["bytes"] > 15 * PAGE
-        if outcome is Outcome.STORED:
-            assert key not in self.model
-            self.model[key] = value * times
-
-    @rule(key=keys)
-    def remove(self, key: bytes) -> None:
-        assert self.engine.remove(key) == (self.model.pop(key, None) is not None)
-
-    @rule(share=st.integers(0, 10))
-    def evict(self, share: int) -> None:
-        oldest = places(self.engine)[:share]
-        gone = [self.engine.key_of(self.engine.entry_at(at)) for at, _ in oldest]
-        self.engine.discard(oldest)
-        for key in gone:
-            del self.model[key]
-
-    @rule()
-    def clear(self) -> None:
-        self.engine.clear()
-        self.model.clear()
-
-    @invariant()
-    def agrees(self) -> None:
-        for key in (b"key %d" % number for number in range(41)):
-            found = self.engine.read_key(key)
-            assert (None if found is None else found[1]) == self.model.get(key)
-        assert self.engine.usage()["entries"] == len(self.engine.entries()) == len(self.model)
-        assert self.engine.repair() == 0
-        assert self.engine.damaged == 0
-
-    def teardown(self) -> None:
-        self.engine.close()
-
-
-def test_the_table_agrees_with_a_dict(tmp_path: Path) -> None:
-    Table.folder = tmp_path
-    run_state_machine_as_test(
-        Table,
-        settings=settings(
-            max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
-
-
-def test_eviction_knows_age_and_use_and_frees_the_disk(table: Engine) -> None:
-    for number in range(100):
-        assert table.put_key(b"%d" % number, os.urandom(10_000)) is Outcome.STORED
-    full = table.usage()
-    assert full["bytes"] == 100 * 3 * PAGE
-    table.read_key(b"7")
-    rows = table.entries()
-    assert [table.key_of(table.entry_at(int(row["at"]))) for row in rows] == [b"%d" % n for n in range(100)]
-    assert [n for n, row in enumerate(rows) if row["visited"]] == [7]
-    table.forget([int(rows[7]["at"])])
-    assert not table.entries()["visited"].any()
-    assert table.discard(places(table)[:50]) == 50 * 3 * PAGE
-    assert table.discard([(int(row["at"]), int(row["offset"])) for row in rows[:50]]) == 0, "they are gone"
-    left = table.usage()
-    assert (left["entries"], left["bytes"]) == (50, 50 * 3 * PAGE)
-    assert full["disk_bytes"] - left["disk_bytes"] == 50 * 3 * PAGE
-    assert table.read_key(b"49") is None
-    assert table.read_key(b"50") is not None
-    table.hand = 77
-    assert table.hand == 77
-    table.clear()
-    assert table.usage()["entries"] == len(table.entries()) == 0
-    assert table.put_key(b"7", b"new") is Outcome.STORED
-    assert table.read_key(b"7") == (RAW, b"new")
-
-
-def test_a_limit_counts_what_is_there_and_not_what_was(tmp_path: Path) -> None:
-    with_limit = Engine.shared(str(tmp_path / "files"), slots=64, limit=4 * PAGE)
-    for turn in range(20):
-        for number in range(4):
-            assert with_limit.put_key(b"%d" % number, bytes([turn])) is Outcome.STORED
-        assert with_limit.put_key(b"more", b"x") is Outcome.FULL
-        for number in range(4):
-            assert with_limit.remove(b"%d" % number)
-    with_limit.close()
-
-
-def test_a_file_that_became_too_long_begins_again(table: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "FARTHEST", table.layout.data_start + 10 * PAGE)
-    for number in range(25):
-        assert table.put_key(b"%d" % number, b"%d" % number) is Outcome.STORED
-    assert [n for n in range(25) if table.read_key(b"%d" % n)] == [20, 21, 22, 23, 24]
-
-
-def test_a_reader_that_comes_late_gets_nothing_else(table: Engine) -> None:
-    """An entry is read, its value removed and the place in the table taken by another one, then the bytes are read."""
-    table.put_key(b"key", b"old value")
-    ((at, _),) = places(table)
-    entry = table.entry_at(at)
-    table.remove(b"key")
-    table.put_key(b"key", b"new value")
-    late = table.read_at(entry.length, entry.offset)
-    assert layout.check_of(late, b"key", entry.kind) != entry.check
+    assert engine.read_key(b"127") == (RAW, b"value 127")
 
 
 @pytest.mark.parametrize("field", range(5))
@@ -230,65 +93,6 @@ def test_a_damaged_key_is_not_taken_for_another(engine: Engine) -> None:
     engine.put_key(b"key", b"value")
     os.pwrite(engine.fd, b"K", engine.layout.data_start + 5)
     assert engine.read_key(b"key") is engine.read_key(b"Key") is None
-
-
-def test_killed_puts_burn_space_until_it_is_repaired(table: Engine) -> None:
-    """The head says what a writer reserved who was then killed; what it wrote is in no entry."""
-    table.put_key(b"a", b"1")
-    state = table.state()
-    table._set_space(state.cursor + 5 * PAGE, state.used + 5 * PAGE, state.entries + 1)
-    table._write_at(b"half", state.cursor)
-    table.put_key(b"b", b"2")
-    assert table.usage()["bytes"] == 7 * PAGE
-    assert table.repair() == 5 * PAGE
-    assert table.usage()["bytes"] == 2 * PAGE
-    assert table.usage()["entries"] == 2
-    assert table.read_key(b"a") == (RAW, b"1")
-    assert table.read_key(b"b") == (RAW, b"2")
-    assert table.read_at(4, state.cursor) == bytes(4)
-
-
-def test_a_cursor_that_a_crash_set_back_passes_what_is_there(tmp_path: Path) -> None:
-    path = str(tmp_path / "files")
-    first = Engine.shared(path, slots=64)
-    before = first.state()
-    first.put_key(b"a", b"old")
-    first._set_space(before.cursor, 0, 0)
-    first.close()
-    again = Engine.shared(path, slots=64)
-    again.put_key(b"b", b"new")
-    assert again.read_key(b"a") == (RAW, b"old")
-    assert again.read_key(b"b") == (RAW, b"new")
-    again.close()
-
-
-def test_a_shared_file_is_made_once_and_stays(tmp_path: Path) -> None:
-    path = str(tmp_path / "cache" / "files")
-
-    def join(number: int) -> int:
-        engine = Engine.shared(path, slots=256)
-        assert engine.put_key(b"%d" % number, b"x") is Outcome.STORED
-        engine.close()
-        return engine.layout.generation
-
-    generations = forked("making", [functools.partial(join, n) for n in range(4)], 20)
-    assert len(set(generations)) == 1
-    engine = Engine.shared(path, slots=999)
-    assert all(engine.read_key(b"%d" % n) for n in range(4))
-    assert engine.layout.slots == 256
-    assert os.listdir(tmp_path / "cache") == ["files"]
-    copy = pickle.loads(pickle.dumps(engine))
-    assert copy.read_key(b"1") == (RAW, b"x")
-    copy.close()
-    engine.close()
-
-
-@pytest.mark.parametrize("field", ["contents", "fingerprint"])
-def test_a_shared_file_of_something_else_is_refused(tmp_path: Path, field: str) -> None:
-    path = str(tmp_path / "files")
-    Engine.shared(path, slots=64, contents="a", fingerprint="a").close()
-    with pytest.raises(CorruptFileError, match=field):
-        Engine.shared(path, slots=64, **{"contents": "a", "fingerprint": "a", field: "b"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("damage", ["empty", "short", "magic", "bit", "version", "cut", "longer", "folder", "live"])
@@ -408,41 +212,6 @@ MOUNTS = """\
 33 22 0:43 / /data rw master:1 propagate_from:2 - nfs server:/data rw
 a line that is no mount
 """
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/tmp/x", "ext4"),
-        ("/", "ext4"),
-        ("/home", "nfs4"),
-        ("/home/me/.cache/fsabs", "nfs4"),
-        ("/home/local disk/me", "xfs"),
-        ("/homework", "ext4"),
-        ("/data/x", "nfs"),
-    ],
-)
-def test_nfs_is_seen_in_the_table_of_mounts(path: str, kind: str) -> None:
-    assert mounts.filesystem_of(path, MOUNTS) == kind
-    if kind.startswith("nfs"):
-        with pytest.raises(ValueError, match="on NFS") as caught:
-            mounts.refuse_nfs(path, MOUNTS)
-        assert isinstance(caught.value, OSError)
-        assert caught.value.filename == path
-    else:
-        mounts.refuse_nfs(path, MOUNTS)
-
-
-def test_a_cache_on_nfs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mounts.filesystem_of(str(tmp_path))
-    monkeypatch.setattr(mounts, "REFUSED", (mounts.filesystem_of(str(tmp_path)),))
-    with pytest.raises(OSError, match="NFS"):
-        Engine.temporary(str(tmp_path / "a"))
-    with pytest.raises(OSError, match="NFS"):
-        Engine.shared(str(tmp_path / "a" / "b"), slots=9)
-    with pytest.raises(OSError, match="NFS"):
-        Engine.preserved(str(tmp_path / "c"))
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_leftover_is_removed_and_a_live_file_is_not(tmp_path: Path) -> None:

@@ -1,12 +1,22 @@
-"""What kind of filesystem a folder is on, from the kernel's table of mounts: locks and mappings on NFS don't hold."""
+"""The type of the filesystem that a folder is on, from the kernel's table of mounts, and whether it is on a network."""
 
 from __future__ import annotations
 
 import os
 
-from .. import errors
+from . import errors
 
-REFUSED = ("nfs", "nfs4")
+NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "glusterfs", "orangefs", "ncp")
+"""What the names of network filesystems begin with, behind a `fuse.`, too."""
+LOCAL_FUSE = ("fuse-overlayfs", "bindfs", "mergerfs", "lxcfs", "ntfs", "exfat")
+
+
+def is_network(kind: str) -> bool:
+    """Return whether a filesystem of this type is another machine's."""
+    name = kind.removeprefix("fuse.")
+    if kind.startswith("fuse"):
+        return not name.startswith(LOCAL_FUSE) and kind != "fuseblk"
+    return name.startswith(NETWORK)
 
 
 def filesystem_of(path: str, table: str | None = None) -> str:
@@ -36,15 +46,15 @@ def filesystem_of(path: str, table: str | None = None) -> str:
     return kind
 
 
-def refuse_nfs(path: str, table: str | None = None) -> None:
-    """Raises `io.UnsupportedOperation` (an `OSError` and a `ValueError`) where `path` is on NFS."""
+def refuse_network(path: str, table: str | None = None) -> None:
+    """Raise `io.UnsupportedOperation` (an `OSError` and a `ValueError`) if `path` is on a network filesystem."""
     kind = filesystem_of(path, table)
-    if kind in REFUSED:
+    if is_network(kind):
         raise errors.unsupported(
             "cache",
             path,
-            f"the folder is on NFS ({kind}), where the locks and mappings of a cache do not hold: "
-            "choose a folder on a local disk (dir=, or FSABS_CACHE_DIR)",
+            f"the folder is on a network filesystem ({kind}), where the locks and mappings of an item cache do not "
+            "hold: choose a folder on a local disk (dir=, or FSABS_CACHE_DIR)",
         )
 
 

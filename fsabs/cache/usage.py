@@ -1,0 +1,118 @@
+"""How much a cache's folder holds, and what became of the reads: a log of changes that all its processes append to.
+
+A record is four signed numbers of 8 bytes: bytes on the disk, entries, hits, misses. Appending one is atomic on local
+disks; where it is not, and when a process is killed between a change and its record, the sums are a little wrong until
+a sweep counts the files and begins a new log. Readers remember how far they have read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import struct
+from array import array
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import process
+
+_RECORD = struct.Struct("=4q")
+LONGEST = 1 << 20
+"""Bytes of a log in whose place a short one with its sums is begun."""
+
+
+class Totals(NamedTuple):
+    """The sums of a log."""
+
+    size: int
+    entries: int
+    hits: int
+    misses: int
+
+
+class UsageLog:
+    """The log at `path`, in one process; `OSError` where it can't be read or written."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+        self._read = 0
+        self._totals = [0, 0, 0, 0]
+        self._lock = process.Lock()
+
+    def totals(self) -> Totals:
+        """Return what all processes have noted."""
+        with self._lock:
+            return self._catch_up()
+
+    def add(self, size: int, entries: int, hits: int = 0, misses: int = 0) -> Totals:
+        """Note a change, and return the sums."""
+        with self._lock:
+            self._open()
+            os.write(self._fd, _RECORD.pack(size, entries, hits, misses))
+            totals = self._catch_up()
+            if self._read > LONGEST:
+                self._begin(totals, os.replace)
+            return totals
+
+    def begin(self, totals: Totals, replace: bool = True) -> None:
+        """Begin a new log that says what a sweep has found; without `replace`, only if there is none."""
+        with self._lock:
+            self._begin(totals, os.replace if replace else _move)
+
+    def _begin(self, totals: Totals, move: Callable[[str, str], None]) -> None:
+        aside = f"{self.path}.{secrets.token_hex(6)}"
+        fd = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, _RECORD.pack(*totals))
+            move(aside, self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            raise
+        finally:
+            os.close(fd)
+        self._shut()
+
+    def _open(self) -> None:
+        if self._fd >= 0:
+            if os.fstat(self._fd).st_nlink:
+                return
+            self._shut()  # another process has begun a new one
+        # A log has a first record, made by a sweep: none is made here.
+        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        self._read, self._totals = 0, [0, 0, 0, 0]
+
+    def _catch_up(self) -> Totals:
+        self._open()
+        while data := os.pread(self._fd, 1 << 20, self._read):
+            data = data[: len(data) // _RECORD.size * _RECORD.size]
+            if not data:
+                break
+            self._read += len(data)
+            numbers = array("q", data)
+            for at in range(4):
+                self._totals[at] += sum(numbers[at::4])
+        size, entries, hits, misses = self._totals
+        return Totals(max(0, size), max(0, entries), hits, misses)
+
+    def __del__(self) -> None:
+        self._shut()
+
+    def close(self) -> None:
+        """Close the log; it is opened again when it is needed."""
+        with self._lock:
+            self._shut()
+
+    def _shut(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _move(aside: str, path: str) -> None:
+    """Give a file its name, unless there is one of that name."""
+    with contextlib.suppress(FileExistsError):
+        os.link(aside, path)
+    os.unlink(aside)
