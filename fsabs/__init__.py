@@ -7,12 +7,14 @@ HDF5 files nest. Importing this package loads no store's library; each is import
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from .lazy import exports
 
 if TYPE_CHECKING:
     from .adapters.fsspec import register_fsspec
+    from .adapters.patch import patch, unpatch
     from .backends.hdfs import Hdfs
     from .backends.local import Local
     from .backends.memory import Memory
@@ -72,9 +74,11 @@ _HOMES = {
     "lazify": "layers",
     "open_url": "urls",
     "pack": "containers.pack",
+    "patch": "adapters.patch",
     "register_backend": "registry",
     "register_container": "registry",
     "register_fsspec": "adapters.fsspec",
+    "unpatch": "adapters.patch",
 }
 
 __all__ = [
@@ -107,9 +111,16 @@ __all__ = [
     "lazify",
     "open_url",
     "pack",
+    "patch",
     "register_backend",
     "register_container",
     "register_fsspec",
+    "unpatch",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)
+
+if os.environ.get("FSABS_PATCH"):
+    from .adapters.patch import from_environment
+
+    from_environment()

@@ -1,0 +1,103 @@
+"""Patches of numpy, h5py and torch."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from . import calls
+from .calls import Call, PatchedCall
+
+
+def _numpy(numpy: ModuleType) -> list[PatchedCall]:
+    def load(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if (args[1] if len(args) > 1 else kwargs.get("mmap_mode")) is not None:
+            return calls.refused(call, path, args, kwargs)
+        file = calls.open_file(path)
+        try:
+            found = call(file)
+        except BaseException:
+            file.close()
+            raise
+        if isinstance(found, numpy.lib.npyio.NpzFile):
+            found.fid = file  # closed with it
+        else:
+            file.close()
+        return found
+
+    def writes(suffix: str) -> calls.Handler:
+        def save(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if not str(path).endswith(suffix):  # as numpy does
+                path = path + suffix if isinstance(path, str) else path.with_name(path.name + suffix)
+            return calls.by_written_file(call, path, args, kwargs)
+
+        return save
+
+    return [
+        PatchedCall(numpy, "load", load, 0, "file"),
+        PatchedCall(numpy, "save", writes(".npy"), 0, "file"),
+        PatchedCall(numpy, "savez", writes(".npz"), 0, "file"),
+        PatchedCall(numpy, "savez_compressed", writes(".npz"), 0, "file"),
+        PatchedCall(numpy, "fromfile", calls.by_local, 0, "file"),
+        PatchedCall(numpy, "loadtxt", calls.by_local, 0, "fname"),
+        PatchedCall(numpy, "genfromtxt", calls.by_local, 0, "fname"),
+        PatchedCall(numpy, "savetxt", calls.by_written_local, 0, "fname"),
+        PatchedCall(numpy.memmap, "__new__", calls.refused, 1, "filename"),
+    ]
+
+
+def _h5py(h5py: ModuleType) -> list[PatchedCall]:
+    def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        mode = args[2] if len(args) > 2 else kwargs.get("mode", "r")
+        if mode in (None, "r"):
+            return call(calls.open_file(path))
+        there = mode in ("a", "r+", "w-", "x") and calls.exists(path)
+        how = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
+        return call(calls.copy_until_closed(args[0], path, how))
+
+    def close(original: Any) -> Any:
+        def closed(self: Any) -> None:
+            original(self)
+            calls.close_copy(self)
+
+        return closed
+
+    def leave(original: Any) -> Any:
+        def left(self: Any, *exc: Any) -> None:
+            if exc and exc[0] is not None:
+                calls.close_copy(self, failed=True)
+            original(self, *exc)
+
+        return left
+
+    return [
+        PatchedCall(h5py.File, "__init__", opened, 1, "name"),
+        MethodPatch(h5py.File, "close", close),
+        MethodPatch(h5py.File, "__exit__", leave),
+    ]
+
+
+class MethodPatch(PatchedCall):
+    """A method that is replaced whatever its arguments are."""
+
+    def __init__(self, owner: Any, name: str, make: Any) -> None:
+        super().__init__(owner, name, calls.by_local)
+        self._make = make
+
+    def _wrapped(self, original: Any) -> Any:
+        made = self._make(original)
+        made.__fsabs_original__ = original
+        return made
+
+
+def _torch(torch: ModuleType) -> list[PatchedCall]:
+    def load(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return (calls.by_local if kwargs.get("mmap") else calls.by_file)(call, path, args, kwargs)
+
+    return [
+        PatchedCall(torch, "load", load, 0, "f"),
+        PatchedCall(torch, "save", calls.by_written_file, 1, "f"),
+    ]
+
+
+TARGETS = {"numpy": {"numpy": _numpy}, "h5py": {"h5py": _h5py}, "torch": {"torch": _torch}}

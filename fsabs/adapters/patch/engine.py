@@ -1,0 +1,209 @@
+"""How patches are applied and taken back: counted by library, now or when its module is imported."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ... import errors
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from typing import Self
+
+    from .calls import PatchedCall
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LIBRARIES: dict[str, str] = {  # by the name that users say: the module that patches it
+    "PIL": "images",
+    "builtins": "system",
+    "cv2": "images",
+    "glob": "system",
+    "h5py": "arrays",
+    "imageio": "images",
+    "numpy": "arrays",
+    "os": "system",
+    "pandas": "tables",
+    "pathlib": "system",
+    "soundfile": "sound",
+    "tifffile": "images",
+    "torch": "arrays",
+    "torchaudio": "sound",
+}
+_INSTALL = {"cv2": "opencv-python-headless", "PIL": "pillow"}
+
+_lock = threading.RLock()
+_counts: dict[str, int] = {}
+_calls: dict[str, list[PatchedCall]] = {}
+
+
+def applied() -> list[str]:
+    """Return the names of the libraries that are patched, or will be when they are imported."""
+    return sorted(_counts)
+
+
+def patch(*libraries: str, missing_ok: bool = False) -> Patched:
+    """Have the functions of `libraries` open URLs and `Path` objects through this library.
+
+    The patch is applied at once, for good. Used as a context manager it is taken back at the end of the block; used as
+    a decorator, it is there while the function runs. A module that is imported later is patched then.
+
+    Args:
+        libraries: of cv2, PIL, imageio, tifffile, numpy, h5py, torch, pandas, soundfile, torchaudio; and of Python's
+            own builtins (`open`), os, glob, pathlib.
+        missing_ok: pass over a library that is not installed, which is a `MissingDependencyError` otherwise.
+    """
+    if not libraries:
+        raise TypeError(f"patch() needs the names of libraries, of {', '.join(sorted(_LIBRARIES))}")
+    for name in libraries:
+        if name not in _LIBRARIES:
+            raise ValueError(f"{name!r} can't be patched; there are {', '.join(sorted(_LIBRARIES))}")
+        if not missing_ok and name not in sys.modules and importlib.util.find_spec(name) is None:
+            package = _INSTALL.get(name, name)
+            raise errors.MissingDependencyError(f"patch({name!r}) needs {name}: pip install {package}", name=name)
+    return Patched(libraries)
+
+
+def unpatch(*libraries: str) -> None:
+    """Take back the patches of `libraries`, all without arguments, however often they were applied."""
+    with _lock:
+        for name in libraries or list(_counts):
+            if name not in _LIBRARIES:
+                raise ValueError(f"{name!r} can't be patched; there are {', '.join(sorted(_LIBRARIES))}")
+            if _counts.pop(name, 0):
+                _restore(name)
+
+
+class Patched:
+    """Patches that are applied; as a context manager, until the end of its block."""
+
+    def __init__(self, libraries: tuple[str, ...]) -> None:
+        self._libraries = libraries
+        self._depth = 0
+        self._enter()
+
+    def _enter(self) -> None:
+        with _lock:
+            for name in self._libraries:
+                _counts[name] = _counts.get(name, 0) + 1
+                if _counts[name] == 1:
+                    _apply(name)
+            self._depth += 1
+
+    def undo(self) -> None:
+        """Take back what this object applied, once."""
+        with _lock:
+            if not self._depth:
+                return
+            self._depth -= 1
+            for name in self._libraries:
+                if _counts.get(name, 0) > 1:
+                    _counts[name] -= 1
+                elif _counts.pop(name, 0):
+                    _restore(name)
+
+    def __enter__(self) -> Self:
+        if not self._depth:
+            self._enter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.undo()
+
+    def __call__(self, function: F) -> F:
+        """Apply the patches while `function` runs, and at no other time."""
+        self.undo()
+        libraries = self._libraries
+
+        @functools.wraps(function)
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            with Patched(libraries):
+                return function(*args, **kwargs)
+
+        return patched  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"Patched({', '.join(self._libraries)})"
+
+
+# ---- modules, now and later
+
+
+def _targets(name: str) -> dict[str, Callable[[ModuleType], list[PatchedCall]]]:
+    """Functions that list what is patched in a module, by the module's name."""
+    found: dict[str, Callable[[ModuleType], list[PatchedCall]]] = importlib.import_module(
+        f"{__package__}.{_LIBRARIES[name]}"
+    ).TARGETS[name]
+    return found
+
+
+def _apply(name: str) -> None:
+    _Finder.install()
+    for module in _targets(name):
+        if module in sys.modules:
+            _patch_module(name, importlib.import_module(module))  # waits for an import in another thread
+
+
+def _patch_module(name: str, module: ModuleType) -> None:
+    with _lock:
+        if name not in _counts:
+            return
+        there = _calls.setdefault(name, [])
+        for call in _targets(name)[module.__name__](module):
+            if call.apply():
+                there.append(call)
+
+
+def _restore(name: str) -> None:
+    for call in reversed(_calls.pop(name, [])):
+        call.restore()
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds what others find, and has it patched when it was executed."""
+
+    def __init__(self) -> None:
+        self._busy = threading.local()
+
+    @classmethod
+    def install(cls) -> None:
+        """Be the first finder, once."""
+        if not any(isinstance(finder, cls) for finder in sys.meta_path):
+            sys.meta_path.insert(0, cls())
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the spec of a module that is to be patched; None for all others."""
+        library = fullname.partition(".")[0]
+        if library not in _counts or fullname not in _targets(library) or getattr(self._busy, "on", False):
+            return None
+        self._busy.on = True
+        try:
+            spec = next(filter(None, (_spec_of(finder, fullname, path, target) for finder in sys.meta_path)), None)
+        finally:
+            self._busy.on = False
+        if spec is not None and spec.loader is not None:
+            _patch_after(library, spec.loader)
+        return spec
+
+
+def _spec_of(finder: Any, fullname: str, path: Any, target: ModuleType | None) -> ModuleSpec | None:
+    found: ModuleSpec | None = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
+    return found
+
+
+def _patch_after(library: str, loader: Any) -> None:
+    execute = loader.exec_module
+
+    def executed(module: ModuleType) -> None:
+        execute(module)
+        _patch_module(library, sys.modules.get(module.__name__, module))
+
+    loader.exec_module = executed

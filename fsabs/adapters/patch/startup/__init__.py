@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: its `sitecustomize` applies `$FSABS_PATCH` in a program and in all that it starts."""

@@ -1,0 +1,402 @@
+"""Patched libraries open URLs, and leave everything else as it was; results are those of local files."""
+
+from __future__ import annotations
+
+import builtins
+import glob
+import io
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import h5py
+import imageio.v3
+import numpy
+import pandas
+import pytest
+import soundfile
+import tifffile
+import torch
+from PIL import Image
+
+import fsabs
+from fsabs.adapters.patch import applied
+from tests.adapters import stores
+
+ALL = ("PIL", "cv2", "h5py", "imageio", "numpy", "pandas", "soundfile", "tifffile", "torch")
+PICTURE = numpy.random.default_rng(1).integers(0, 255, (24, 32, 3), dtype=numpy.uint8)
+TABLE = pandas.DataFrame({"a": range(5), "b": list("abcde")})
+
+
+@pytest.fixture(autouse=True)
+def _unpatched() -> Iterator[None]:
+    yield
+    fsabs.unpatch()
+    assert not hasattr(cv2.imread, "__fsabs_original__")
+
+
+@pytest.fixture(params=stores.KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty directory, or an empty zip, of each kind of store."""
+    with stores.opened(request.param, request, tmp_path) as url:
+        stores.fill(url, {".keep": b""})
+        yield url
+
+
+Pair = tuple[Callable[[str], Any], Callable[[str], Any]]
+
+
+def _picture(path: Any, *flags: int) -> Any:
+    return cv2.imread(path, *flags)
+
+
+def _npz(path: str) -> Any:
+    with numpy.load(path) as file:
+        return file["x"].tolist()
+
+
+def _h5(path: str) -> Any:
+    with h5py.File(path, "r") as file:
+        return file["x"][:].tolist()
+
+
+def _write_h5(path: str) -> None:
+    with h5py.File(path, "w") as file:
+        file["x"] = numpy.arange(5)
+
+
+def _write_video(path: str) -> None:
+    writer = cv2.VideoWriter(path, cv2.VideoWriter.fourcc(*"MJPG"), 10, (32, 24))
+    for _ in range(3):
+        writer.write(PICTURE)
+    writer.release()
+
+
+def _video(path: str) -> Any:
+    capture, frames = cv2.VideoCapture(path), []
+    while (frame := capture.read())[0]:
+        frames.append(frame[1].tolist())
+    capture.release()
+    return frames
+
+
+def _write_storage(path: str) -> None:
+    storage = cv2.FileStorage(path, cv2.FILE_STORAGE_WRITE)
+    storage.write("x", 3.5)
+    storage.release()
+
+
+def _storage(path: str) -> Any:
+    storage = cv2.FileStorage(path, cv2.FILE_STORAGE_READ)
+    found = storage.getNode("x").real()
+    storage.release()
+    return found
+
+
+PAIRS: dict[str, Pair] = {
+    "a.png": (lambda p: cv2.imwrite(p, PICTURE), lambda p: _picture(p).tolist()),
+    "b.jpg": (lambda p: cv2.imwrite(p, PICTURE), lambda p: _picture(p, cv2.IMREAD_GRAYSCALE).tolist()),
+    "c.tiff": (lambda p: cv2.imwritemulti(p, [PICTURE] * 2), lambda p: [x.tolist() for x in cv2.imreadmulti(p)[1]]),
+    "d.avi": (_write_video, _video),
+    "e.yml": (_write_storage, _storage),
+    "f.jpg": (lambda p: Image.fromarray(PICTURE).save(p), lambda p: numpy.asarray(Image.open(p)).tolist()),
+    "g.tiff": (lambda p: Image.fromarray(PICTURE).save(p), lambda p: numpy.asarray(Image.open(p)).tolist()),
+    "h.npy": (lambda p: numpy.save(p, numpy.arange(9)), lambda p: numpy.load(p).tolist()),
+    "i.npz": (lambda p: numpy.savez(p, x=numpy.arange(9)), _npz),
+    "j.txt.gz": (lambda p: numpy.savetxt(p, numpy.arange(9)), lambda p: numpy.loadtxt(p).tolist()),
+    "k.bin": (lambda p: numpy.savez_compressed(p, x=1), lambda p: numpy.fromfile(p + ".npz", "u1").size > 100),
+    "l.h5": (_write_h5, _h5),
+    "m.csv": (lambda p: TABLE.to_csv(p, index=False), lambda p: pandas.read_csv(p).to_dict()),
+    "n.csv.gz": (lambda p: TABLE.to_csv(p, index=False), lambda p: pandas.read_csv(p).to_dict()),
+    "o.parquet": (lambda p: TABLE.to_parquet(p), lambda p: pandas.read_parquet(p).to_dict()),
+    "p.json": (lambda p: TABLE.to_json(p), lambda p: pandas.read_json(p).to_dict()),
+    "q.hdf": (lambda p: TABLE.to_hdf(p, key="k"), lambda p: pandas.read_hdf(p, "k").to_dict()),
+    "r.pkl": (lambda p: TABLE.to_pickle(p), lambda p: pandas.read_pickle(p).to_dict()),
+    "s.pt": (lambda p: torch.save({"x": torch.arange(4)}, p), lambda p: torch.load(p)["x"].tolist()),
+    "t.pt": (lambda p: torch.save({"x": torch.arange(4)}, p), lambda p: torch.load(p, mmap=True)["x"].tolist()),
+    "u.wav": (lambda p: soundfile.write(p, numpy.zeros((9, 2)), 8000), lambda p: soundfile.read(p)[0].tolist()),
+    "v.png": (lambda p: imageio.v3.imwrite(p, PICTURE), lambda p: imageio.v3.imread(p).tolist()),
+    "w.tif": (lambda p: tifffile.imwrite(p, PICTURE), lambda p: tifffile.imread(p).tolist()),
+}
+
+
+def test_results_are_those_of_local_files(url: str, tmp_path: Path) -> None:
+    in_zip = url.endswith(".zip")
+    with fsabs.patch(*ALL):
+        for name, (write, read) in PAIRS.items():
+            if in_zip and name.startswith("l."):
+                continue  # `l.h5` in a path is a container to walk into, as everywhere
+            write(str(tmp_path / name))
+            write(f"{url}/{name}")
+            assert read(f"{url}/{name}") == read(str(tmp_path / name)), name
+    assert not [name for name in os.listdir("/tmp") if name.startswith(f"fsabs-{os.getpid()}-")]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[str]:
+    """A directory in memory."""
+    with stores.opened("memory", None, tmp_path) as url:
+        stores.fill(url, {"a.txt": b"text", "d/b.txt": b"x", "d/e f.txt": b"y"})
+        yield url
+
+
+@pytest.mark.quick
+def test_a_path_of_fsabs_is_opened(tree: str) -> None:
+    with fsabs.patch("numpy", "cv2"), fsabs.from_url(tree) as fs:
+        numpy.save(fsabs.Path("x.npy", fs=fs), numpy.arange(3))
+        assert numpy.load(fsabs.Path(tree) / "x.npy").tolist() == [0, 1, 2]
+        cv2.imwrite(fsabs.Path("x.png", fs=fs), PICTURE)
+        assert (_picture(fsabs.Path(tree, "x.png")) == PICTURE).all()
+
+
+@pytest.mark.quick
+def test_errors_are_ours_or_the_librarys(tree: str, tmp_path: Path) -> None:
+    with fsabs.patch("cv2", "numpy", "PIL", "pandas"):
+        assert cv2.imread(f"{tree}/none.png") is None
+        assert cv2.imread(f"{tree}/a.txt") is None
+        for function in (numpy.load, Image.open, pandas.read_csv, pandas.read_hdf):
+            with pytest.raises(FileNotFoundError, match="none"):
+                function(f"{tree}/none.x")
+            with pytest.raises(FileNotFoundError, match="none"):
+                function(str(tmp_path / "none.x"))
+        with pytest.raises(OSError, match="as_local"):
+            numpy.load(f"{tree}/x.npy", mmap_mode="r")
+        with pytest.raises(OSError, match="as_local"):
+            numpy.memmap(f"{tree}/x.npy")
+        with pytest.raises(ValueError, match="unknown file extension"):
+            Image.fromarray(PICTURE).save(f"{tree}/x.none")
+        with pytest.raises(FileNotFoundError):
+            numpy.load("nonesuch://x/y.npy")  # no scheme of ours: the original's error
+
+
+@pytest.mark.quick
+def test_what_fails_leaves_nothing(tree: str) -> None:
+    before = sorted(fsabs.Path(tree).rglob("*"))
+    with fsabs.patch("h5py", "pandas", "torch", "soundfile"):
+        with pytest.raises(KeyError), h5py.File(f"{tree}/x.dat", "w") as file:
+            file["x"] = 1
+            raise KeyError
+        with pytest.raises(KeyError), soundfile.SoundFile(f"{tree}/x.wav", "w", 8000, 1):
+            raise KeyError
+        with pytest.raises(Exception, match="pickle"):
+            torch.save({"x": lambda: None}, f"{tree}/x.pt")
+        with pytest.raises(TypeError):
+            TABLE.to_csv(f"{tree}/x.csv", nonesuch=1)
+    assert sorted(fsabs.Path(tree).rglob("*")) == before
+
+
+@pytest.mark.quick
+def test_files_are_added_to(tree: str) -> None:
+    with fsabs.patch("h5py", "pandas"):
+        for key in ("x", "y"):
+            with h5py.File(f"{tree}/x.dat", "a") as file:
+                file[key] = 1
+        with h5py.File(f"{tree}/x.dat") as file:
+            assert list(file) == ["x", "y"]
+        with pytest.raises(FileExistsError):
+            h5py.File(f"{tree}/x.dat", "x")
+        for header in (True, False):
+            TABLE.to_csv(f"{tree}/x.csv", mode="w" if header else "a", header=header, index=False)
+        assert len(pandas.read_csv(f"{tree}/x.csv")) == 10
+
+
+@pytest.mark.quick
+def test_pythons_own(tree: str, tmp_path: Path) -> None:
+    assert not os.path.exists(f"{tree}/a.txt")
+    with fsabs.patch("builtins", "os", "glob", "pathlib"):
+        with open(f"{tree}/new.txt", "w", encoding="utf-8") as file:
+            file.write("grüße")
+        with io.open(f"{tree}/new.txt", encoding="utf-8") as file:  # noqa: UP020 - the name is what is tested
+            assert file.read() == "grüße"
+        assert (os.path.exists(f"{tree}/d"), os.path.isdir(f"{tree}/d"), os.path.isfile(f"{tree}/d")) == (
+            True,
+            True,
+            False,
+        )
+        assert os.path.getsize(f"{tree}/a.txt") == 4
+        assert sorted(os.listdir(tree)) == ["a.txt", "d", "new.txt"]
+        with os.scandir(f"{tree}/d") as entries:
+            assert sorted((entry.name, entry.is_file(), entry.stat().st_size) for entry in entries) == [
+                ("b.txt", True, 1),
+                ("e f.txt", True, 1),
+            ]
+        assert [(at, dirs, sorted(files)) for at, dirs, files in os.walk(tree)][1] == (
+            f"{tree}/d",
+            [],
+            ["b.txt", "e f.txt"],
+        )
+        assert glob.glob(f"{tree}/d/?.txt") == [f"{tree}/d/b.txt"]
+        assert list(glob.iglob(f"{tree}/**/e*", recursive=True)) == [f"{tree}/d/e%20f.txt"]
+        assert glob.glob(f"{tree}/none/*") == []
+        assert pathlib.Path(tree, "a.txt").read_text() == "text"
+        assert type(pathlib.Path(tmp_path)) is pathlib.PosixPath
+        with pytest.raises(FileNotFoundError), open(tmp_path / "none"):
+            pass
+        with pytest.raises(FileNotFoundError):
+            os.listdir(f"{tree}/none")
+    assert builtins.open is io.open
+    assert not os.path.exists(f"{tree}/a.txt")
+
+
+@pytest.mark.quick
+def test_for_good_in_a_block_and_as_a_decorator(tree: str) -> None:
+    original = numpy.load
+    patched = fsabs.patch("numpy")
+    assert numpy.load is not original
+    with fsabs.patch("numpy"), fsabs.patch("numpy", "PIL"):
+        assert applied() == ["PIL", "numpy"]
+    assert applied() == ["numpy"]
+    patched.undo()
+    patched.undo()
+    assert numpy.load is original
+
+    @fsabs.patch("numpy")
+    def inside() -> bool:
+        return numpy.load is original
+
+    assert numpy.load is original
+    assert inside() is False
+    assert numpy.load is original
+    for _ in range(3):
+        fsabs.patch("numpy", "torch")
+    fsabs.unpatch("numpy")
+    assert (numpy.load is original, applied()) == (True, ["torch"])
+    fsabs.unpatch()
+
+
+@pytest.mark.quick
+def test_everything_else_is_untouched(tmp_path: Path) -> None:
+    buffer, classes = io.BytesIO(), (cv2.VideoCapture, h5py.File)
+    numpy.save(buffer, numpy.arange(3))
+    with fsabs.patch(*ALL):
+        buffer.seek(0)
+        assert numpy.load(buffer).tolist() == [0, 1, 2]
+        cv2.imwrite(str(tmp_path / "x.png"), PICTURE)
+        assert (_picture(str(tmp_path / "x.png")) == PICTURE).all()
+        assert type(cv2.VideoCapture(str(tmp_path / "none.avi"))) is classes[0]
+        assert isinstance(cv2.VideoCapture(), cv2.VideoCapture)
+        assert h5py.File is classes[1]
+        assert pandas.read_json(io.StringIO('{"a": {"0": "s3://x"}}')).shape == (1, 1)
+        with pytest.raises(TypeError):
+            numpy.load()  # type: ignore[call-arg]
+        assert numpy.load.__name__ == "load"
+
+
+@pytest.mark.quick
+def test_a_patch_of_others_above_ours_stays(tree: str) -> None:
+    original = numpy.load
+    with fsabs.patch("numpy"):
+        ours = numpy.load
+        numpy.load = lambda *args, **kwargs: ours(*args, **kwargs)
+        theirs = numpy.load
+    try:
+        assert numpy.load is theirs
+        with pytest.raises(FileNotFoundError):
+            numpy.load(f"{tree}/a.txt")  # the original, which knows no URL
+    finally:
+        numpy.load = original
+
+
+@pytest.mark.quick
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="cv2, glob"):
+        fsabs.patch("cv3")
+    with pytest.raises(TypeError, match="names of libraries"):
+        fsabs.patch()
+    with pytest.raises(ImportError, match="pip install torchaudio"):
+        fsabs.patch("torchaudio")
+    assert applied() == []
+
+
+SCRIPT = """
+import sys, glob, os
+import cv2, numpy as np, pandas as pd, torch, h5py
+root = sys.argv[1]
+class Pictures(torch.utils.data.Dataset):
+    def __init__(self, root, names): self.root, self.names = root, names
+    def __len__(self): return len(self.names)
+    def __getitem__(self, n): return int(cv2.imread(self.root + "/" + self.names[n]).sum()), self.rows(n)
+    def rows(self, n):
+        with h5py.File(self.root + "/data.bin", "r") as file: return int(file["x"][n])
+if __name__ == "__main__":
+    table = pd.read_csv(root + "/names.csv")
+    weights = np.load(root + "/weights.npy")
+    for method in sys.argv[2:]:
+        pictures = Pictures(root, list(table["name"]))
+        loader = torch.utils.data.DataLoader(pictures, 2, num_workers=2, multiprocessing_context=method)
+        total = sum(int(a.sum()) + int(b.sum()) for a, b in loader)
+        print(total)
+    torch.save({"w": torch.tensor(weights), "total": total}, root + "/model.pt")
+    print(torch.load(root + "/model.pt")["total"])
+"""
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["environment", "one line"])
+def test_a_script_of_somebody_elses(how: str, moto: Any, tmp_path: Path) -> None:
+    """Its folder is a zip on S3 for what it reads, in workers that are forked or spawned."""
+    with stores.opened("s3", _Given(moto), tmp_path) as url:
+        table = "name\n" + "".join(f"{number}.png\n" for number in range(4))
+        numpy.save(weights := io.BytesIO(), numpy.arange(4))
+        with h5py.File(rows := io.BytesIO(), "w") as file:
+            file["x"] = numpy.arange(4)
+        pictures = {f"{number}.png": cv2.imencode(".png", PICTURE + number)[1].tobytes() for number in range(4)}
+        files = {
+            "names.csv": table.encode(),
+            "weights.npy": weights.getvalue(),
+            "data.bin": rows.getvalue(),
+            **pictures,
+        }
+        stores.fill(f"{url}/data.zip", files)
+        script, line = tmp_path / "script.py", "import fsabs; fsabs.patch('cv2', 'numpy', 'pandas', 'torch', 'h5py')\n"
+        script.write_text(SCRIPT if how == "environment" else line + SCRIPT)
+        names = {"FSABS_PATCH": "cv2,numpy,pandas,torch,h5py"} if how == "environment" else {}
+        command = [sys.executable, *(["-m", "fsabs.adapters.patch"] if names else []), str(script)]
+        done = subprocess.run(
+            [*command, f"{url}/data.zip", "spawn" if names else "fork"],
+            env={**os.environ, **names, "PYTHONPATH": str(stores.ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        total = sum(int((PICTURE + number).sum()) + number for number in range(4))
+        assert (done.returncode, done.stdout) == (0, f"{total}\n{total}\n"), done.stderr
+
+
+class _Given:
+    """A `request` for `stores.opened` that has one server."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def getfixturevalue(self, name: str) -> Any:
+        return self._server
+
+
+LATER = """
+import fsabs, os, sys, threading
+fsabs.from_url("memory://later/x", create=True)
+fsabs.patch("numpy", "PIL", "cv2", "h5py")
+assert not {"numpy", "PIL", "cv2", "h5py"} & sys.modules.keys()
+threads = [threading.Thread(target=__import__, args=(name,)) for name in ("numpy", "h5py", "PIL.Image")]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+import numpy, cv2, h5py
+from PIL import Image
+numpy.save("memory://later/x/a.npy", numpy.arange(3))
+assert numpy.load("memory://later/x/a.npy").tolist() == [0, 1, 2]
+cv2.imwrite("memory://later/x/a.png", numpy.zeros((3, 3, 3), "u1"))
+assert cv2.imread("memory://later/x/a.png").shape == (3, 3, 3) and Image.open("memory://later/x/a.png").size == (3, 3)
+pid = os.fork()
+if not pid:
+    os._exit(numpy.load("memory://later/x/a.npy").sum() != 3)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_modules_that_are_imported_later() -> None:
+    subprocess.run([sys.executable, "-c", LATER], check=True, timeout=60)
