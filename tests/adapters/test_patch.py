@@ -393,7 +393,7 @@ cv2.imwrite("memory://later/x/a.png", numpy.zeros((3, 3, 3), "u1"))
 assert cv2.imread("memory://later/x/a.png").shape == (3, 3, 3) and Image.open("memory://later/x/a.png").size == (3, 3)
 pid = os.fork()
 if not pid:
-    os._exit(numpy.load("memory://later/x/a.npy").sum() != 3)
+    os._exit(int(numpy.load("memory://later/x/a.npy").sum()) != 3)
 assert os.waitpid(pid, 0)[1] == 0
 """
 
