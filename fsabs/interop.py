@@ -30,3 +30,7 @@ class AdapterMethods(Core):
     def fsspec(self) -> Any:
         """Return this FS as a filesystem of fsspec's, for whatever takes one; paths are the FS's own."""
         return registry.adapter("fsspec")(cast("FS", self))
+
+    def arrow(self) -> Any:
+        """Return this FS as a `pyarrow.fs.FileSystem`; files are read by exactly the ranges that are asked for."""
+        return registry.adapter("arrow")(cast("FS", self))

@@ -1,0 +1,183 @@
+"""pyarrow's filesystem interface over any FS: `fs.arrow()`. Files are read by the ranges that Arrow asks for."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .. import errors
+
+try:
+    import pyarrow.fs as arrow_fs
+    from pyarrow import PythonFile
+except ImportError:
+    raise errors.MissingDependencyError("fs.arrow() needs pyarrow: pip install pyarrow", name="pyarrow") from None
+
+from ..blobs import Blob
+from ..fs import FS, FileStat
+
+
+class ExactFile(io.RawIOBase):
+    """A file over a blob that reads what is asked for and nothing ahead."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._position = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to `size` bytes from the position, all that is left if it is negative."""
+        left = max(0, self._blob.size - self._position)
+        data = self._blob.pread(left if size is None or size < 0 else min(size, left), self._position)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        """Return all that is left."""
+        return self.read()
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill `buffer` as far as the file goes; return the number of bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move the position."""
+        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size}[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def size(self) -> int:
+        """Return the size of the file."""
+        return self._blob.size
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def close(self) -> None:
+        """Close the blob."""
+        self._blob.close()
+        super().close()
+
+
+class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
+    """What pyarrow asks of a filesystem; paths are the FS's own."""
+
+    def __init__(self, fs: FS) -> None:
+        self.fs = fs
+
+    def __eq__(self, other: object) -> bool:
+        return self.fs is other.fs if isinstance(other, ArrowHandler) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(id(self.fs))
+
+    def get_type_name(self) -> str:
+        """Return a name for the type of filesystem."""
+        return "fsabs"
+
+    def normalize_path(self, path: str) -> str:
+        """Return the path as the other methods take it."""
+        return path
+
+    def get_file_info(self, paths: Sequence[str]) -> list[Any]:
+        """Return what is known of each path."""
+        return [self._info(path) for path in paths]
+
+    def _info(self, path: str) -> Any:
+        try:
+            return _file_info(path, self.fs.stat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return arrow_fs.FileInfo(path, arrow_fs.FileType.NotFound)
+
+    def get_file_info_selector(self, selector: Any) -> list[Any]:
+        """Return what is known of the members of a directory."""
+        base = selector.base_dir
+        try:
+            stats = list(self.fs.list(base, recursive=selector.recursive, detail=True))
+        except FileNotFoundError:
+            if selector.allow_not_found:
+                return []
+            raise
+        prefix = f"{base.rstrip('/')}/" if base else ""
+        return [_file_info(prefix + stat.filename.rstrip("/"), stat) for stat in stats]
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        """Make a directory."""
+        if not self.fs.capabilities.mkdir:
+            return
+        if recursive:
+            self.fs.makedirs(path, exist_ok=True)
+        elif not self.fs.isdir(path):
+            self.fs.mkdir(path)
+
+    def delete_dir(self, path: str) -> None:
+        """Remove a directory and all that is in it."""
+        if not self.fs.isdir(path):
+            self.fs.rmdir(path)  # raises what is wrong
+        self.fs.remove(path, recursive=True)
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
+        """Remove all that is in a directory."""
+        try:
+            names = list(self.fs.list(path))
+        except FileNotFoundError:
+            if missing_dir_ok:
+                return
+            raise
+        for name in names:
+            self.fs.remove(f"{path.rstrip('/')}/{name.rstrip('/')}" if path else name.rstrip("/"), recursive=True)
+
+    def delete_root_dir_contents(self) -> None:
+        """Remove all that is in the FS."""
+        self.delete_dir_contents("")
+
+    def delete_file(self, path: str) -> None:
+        """Remove a file."""
+        self.fs.remove(path)
+
+    def move(self, src: str, dest: str) -> None:
+        """Move a file or directory; a file is replaced."""
+        self.fs.rename(src, dest)
+
+    def copy_file(self, src: str, dest: str) -> None:
+        """Copy a file; a file is replaced."""
+        self.fs.copy(src, dest)
+
+    def open_input_stream(self, path: str) -> Any:
+        """Open a file that is read from front to back."""
+        return PythonFile(self.fs.open(path, "rb"), mode="r")
+
+    def open_input_file(self, path: str) -> Any:
+        """Open a file that is read by ranges."""
+        return PythonFile(ExactFile(self.fs.open_blob(path)), mode="r")
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        """Open a file to write, which becomes visible when it is closed."""
+        return PythonFile(self.fs.open(path, "wb"), mode="w")
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:
+        """Open a file to add to, where the FS can."""
+        return PythonFile(self.fs.open(path, "ab"), mode="w")
+
+
+def _file_info(path: str, stat: FileStat) -> Any:
+    if stat.directory:
+        return arrow_fs.FileInfo(path, arrow_fs.FileType.Directory)
+    mtime = None if stat.last_modified is None else int(stat.last_modified * 1e9)
+    return arrow_fs.FileInfo(path, arrow_fs.FileType.File, size=stat.size, mtime_ns=mtime)
+
+
+def as_arrow(fs: FS) -> Any:
+    """Return an FS as a filesystem of pyarrow's."""
+    return arrow_fs.PyFileSystem(ArrowHandler(fs))

@@ -1,0 +1,250 @@
+"""Checkpoints on any FS: `save` and `load`, and `CheckpointManager`, which keeps the newest and the best of them.
+
+A checkpoint is one file, whole or not at all, and older ones are removed after it is visible: killing the program at
+any moment leaves no fewer good checkpoints than there were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import math
+import os
+import pickle
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ... import errors
+from ...fs import FS
+from ...paths import Path
+
+logger = logging.getLogger(__name__)
+_NAME = re.compile(r"checkpoint-(\d+)(?:=([^/]+))?\.pt")
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    return path if isinstance(path, Path) else Path(path)
+
+
+def save(obj: object, path: str | os.PathLike[str]) -> None:
+    """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
+    with _path(path).open("wb") as file:
+        torch.save(obj, file)
+
+
+def load(
+    path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
+) -> Any:
+    """Load what was saved, as `torch.load` does.
+
+    `mmap` maps the file instead of reading it, for which a file that is not local is copied first; without it, local
+    files are mapped and others are read.
+    """
+    where = _path(path)
+    try:
+        local = os.fspath(where)
+    except TypeError:
+        if mmap:
+            with where.as_local() as local:  # the map outlives the copy's name
+                return torch.load(local, map_location, weights_only=weights_only, mmap=True)
+        with where.open("rb") as file:
+            return torch.load(file, map_location, weights_only=weights_only)
+    try:
+        return torch.load(local, map_location, weights_only=weights_only, mmap=mmap is not False)
+    except RuntimeError as exc:
+        if mmap is None and "mmap can only be used with files saved with" in str(exc):
+            return torch.load(local, map_location, weights_only=weights_only)
+        raise
+
+
+class Checkpoint(NamedTuple):
+    """A complete checkpoint in the store."""
+
+    step: int
+    metric: float | None
+    path: Path
+
+
+class CheckpointManager:
+    """The checkpoints in one directory of any FS: writes new ones, in the background too, and removes old ones.
+
+    Args:
+        location: a URL, a local path, a `Path`, or an FS, whose root is the directory.
+        keep: how many of the newest are kept.
+        keep_best: how many of the best by metric are kept beside them.
+        mode: "min" if a lower metric is better, or "max".
+    """
+
+    def __init__(
+        self, location: str | os.PathLike[str] | FS, *, keep: int = 3, keep_best: int = 0, mode: str = "min"
+    ) -> None:
+        if keep < 1 or keep_best < 0:
+            raise ValueError(f"keep is at least 1 and keep_best at least 0, not {keep} and {keep_best}")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode is 'min' or 'max', not {mode!r}")
+        self.directory = Path(fs=location) if isinstance(location, FS) else _path(location)
+        self._keep = keep
+        self._keep_best = keep_best
+        self._sign = 1 if mode == "min" else -1
+        self._writer = _BackgroundWriter()
+
+    def save(self, step: int, state: object, metric: float | None = None) -> Path:
+        """Write a checkpoint, and return its path when it is complete."""
+        self._writer.wait()
+        return self._write(step, state, metric)
+
+    def save_async(self, step: int, state: object, metric: float | None = None) -> None:
+        """Copy `state` to host memory and write it in the background.
+
+        The caller waits for the copy only. While one checkpoint is being written, at most one more waits for its turn:
+        a newer one takes its place. What went wrong in the background is raised by the next call.
+        """
+        held = on_host(state)
+        self._writer.put(lambda: self._write(step, held, metric))
+
+    def wait(self) -> None:
+        """Wait until everything is written, and raise what went wrong."""
+        self._writer.wait()
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return the complete checkpoints, ordered by step."""
+        found = []
+        try:
+            for path in self.directory.iterdir():
+                if match := _NAME.fullmatch(path.name):
+                    found.append(Checkpoint(int(match[1]), None if match[2] is None else float(match[2]), path))
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda each: each.step)
+
+    def latest(self) -> Checkpoint | None:
+        """Return the newest checkpoint, or None."""
+        return next(reversed(self.checkpoints()), None)
+
+    def best(self) -> Checkpoint | None:
+        """Return the checkpoint with the best metric, or None."""
+        return next(iter(self._ranked(self.checkpoints())), None)
+
+    def load(self, step: int | None = None, map_location: Any = None, *, weights_only: bool = True) -> Any:
+        """Load the checkpoint of `step`, or the newest one that can be read; None if there is none.
+
+        A newest checkpoint that is damaged is logged and passed over; any other failure of the store is raised.
+        """
+        found = self.checkpoints()
+        if step is not None:
+            chosen = [each for each in found if each.step == step]
+            if not chosen:
+                raise errors.error(2, "load", f"{self.directory}", f"there is no checkpoint of step {step}")
+            return load(chosen[-1].path, map_location, weights_only=weights_only)
+        for checkpoint in reversed(found):
+            try:
+                return load(checkpoint.path, map_location, weights_only=weights_only)
+            except (RuntimeError, EOFError, pickle.UnpicklingError, errors.CorruptFileError) as exc:
+                if isinstance(exc, pickle.UnpicklingError) and "weights_only" in str(exc).lower():
+                    raise  # it is whole, and holds what the caller has to allow
+                logger.warning("skipping a damaged checkpoint: %s: %s", checkpoint.path, exc)
+        if found:
+            raise errors.corrupt(f"{self.directory}", f"none of {len(found)} checkpoints can be read", "load")
+        return None
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        self.wait()
+
+    def __enter__(self) -> CheckpointManager:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _write(self, step: int, state: object, metric: float | None) -> Path:
+        if step < 0 or (metric is not None and not isinstance(metric, (int, float))):
+            raise ValueError(f"a step is not negative, and a metric is a number: {step!r}, {metric!r}")
+        score = "" if metric is None else f"={float(metric)!r}"
+        path = self.directory / f"checkpoint-{step:012d}{score}.pt"
+        if self.directory.fs.capabilities.mkdir:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        save(state, path)
+        self._remove_old(path)
+        return path
+
+    def _remove_old(self, written: Path) -> None:
+        found = self.checkpoints()
+        kept = {each.path for each in found[-self._keep :]} | {written}
+        kept |= {each.path for each in self._ranked(found)[: self._keep_best]}
+        for checkpoint in found:
+            if checkpoint.path not in kept:
+                with contextlib.suppress(FileNotFoundError):  # another process was faster
+                    checkpoint.path.unlink()
+
+    def _ranked(self, found: list[Checkpoint]) -> list[Checkpoint]:
+        scored = [each for each in found if each.metric is not None and not math.isnan(each.metric)]
+        return sorted(scored, key=lambda each: (self._sign * (each.metric or 0.0), -each.step))
+
+
+class _BackgroundWriter:
+    """A thread that writes one thing at a time, while at most one more waits."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._waiting: Callable[[], object] | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def put(self, write: Callable[[], object]) -> None:
+        with self._condition:
+            self._raise_failure()
+            self._waiting = write
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="fsabs-checkpoint")
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                write, self._waiting = self._waiting, None
+                if write is None:
+                    self._thread = None
+                    self._condition.notify_all()
+                    return
+            try:
+                write()
+            except BaseException as exc:
+                with self._condition:
+                    self._failure = exc
+
+    def wait(self) -> None:
+        with self._condition:
+            while self._thread is not None and self._thread.is_alive():
+                self._condition.wait(0.5)
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+
+def on_host(state: Any) -> Any:
+    """Return a copy of `state` with its tensors in host memory, which training may not change any more."""
+    copied: dict[int, torch.Tensor] = {}
+
+    def of(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in copied:
+                copied[id(value)] = value.detach().to("cpu", copy=True)
+            return copied[id(value)]
+        if isinstance(value, dict):
+            return type(value)((key, of(member)) for key, member in value.items())
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(of, value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(of, value))
+        return copy.deepcopy(value)
+
+    return of(state)

@@ -1,0 +1,193 @@
+"""Checkpoints: what is saved comes back, the newest and the best stay, and no kill leaves fewer good ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+
+import fsabs
+from fsabs.adapters.torch import checkpoints
+from fsabs.adapters.torch.checkpoints import CheckpointManager
+from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
+from tests import soak
+from tests.adapters import stores
+
+
+@pytest.fixture(params=["local", "memory", "s3", "corp"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A directory that isn't there yet."""
+    with stores.opened(request.param, request, tmp_path) as url:
+        yield f"{url}/run"
+
+
+def state(step: int) -> dict[str, Any]:
+    """What is saved for a step."""
+    return {"w": torch.full((8, 8), float(step)), "step": step, "list": [torch.tensor(step)]}
+
+
+def test_save_and_load(url: str, tmp_path: Path) -> None:
+    stores.fill(url, {})
+    checkpoints.save(state(3), f"{url}/x.pt")
+    for mmap in (None, True, False):
+        found = checkpoints.load(f"{url}/x.pt", mmap=mmap)
+        assert torch.equal(found["w"], state(3)["w"])
+    torch.save(state(4), tmp_path / "plain.pt")
+    assert checkpoints.load(tmp_path / "plain.pt")["step"] == 4
+    torch.save(state(4), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert checkpoints.load(tmp_path / "old.pt")["step"] == 4
+    with pytest.raises(FileNotFoundError):
+        checkpoints.load(f"{url}/none.pt")
+    with pytest.raises(Exception, match="pickle"):
+        checkpoints.save({"x": lambda: None}, f"{url}/bad.pt")
+    assert not fsabs.Path(f"{url}/bad.pt").exists()
+
+
+def test_the_newest_and_the_best_stay(url: str) -> None:
+    manager = CheckpointManager(url, keep=2, keep_best=2)
+    assert (manager.latest(), manager.best(), manager.load()) == (None, None, None)
+    for step, loss in enumerate([5.0, 1.5, 3.0, float("nan"), 2.0, 4.0]):
+        manager.save(step, state(step), loss)
+    assert [each.step for each in manager.checkpoints()] == [1, 4, 5]
+    best, latest = manager.best(), manager.latest()
+    assert best is not None
+    assert latest is not None
+    assert (best.step, best.metric, latest.step) == (1, 1.5, 5)
+    assert manager.load()["step"] == 5
+    assert manager.load(1)["step"] == 1
+    with pytest.raises(FileNotFoundError, match="step 2"):
+        manager.load(2)
+    with fsabs.from_url(url) as fs:
+        assert [each.step for each in CheckpointManager(fs, mode="max").checkpoints()] == [1, 4, 5]
+
+
+@pytest.mark.quick
+def test_a_damaged_newest_is_passed_over(tmp_path: Path, caplog: Any) -> None:
+    manager = CheckpointManager(tmp_path, keep=3)
+    for step in range(3):
+        path = manager.save(step, state(step))
+    Path(path).write_bytes(Path(path).read_bytes()[:-100])
+    assert manager.load()["step"] == 1
+    assert "damaged" in caplog.text
+    for checkpoint in manager.checkpoints():
+        Path(checkpoint.path).write_bytes(b"")
+    with pytest.raises(fsabs.CorruptFileError):
+        manager.load()
+
+
+class Slow(fsabs.LayerFS):
+    """A store that takes its time, or fails."""
+
+    event = threading.Event()
+    failing = False
+
+    def _create(self, key: str, exclusive: bool) -> Any:
+        assert self.event.wait(30)
+        if self.failing:
+            raise OSError(28, "No space left on device")
+        return super()._create(key, exclusive)
+
+
+@pytest.mark.quick
+def test_training_waits_for_the_copy_only() -> None:
+    fs = Slow(fsabs.Memory())
+    fs.event.clear()
+    manager = CheckpointManager(fs, keep=9)
+    tensor = torch.zeros(4)
+    begin = time.monotonic()
+    for step in range(4):
+        tensor.fill_(step)
+        manager.save_async(step, {"w": tensor, "step": step})
+        time.sleep(0.05)  # the first is being written, the others wait, each in place of the one before
+    tensor.fill_(99)
+    assert time.monotonic() - begin < 10
+    assert manager.checkpoints() == []
+    fs.event.set()
+    manager.wait()
+    assert [each.step for each in manager.checkpoints()] == [0, 3]
+    assert manager.load()["w"].tolist() == [3.0] * 4
+    fs.failing = True
+    manager.save_async(5, state(5))
+    with pytest.raises(OSError, match="No space"):
+        manager.wait()
+    manager.wait()
+    assert [each.step for each in manager.checkpoints()] == [0, 3]
+
+
+SAVES = """
+import sys, torch
+from fsabs.adapters.torch.checkpoints import CheckpointManager
+manager = CheckpointManager(sys.argv[1], keep=2, keep_best=1)
+newest = manager.latest()
+step = newest.step + 1 if newest else 0
+print("begun", flush=True)
+while True:
+    manager.save_async(step, {"w": torch.full((50_000,), float(step)), "step": step}, metric=float(step % 7))
+    manager.wait()
+    step += 1
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(180)
+def test_kills_leave_no_fewer_good_checkpoints(tmp_path: Path) -> None:
+    chance = random.Random(soak.seed(1))
+    manager = CheckpointManager(tmp_path, keep=2, keep_best=1)
+    for step in range(2):
+        manager.save(step, {"w": torch.full((50_000,), float(step)), "step": step}, float(step))
+    kills = soak.rounds(4)
+    for _ in range(kills):
+        env = {**os.environ, "PYTHONPATH": str(stores.ROOT)}
+        command = [sys.executable, "-c", SAVES, str(tmp_path)]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(chance.random() * 0.3)
+            process.send_signal(signal.SIGKILL)
+        found = manager.checkpoints()
+        assert len(found) >= 2
+        for checkpoint in found:
+            loaded = manager.load(checkpoint.step)
+            assert loaded["step"] == checkpoint.step
+            assert loaded["w"].eq(checkpoint.step).all()
+    soak.count("kills of a program that saves checkpoints", kills)
+
+
+def test_distributed_checkpoints(url: str) -> None:
+    saved: dict[str, Any] = {"model": {"w": torch.arange(1000.0), "b": torch.ones(3)}, "step": 7}
+    dcp_save(saved, storage_writer=DistributedWriter(f"{url}/one"), no_dist=True)
+    assert fsabs.Path(f"{url}/one/.metadata").exists()
+    loaded: dict[str, Any] = {"model": {"w": torch.zeros(1000), "b": torch.zeros(3)}, "step": 0}
+    dcp_load(loaded, storage_reader=DistributedReader(f"{url}/one"), no_dist=True)
+    assert torch.equal(loaded["model"]["w"], saved["model"]["w"])
+    assert loaded["step"] == 7
+    with pytest.raises(CheckpointException, match="overwrite"):
+        dcp_save(saved, storage_writer=DistributedWriter(f"{url}/one"), no_dist=True)
+
+
+def test_lightning(url: str) -> None:
+    import pytorch_lightning
+
+    from fsabs.adapters.torch.lightning import FsabsCheckpointIO
+
+    plugin = FsabsCheckpointIO()
+    plugin.save_checkpoint({"a": torch.ones(2)}, f"{url}/deep/x.ckpt")
+    assert plugin.load_checkpoint(f"{url}/deep/x.ckpt")["a"].tolist() == [1.0, 1.0]
+    plugin.remove_checkpoint(f"{url}/deep/x.ckpt")
+    assert not fsabs.Path(f"{url}/deep/x.ckpt").exists()
+    with pytest.raises(TypeError, match="storage_options"):
+        plugin.save_checkpoint({}, f"{url}/x.ckpt", {"key": 1})
+    assert issubclass(FsabsCheckpointIO, pytorch_lightning.plugins.io.CheckpointIO)
