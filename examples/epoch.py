@@ -36,7 +36,7 @@ class Files:
 
     def __init__(self, fs: FS, pattern: str | None) -> None:
         self.fs = fs
-        self.names = [name for name in fs.list(recursive=True) if not name.endswith("/")]
+        self.names = [name for name in sorted(fs.list(recursive=True)) if not name.endswith("/")]
         if pattern is not None:
             matching = set(fs.glob(pattern))  # which may be directories, too
             self.names = [name for name in self.names if name in matching]

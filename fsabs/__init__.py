@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING
 from .lazy import exports
 
 if TYPE_CHECKING:
+    from . import adapters as adapters
+    from . import cache as cache
+    from . import errors as errors
+    from . import hooks as hooks
+    from . import keys as keys
+    from . import process as process
+    from . import readers as readers
+    from . import testing as testing
+    from . import trace as trace
     from .adapters.fsspec import register_fsspec
     from .adapters.patch import patch, unpatch
     from .backends.hdfs import Hdfs
@@ -118,7 +127,9 @@ __all__ = [
     "unpatch",
 ]
 
-__getattr__, __dir__ = exports(__name__, _HOMES)
+_MODULES = ("adapters", "cache", "errors", "hooks", "keys", "process", "readers", "testing", "trace")
+
+__getattr__, __dir__ = exports(__name__, _HOMES, _MODULES)
 
 if os.environ.get("FSABS_PATCH"):
     from .adapters.patch import from_environment

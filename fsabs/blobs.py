@@ -39,8 +39,8 @@ class Blob(abc.ABC):
         self._origin = origin
         self._key = key
         self._closed = False
-        self.size = size
-        self.version = version
+        self.size: int = size
+        self.version: str | None = version
 
     @property
     def url(self) -> str:

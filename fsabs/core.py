@@ -42,7 +42,8 @@ class Core(abc.ABC):
     def _list(self, key: str) -> Iterator[FileStat]:
         """The members of the directory `key`, one level, with bare names.
 
-        In the order of their names as listed (a directory counts with its `/`), by code point. `FileNotFoundError` or
+        In the order of their names as listed (a directory counts with its `/`), by code point, unless `capabilities`
+        say that they aren't `ordered`. `FileNotFoundError` or
         `NotADirectoryError` at the latest when the first item is asked for.
         """
 
@@ -127,6 +128,14 @@ class Core(abc.ABC):
             yield member._replace(filename=name)
             if member.directory and not self._leads_back(path := keys.join(key, name)):
                 stack.append((name + "/", self._list(path)))
+
+    def _list_names(self, key: str) -> Iterator[str]:
+        """Yield the names of what `_list` yields, a directory's with its `/`."""
+        return (member.listed() for member in self._list(key))
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        """Yield the names of what `_walk` yields, a directory's with its `/`."""
+        return (member.listed() for member in self._walk(key))
 
     def _leads_back(self, key: str) -> bool:
         """Whether the directory `key` is a link to one above it, which is listed and not entered."""

@@ -16,7 +16,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol
 
 from . import errors, process
 from .blobs import Blob
@@ -81,7 +81,15 @@ def committing(writer: Writer) -> Iterator[Writer]:
         process.release(writer)
 
 
-class _Binary(io.BufferedIOBase):
+if TYPE_CHECKING:
+
+    class _BinaryBase(io.BufferedIOBase, BinaryIO):
+        """What type checkers take a binary file for, as they do those of `io`."""
+else:
+    _BinaryBase = io.BufferedIOBase
+
+
+class _Binary(_BinaryBase):
     """What a binary file refuses, it refuses with errno, URL and operation."""
 
     name: str
@@ -405,13 +413,17 @@ class WriteFile(AbortsOnError, _Binary):
         """`UnsupportedOperation`."""
         self._refuse("read")
 
-    read1 = read
+    def read1(self, size: int = -1, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("read")
 
     def readinto(self, buffer: Buffer, /) -> NoReturn:
         """`UnsupportedOperation`."""
         self._refuse("read")
 
-    readinto1 = readinto
+    def readinto1(self, buffer: Buffer, /) -> NoReturn:
+        """`UnsupportedOperation`."""
+        self._refuse("read")
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
         """`UnsupportedOperation`, which says what to use in its place."""

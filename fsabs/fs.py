@@ -12,11 +12,12 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from . import copying, errors, keys, process, registry
+from . import copying, errors, keys, registry
 from .copying import CopiedTree as CopiedTree
 from .interop import AdapterMethods
+from .listing import Listing
 from .opening import FileMethods
 from .opening import Path as Path
 from .stats import Capabilities as Capabilities
@@ -60,14 +61,31 @@ class FS(AdapterMethods, FileMethods):
         """Whether there is a file."""
         return self._is(self._key(file_path, "isfile"), directory=False)
 
-    def list(self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
-        """The members of a directory, ordered by name: names relative to it, a directory's ending in `/`.
+    @overload
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: Literal[False] = False
+    ) -> Iterator[str]: ...
+    @overload
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, *, detail: Literal[True]
+    ) -> Iterator[FileStat]: ...
+    @overload
+    def list(self, path_or_prefix: Path | None, recursive: bool, detail: Literal[True]) -> Iterator[FileStat]: ...
+    @overload
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False
+    ) -> Iterator[str] | Iterator[FileStat]: ...
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False
+    ) -> Iterator[str] | Iterator[FileStat]:
+        """Yield the names in a directory, relative to it; a directory's name ends in `/`.
 
-        `recursive` yields what is in its directories, too, and them; `detail` yields `FileStat` in place of names. What
-        is missing, or a file, raises at the call.
+        Names come in their order where `capabilities.ordered`; local directories are read as a stream, in the order of
+        the system: sort what depends on an order. `recursive` yields what is in its directories, too, each after its
+        directory; `detail` yields `FileStat` in place of names. A missing path, or a file, raises at the call.
         """
         key = self._key("" if path_or_prefix is None else path_or_prefix, "list")
-        return process.Resumable(functools.partial(self._members, key, recursive, detail)).prime()
+        return Listing(functools.partial(self._members, key, recursive, detail)).prime()
 
     def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
         """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
@@ -90,7 +108,7 @@ class FS(AdapterMethods, FileMethods):
     def glob(self, pattern: Path) -> Iterator[str]:
         """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
         self._key(pattern, "glob")
-        return process.Resumable(functools.partial(self._glob_from, os.fspath(pattern)))
+        return Listing(functools.partial(self._glob_from, os.fspath(pattern)))
 
     # ---- changing the tree
 
@@ -296,9 +314,13 @@ class FS(AdapterMethods, FileMethods):
 
     def _members(self, key: str, recursive: bool, detail: bool, start: int) -> Iterator[Any]:
         try:
-            members = self._walk(key) if recursive else self._list(key)
-            for member in itertools.islice(members, start, None):
-                yield member._replace(filename=member.listed()) if detail else member.listed()
+            if detail:
+                members = self._walk(key) if recursive else self._list(key)
+                for member in itertools.islice(members, start, None):
+                    yield member._replace(filename=member.listed())
+            else:
+                names = self._walk_names(key) if recursive else self._list_names(key)
+                yield from itertools.islice(names, start, None)
         except OSError as exc:
             self._named(exc, "list", key)
             raise

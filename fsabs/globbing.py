@@ -6,7 +6,7 @@ starts with a dot is matched only by a pattern that does. Results come in the or
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from . import keys
@@ -15,61 +15,103 @@ if TYPE_CHECKING:
     from .fs import FS
 
 
+Deeper = tuple[str, list[str]]
+"""A directory, and the parts that are left to be matched there."""
+
+
 def glob(fs: FS, pattern: str) -> Iterator[str]:
-    """The paths on `fs` that match, written as the pattern is (relative or absolute)."""
+    """Yield the paths on `fs` that match, written as the pattern is (relative or absolute)."""
     anchor = "/" if pattern.startswith("/") else ""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    only_directories = pattern.endswith("/")
-    seen: set[str] = set()
-    for path in _match(fs, anchor, parts):
-        if path not in seen and not (only_directories and not fs.isdir(path)):
-            seen.add(path)
-            yield path + "/" if only_directories else path
+    paths = _match(fs, anchor, parts)
+    if pattern.endswith("/"):
+        paths = (path + "/" for path in paths if fs.isdir(path))
+    yield from paths
 
 
 def _match(fs: FS, base: str, parts: list[str]) -> Iterator[str]:
+    """Yield the matches of `parts` below `base`, by a stack of steps: a tree may be deeper than Python recurses."""
+    stack = [_step(fs, base, parts)]
+    while stack:
+        found = next(stack[-1], None)
+        if found is None:
+            stack.pop()
+        elif isinstance(found, tuple):
+            stack.append(_step(fs, *found))
+        else:
+            yield from found
+
+
+def _step(fs: FS, base: str, parts: list[str]) -> Iterator[Iterable[str] | Deeper]:
+    """Yield the matches in the directory `base`, and the directories where there may be more."""
     literal = 0
     while literal < len(parts) and not keys.has_magic(parts[literal]):
         literal += 1
     if literal:
         base = "/".join([base.rstrip("/"), *parts[:literal]]) if base else "/".join(parts[:literal])
-    parts = parts[literal:]
+        parts = parts[literal:]
     if not parts:
         if base and fs.exists(base):
-            yield base
+            yield [base]
         return
-    if parts[0] == "**":
-        yield from _match_any_depth(fs, base, parts[1:])
-        return
-    matches = keys.segment_matcher(parts[0]).match
-    for name, directory in _members(fs, base):
-        if matches(name):
-            path = _below(base, name)
-            if len(parts) == 1:
-                yield path
-            elif directory:
-                yield from _match(fs, path, parts[1:])
+    rest = parts[1:]
+    start = base.rstrip("/") + "/" if base else ""
+    if parts[0] != "**":
+        matches = keys.segment_matcher(parts[0]).match
+        found = [name for name in _names(fs, base) if matches(name.removesuffix("/"))]
+        if not fs.capabilities.ordered:
+            found.sort()
+        if rest:
+            yield from ((start + name[:-1], rest) for name in found if name[-1] == "/")
+        else:
+            yield [start + name.removesuffix("/") for name in found]
+    elif not rest or (len(rest) == 1 and rest[0] != "**"):
+        yield _ending(_names(fs, base, recursive=True), start, rest[0] if rest else "*")
+    else:
+        yield _matching(_names(fs, base, recursive=True), start, parts)
 
 
-def _match_any_depth(fs: FS, base: str, rest: list[str]) -> Iterator[str]:
-    if rest:
-        yield from _match(fs, base, rest)
-    for name, directory in _members(fs, base):
-        if name.startswith("."):
-            continue
-        path = _below(base, name)
-        if not rest:
-            yield path
-        if directory and not fs._leads_back(fs._key(path, "glob")):
-            yield from _match_any_depth(fs, path, rest)
+def _ending(names: Iterator[str], start: str, last: str) -> Iterator[str]:
+    """Yield what `**/last` matches of all names below a directory."""
+    matches = keys.segment_matcher(last).match
+    for name in names:
+        path = name.removesuffix("/")
+        cut = path.rfind("/") + 1
+        if matches(path, cut) and not (cut and (name[0] == "." or "/." in name[:cut])):
+            yield start + path
 
 
-def _below(base: str, name: str) -> str:
-    return name if not base else f"{base.rstrip('/')}/{name}"
+def _matching(names: Iterator[str], start: str, parts: list[str]) -> Iterator[str]:
+    """Yield what any `parts` match of all names below a directory: in one pass over the segments of each."""
+    any_depth = [part == "**" for part in parts]
+    matchers = [keys.segment_matcher("*" if part == "**" else part).match for part in parts]
+
+    def reached(numbers: set[int]) -> set[int]:
+        """Add the parts behind each `**`, which may match no segment."""
+        for number in sorted(numbers):
+            while number < len(parts) and any_depth[number]:
+                number += 1
+                numbers.add(number)
+        return numbers
+
+    for name in names:
+        path = name.removesuffix("/")
+        before: set[int] = set()
+        at = reached({0})
+        for segment in path.split("/"):
+            before = {number for number in at if number < len(parts) and matchers[number](segment)}
+            at = reached({number if any_depth[number] else number + 1 for number in before})
+        if len(parts) in at and (not any_depth[-1] or before & {len(parts) - 1}):
+            yield start + path
 
 
-def _members(fs: FS, base: str) -> list[tuple[str, bool]]:
+def _names(fs: FS, base: str, recursive: bool = False) -> Iterator[str]:
+    """Yield the names in a directory; none if it is missing, or a file."""
+    names = fs._members(fs._key(base, "glob"), recursive, False, 0)
     try:
-        return [(name.rstrip("/"), name.endswith("/")) for name in fs.list(base)]
+        first = next(names, None)
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return
+    if first is not None:
+        yield first
+        yield from names

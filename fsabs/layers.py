@@ -4,7 +4,8 @@ A layer is transparent: same keys, same root, same capabilities, and whatever el
 core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
 bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_local_path`) lead through that, unless it overrides them, too;
-and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that.
+and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that; so do `_list_names` and
+`_walk_names` with `_list` and `_walk`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _DERIVED_FROM = {
     "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_local_path"),
     "_create": ("_write_bytes", "_write_many"),
+    "_list": ("_list_names",),
+    "_walk": ("_walk_names",),
 }
 
 
@@ -116,6 +119,12 @@ class LayerFS(FS):
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         return self.inner._walk(key)
+
+    def _list_names(self, key: str) -> Iterator[str]:
+        return self.inner._list_names(key)
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        return self.inner._walk_names(key)
 
     def _leads_back(self, key: str) -> bool:
         return self.inner._leads_back(key)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,12 +18,19 @@ _BOOTSTRAP = "<frozen importlib._bootstrap>"
 _PATIENCE = 5.0  # seconds that a fork waits: a whole program may be running inside of an import
 
 
-def exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of `package`, whose public names are in its modules `homes` (PEP 562)."""
+def exports(
+    package: str, homes: Mapping[str, str], modules: Collection[str] = ()
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of `package`, whose public names are in its modules `homes` (PEP 562).
+
+    `modules` are those of its modules that are public themselves.
+    """
 
     def get(name: str) -> object:
         import importlib
 
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
@@ -31,7 +38,7 @@ def exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obj
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *homes, *modules})
 
     return get, names
 

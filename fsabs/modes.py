@@ -7,6 +7,33 @@ import functools
 import operator
 from typing import Literal, cast
 
+TextMode = Literal[
+    "r",
+    "rt",
+    "tr",
+    "w",
+    "wt",
+    "tw",
+    "x",
+    "xt",
+    "tx",
+    "a",
+    "at",
+    "ta",
+    "r+",
+    "+r",
+    "r+t",
+    "rt+",
+    "+rt",
+    "+tr",
+    "t+r",
+    "tr+",
+]
+ReadBinaryMode = Literal["rb", "br"]
+WriteBinaryMode = Literal["wb", "bw", "xb", "bx", "ab", "ba"]
+UpdateBinaryMode = Literal["r+b", "rb+", "+br", "+rb", "b+r", "br+"]
+"""The modes by what `open` returns, for type checkers."""
+
 
 class Mode:
     """A parsed mode of `builtins.open`: `action` is one of `r w x a`, beside `update` (`+`) and `text`."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from errno import EISDIR
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast, overload
 
 from . import errors, files, local_copies, modes, process, texts, writemany
 from .core import Core
 from .files import BlobReader, WriteFile
-from .modes import Mode
+from .modes import Mode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -24,6 +24,32 @@ Path = str | PathLike[str]
 class FileMethods(Core):
     """What `FS` does with single files; see `FS`."""
 
+    @overload
+    def open(
+        self,
+        path: Path,
+        mode: TextMode = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> io.TextIOWrapper: ...
+    @overload
+    def open(self, path: Path, mode: ReadBinaryMode, buffering: int = -1) -> BlobReader: ...
+    @overload
+    def open(self, path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
+    @overload
+    def open(self, path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
+    @overload
+    def open(
+        self,
+        path: Path,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]: ...
     def open(
         self,
         path: Path,
@@ -67,7 +93,7 @@ class FileMethods(Core):
     ) -> str:
         """Return the whole content of a file as text; the arguments are those of `open`."""
         with self.open(path, "r", -1, encoding, errors, newline) as file:
-            return cast(str, file.read())
+            return file.read()
 
     def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
         """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
@@ -78,7 +104,7 @@ class FileMethods(Core):
 
     def write_bytes(self, path: Path, data: Buffer) -> int:
         """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
-        with cast(WriteFile, self.open(path, "wb")) as file:
+        with self.open(path, "wb") as file:
             return file.write(data)
 
     def write_many(

@@ -60,5 +60,7 @@ class Capabilities(NamedTuple):
     """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
     last_modified: bool = False
     """Files tell when they were written."""
+    ordered: bool = True
+    """`list` gives the names in their order; where False, in any order, and without waiting for the last one."""
     versions: bool = False
     """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""

@@ -15,13 +15,20 @@ import os
 import re
 import typing
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
-from . import config, errors, hooks, keys, registry
+from . import config, errors, hooks, keys, modes, registry
 from .containers.base import Container
 from .errors import ConfigError, UnknownSchemeError, error
 from .fs import FS
 from .layers import LayerFS
+
+if TYPE_CHECKING:
+    import io
+    from contextlib import AbstractContextManager
+
+    from .cache import CachedFS
+    from .files import BlobReader, WriteFile
 
 _VERBATIM = frozenset({"http", "https"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
@@ -38,6 +45,30 @@ class Location(NamedTuple):
     """The URL as it was given, without what is secret in it."""
 
 
+@overload
+def from_url(
+    url: str | os.PathLike[str],
+    *,
+    mode: Literal["r"] = "r",
+    force_type: str | None = None,
+    create: bool = False,
+    cache: Literal[True] | str | os.PathLike[str] | dict[str, Any],
+    trace: Literal[False] | None = None,
+    http_cache: Any = None,
+    **options: Any,
+) -> CachedFS: ...
+@overload
+def from_url(
+    url: str | os.PathLike[str],
+    *,
+    mode: str = "r",
+    force_type: str | None = None,
+    create: bool = False,
+    cache: Any = None,
+    trace: Any = None,
+    http_cache: Any = None,
+    **options: Any,
+) -> FS: ...
 def from_url(
     url: str | os.PathLike[str],
     *,
@@ -77,7 +108,29 @@ def from_url(
     return fs
 
 
-@contextlib.contextmanager
+@overload
+def open_url(
+    url: str | os.PathLike[str],
+    mode: modes.TextMode = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Any,
+) -> AbstractContextManager[io.TextIOWrapper]: ...
+@overload
+def open_url(
+    url: str | os.PathLike[str], mode: modes.ReadBinaryMode, buffering: int = -1, **options: Any
+) -> AbstractContextManager[BlobReader]: ...
+@overload
+def open_url(
+    url: str | os.PathLike[str], mode: modes.WriteBinaryMode, buffering: int = -1, **options: Any
+) -> AbstractContextManager[WriteFile]: ...
+@overload
+def open_url(
+    url: str | os.PathLike[str], mode: modes.UpdateBinaryMode, buffering: int = -1, **options: Any
+) -> AbstractContextManager[BinaryIO]: ...
+@overload
 def open_url(
     url: str | os.PathLike[str],
     mode: str = "r",
@@ -86,11 +139,33 @@ def open_url(
     errors: str | None = None,
     newline: str | None = None,
     **options: Any,
-) -> Iterator[IO[Any]]:
+) -> AbstractContextManager[IO[Any]]: ...
+def open_url(
+    url: str | os.PathLike[str],
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Any,
+) -> AbstractContextManager[Any]:
     """Open the file at a URL, as a context manager; options as of `from_url`, the rest as of `builtins.open`.
 
     A file is written into a container by adding it to the container, which is made if it is missing.
     """
+    return _opened(url, mode, buffering, encoding, errors, newline, options)
+
+
+@contextlib.contextmanager
+def _opened(
+    url: str | os.PathLike[str],
+    mode: str,
+    buffering: int,
+    encoding: str | None,
+    errors: str | None,
+    newline: str | None,
+    options: dict[str, Any],
+) -> Iterator[IO[Any]]:
     location = parse(url)
     folder, _, name = location.path.rpartition("/")
     if not name:

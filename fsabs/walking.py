@@ -36,7 +36,7 @@ class Walk(Iterator[tuple[str, Names, Names]]):
                 raise StopIteration
             path, left = self._stack[-1], len(self._stack) - 1
             try:
-                names = list(self._fs.list(path))
+                names = sorted(self._fs.list(path))
             except OSError:
                 self._state = (left, None)
                 raise

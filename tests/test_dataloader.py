@@ -91,7 +91,8 @@ def make_container(path: str, request: pytest.FixtureRequest, **options: Any) ->
 def make_container_on_s3(path: str, request: pytest.FixtureRequest) -> FS:
     url, options = s3(request.getfixturevalue("ceph"), "nested")
     pack_into(fsabs.from_url(url, **options), path)
-    return fsabs.from_url(f"{url}/{path}", **options)
+    fs: FS = fsabs.from_url(f"{url}/{path}", **options)
+    return fs
 
 
 def make_container_on_hdfs(path: str, request: pytest.FixtureRequest) -> FS:

@@ -211,15 +211,15 @@ def test_an_unbuffered_file_is_written_at_once(tmp_path: Path) -> None:
     with fs.open("x", "ab", 0) as file:
         file.write(b"012345")
         assert (tmp_path / "x").read_bytes() == b"012345"
-    with fs.open("x", "r+b", 0) as file:
-        assert isinstance(file, io.RawIOBase)
-        file.write(b"ab")
+    with fs.open("x", "r+b", 0) as raw:
+        assert isinstance(raw, io.RawIOBase)
+        raw.write(b"ab")
         assert (tmp_path / "x").read_bytes() == b"ab2345"
         with pytest.raises(TypeError):
-            pickle.dumps(file)
-        assert in_child(lambda: refused(file))
+            pickle.dumps(raw)
+        assert in_child(lambda: refused(raw))
     with pytest.raises(ValueError):
-        file.read(1)
+        raw.read(1)
 
 
 def refused(file: IO[bytes]) -> bool:

@@ -112,7 +112,7 @@ def test_two_trees_of_one_name_have_no_version_in_common() -> None:
     one, two = Memory(), Memory()
     for fs in (one, two):
         fs.write_bytes("a", b"1")
-    assert one.open("a", "rb").blob.identity != two.open("a", "rb").blob.identity  # type: ignore[attr-defined]
+    assert one.open("a", "rb").blob.identity != two.open("a", "rb").blob.identity
 
 
 def test_a_store_of_a_third_party_is_shared_by_copies_of_one_object() -> None:
@@ -128,11 +128,11 @@ def test_a_file_is_settled_when_a_clock_has_ticked(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     os.utime(tmp_path / "a", (WHEN, WHEN))  # as `cp -p` does
     with fsabs.open_url(str(tmp_path / "a"), "rb") as file:
-        assert not file.blob.settled  # type: ignore[attr-defined]
-        assert file.blob.settled_identity is None  # type: ignore[attr-defined]
+        assert not file.blob.settled
+        assert file.blob.settled_identity is None
         time.sleep(2 * identity.TICK)
-        assert file.blob.settled  # type: ignore[attr-defined]
-        assert file.blob.settled_identity == file.blob.identity is not None  # type: ignore[attr-defined]
+        assert file.blob.settled
+        assert file.blob.settled_identity == file.blob.identity is not None
 
 
 # ---- what stands on the disk is what is read

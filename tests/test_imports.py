@@ -37,6 +37,7 @@ FLOORS = {
     "layers": 3,
     "copying": 2,
     "globbing": 2,
+    "listing": 2,
     "local_copies": 2,
     "opening": 2,
     "interop": 2,
@@ -64,7 +65,7 @@ FLOORS = {
     "index_cache": 0,
 }
 # Names that are looked up when they are used: the door that the map leaves open between a class and what makes it.
-TYPE_ONLY = {("registry", "fs"), ("globbing", "fs"), ("interop", "fs")}
+TYPE_ONLY = {("urls", "cache"), ("registry", "fs"), ("globbing", "fs"), ("interop", "fs")}
 
 
 def test_importing_fsabs_loads_no_heavy_library() -> None:
@@ -120,6 +121,15 @@ def test_imports_point_down_the_map() -> None:
 def test_every_room_is_on_the_map() -> None:
     rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
     assert rooms - {"__init__"} <= FLOORS.keys()
+
+
+def test_public_modules_are_imported_when_they_are_used() -> None:
+    code = (
+        "import fsabs, sys; before = 'fsabs.cache' in sys.modules; "
+        "print(before, fsabs.cache.FileCache.__name__, 'cache' in dir(fsabs), fsabs.trace.TracedFS is fsabs.TracedFS)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == ["False", "FileCache", "True", "True"]
 
 
 def test_every_public_name_is_there() -> None:

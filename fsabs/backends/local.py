@@ -12,7 +12,6 @@ import errno
 import functools
 import io
 import os
-import shutil
 import socket
 import stat as stat_bits
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +20,10 @@ from typing import Any
 from .. import descriptors, errors, identity, keys, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
-from ..files import Writer, is_partial, partial_name
+from ..files import Writer, partial_name
 from ..fs import FS, Capabilities, FileStat, Path
 from . import links as link_rules
+from . import scanning
 from .update import UpdateFile
 
 _SMALL = 1 << 16  # bytes; as much as a page has anywhere
@@ -42,7 +42,7 @@ class Local(FS):
     """
 
     scheme = "file"
-    capabilities = Capabilities(
+    capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
         replace=True,
@@ -52,6 +52,7 @@ class Local(FS):
         rename=True,
         remove=True,
         last_modified=True,
+        ordered=False,
         versions=True,
     )
 
@@ -104,21 +105,22 @@ class Local(FS):
         return _to_stat(keys.name(key), status)
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        with os.scandir("/" + key) as entries:
-            found = [_entry(entry) for entry in entries if not is_partial(entry.name)]
-        found.sort(key=FileStat.listed)
+        found = scanning.stats("/" + key, _entry)
         if self._links != "follow":
             return (link_rules.shown(stat, "/" + key, "/" + self._root, self._links) for stat in found)
-        return iter(found)
+        return found
+
+    def _list_names(self, key: str) -> Iterator[str]:
+        return scanning.names("/" + key) if self._links == "follow" else super()._list_names(key)
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return scanning.walk_stats("/" + key, _entry) if self._links == "follow" else super()._walk(key)
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        return scanning.walk_names("/" + key) if self._links == "follow" else super()._walk_names(key)
 
     def _leads_back(self, key: str) -> bool:
-        path = "/" + key
-        if not os.path.islink(path):
-            return False
-        try:
-            return any(os.path.samefile(path, "/" + above) for above in ("", *keys.ancestors(key)))
-        except OSError:  # gone since it was listed
-            return False
+        return scanning.leads_back("/" + key)
 
     def _open_blob(self, key: str) -> Blob:
         held: list[int] = []
@@ -191,7 +193,7 @@ class Local(FS):
         if os.path.islink("/" + key):
             os.remove("/" + key)
         else:
-            shutil.rmtree("/" + key)
+            scanning.remove_tree("/" + key)
 
     def __repr__(self) -> str:
         return f"Local({self.cwd!r})"

@@ -45,7 +45,7 @@ class Memory(FS):
     """The tree called `name` in this process's memory, or a new one of its own for the empty name."""
 
     scheme = "memory"
-    capabilities = Capabilities(
+    capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
         replace=True,

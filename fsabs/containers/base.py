@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .. import errors, keys
 from ..blobs import Blob
@@ -43,12 +43,12 @@ class Container(FS):
         elif mode == "a" and parent._is(self._file, directory=False):
             self._blob = self._open_file()
             try:
-                self._out = cast(WriteFile, parent.open("/" + self._file, "wb"))
+                self._out = parent.open("/" + self._file, "wb")
             except BaseException:
                 self._blob.close()
                 raise
         else:
-            self._out = cast(WriteFile, parent.open("/" + self._file, "xb" if mode == "x" else "wb"))
+            self._out = parent.open("/" + self._file, "xb" if mode == "x" else "wb")
 
     @property
     def file_url(self) -> str:

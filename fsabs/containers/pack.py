@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from .. import keys
 from ..blobs import Blob
-from ..files import BlobReader
 from ..fs import FS, FileStat, Path
 
 _SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
@@ -47,7 +46,7 @@ def pack(
 ) -> Packed:
     """Put all files and directories of `src_fs` into a new container `name` on `dst_fs`.
 
-    The container has them in the order of `src_fs.list(recursive=True)`, with the fixed times and permissions of its
+    The container has them in the order of their names, with the fixed times and permissions of its
     format, so that the same tree gives the same bytes wherever it lies. It becomes visible at the end, complete, or
     never. Files up to 1 MiB are read many at once, others in pieces; at most some 32 MiB are held in memory.
 
@@ -91,7 +90,8 @@ class _Itself:
 
 
 def _chosen(src_fs: FS, itself: _Itself, select: Callable[[FileStat], bool] | None) -> Iterator[FileStat]:
-    for stat in src_fs.list(recursive=True, detail=True):
+    found: Iterable[FileStat] = src_fs.list(recursive=True, detail=True)
+    for stat in found if src_fs.capabilities.ordered else sorted(found):
         if not itself.matches(src_fs, stat) and (select is None or select(stat)):
             yield stat
 
@@ -141,7 +141,7 @@ class _Packing:
             self._directories += 1
 
     def _add_large(self, path: str) -> None:
-        with cast(BlobReader, self._source.open(path, "rb")) as reader:
+        with self._source.open(path, "rb") as reader:
             blob = reader.blob
             if isinstance(self._container, TakesBlobs):
                 self._container.add_blob(path, _Watched(blob, self._count_bytes))

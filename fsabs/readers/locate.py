@@ -95,4 +95,4 @@ def _is_root(url: str) -> bool:
 
 
 def _files(fs: FS) -> list[str]:
-    return [name for name in fs.list() if not name.endswith("/") and not name.startswith(".")]
+    return [name for name in sorted(fs.list()) if not name.endswith("/") and not name.startswith(".")]

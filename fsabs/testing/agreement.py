@@ -6,7 +6,7 @@ import stat as stat_bits
 from collections.abc import Iterable
 
 from .. import keys
-from ..fs import FS, FileStat
+from ..fs import FS, FileStat, Path
 from . import expect
 from .trees import Files, below, directories_of, listing, members, walked
 
@@ -28,19 +28,31 @@ def check_tree(fs: FS, files: Files, directories: Iterable[str] = (), base: str 
     _check_walk(fs, files, folders, base)
 
 
+def listed(fs: FS, path: Path | None = "", recursive: bool = False) -> list[str]:
+    """Return what `list` gives, in order: as it comes, or sorted where the FS promises no order."""
+    names = list(fs.list(path, recursive))
+    return names if fs.capabilities.ordered else sorted(names)
+
+
+def listed_stats(fs: FS, path: Path = "", recursive: bool = False) -> list[FileStat]:
+    """Return what `list` gives with `detail`, in order, as `listed` does."""
+    stats = list(fs.list(path, recursive, detail=True))
+    return stats if fs.capabilities.ordered else sorted(stats)
+
+
 def _check_listings(fs: FS, files: Files, folders: Iterable[str], base: str) -> None:
     everything = listing(files, folders, base="")
-    expect.equal(list(fs.list(base, recursive=True)), everything, f"list({base!r}, recursive=True)")
-    detailed = list(fs.list(base, recursive=True, detail=True))
+    expect.equal(listed(fs, base, True), everything, f"list({base!r}, recursive=True)")
+    detailed = listed_stats(fs, base, True)
     expect.equal([stat.filename for stat in detailed], everything, f"list({base!r}, recursive=True, detail=True)")
     for stat in detailed:
         check_stat(stat, fs.stat(keys.join(base, stat.filename.rstrip("/"))))
 
 
 def _check_directory(fs: FS, path: str, names: list[str]) -> None:
-    expect.equal(list(fs.list(path)), names, f"list({path!r})")
-    expect.equal(list(fs.list(path + "/." if path else ".")), names, f"list of {path!r}, spelt otherwise")
-    expect.equal([stat.filename for stat in fs.list(path, detail=True)], names, f"list({path!r}, detail=True)")
+    expect.equal(listed(fs, path), names, f"list({path!r})")
+    expect.equal(listed(fs, path + "/." if path else "."), names, f"list of {path!r}, spelt otherwise")
+    expect.equal([stat.filename for stat in listed_stats(fs, path)], names, f"list({path!r}, detail=True)")
     asked = (fs.exists(path), fs.isdir(path), fs.isfile(path))
     expect.equal(asked, (True, True, False), f"exists, isdir and isfile of the directory {path!r}")
     stat = fs.stat(path)

@@ -8,7 +8,7 @@ import io
 import os
 import random
 from collections.abc import Callable, Iterator
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from ..files import BlobReader
 from . import expect
@@ -28,7 +28,7 @@ def reading_whole_and_in_pieces(subject: Subject) -> None:
             expect.equal(fs.stat(name).size, len(data), f"stat({name!r}).size")
             for way in (_at_once, _in_reads, _in_read1s, _in_readintos, _in_readinto1s, _in_lines, _in_preads):
                 with fs.open(name, "rb") as file:
-                    found = b"".join(way(cast(BlobReader, file)))
+                    found = b"".join(way(file))
                     expect.equal(found, data, f"{name!r} by {way.__name__[1:]}")
                     expect.equal(file.read(), b"", f"read() at the end of {name!r}, after {way.__name__[1:]}")
 
@@ -76,7 +76,7 @@ def file_object_is_as_bytesio(subject: Subject) -> None:
     with subject.make({"data.bin": data}) as fs:
         for seed, (buffering, steps) in enumerate([(-1, 80), (0, 25), (5000, 80)]):
             with fs.open("data.bin", "rb", buffering) as file:
-                _same_steps(cast(BlobReader, file), data, random.Random(seed), steps)
+                _same_steps(file, data, random.Random(seed), steps)
 
 
 def _same_steps(file: BlobReader, data: bytes, chance: random.Random, steps: int) -> None:
@@ -168,7 +168,7 @@ def a_closed_file_is_closed(subject: Subject) -> None:
     with subject.make(TREE) as fs:
         with fs.open("a.txt", "rb") as same, same as file:
             expect.true(file is same, "entering a file gives the file itself")
-        reader = cast(BlobReader, file)
+        reader = file
         reader.close()
         expect.equal(reader.closed, True, "closed")
         calls: list[Callable[..., Any]] = [reader.read, reader.read1, reader.readline, reader.readlines, reader.tell]
@@ -201,7 +201,7 @@ def every_reader_has_its_position(subject: Subject) -> None:
 def positioned_reads(subject: Subject) -> None:
     data = noise(100_000)
     with subject.make({"data.bin": data, "empty.bin": b""}) as fs:
-        with cast(BlobReader, fs.open("data.bin", "rb")) as file:
+        with fs.open("data.bin", "rb") as file:
             blob = file.blob
             expect.equal(blob.size, len(data), "the blob's size")
             ranges = [(10, 0), (0, 5), (70_000, 20_000), (10, 99_995), (10, 100_000), (10, 200_000), (200_000, 0)]
@@ -216,7 +216,7 @@ def positioned_reads(subject: Subject) -> None:
                 expect.raises(ValueError, f"pread({size}, {offset})", blob.pread, size, offset)
                 expect.raises(ValueError, "pread_many of the same", blob.pread_many, [(1, 0), (size, offset)])
             expect.equal(blob.read_all(), data, "read_all")
-        with cast(BlobReader, fs.open("empty.bin", "rb")) as file:
+        with fs.open("empty.bin", "rb") as file:
             expect.equal((file.blob.pread(10, 0), file.blob.pread_many([(10, 0)])), (b"", [b""]), "an empty blob")
 
 

@@ -8,9 +8,7 @@ import json
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from typing import cast
 
-from ..files import BlobReader
 from ..fs import FS, Capabilities
 from ..identity import Identity
 from . import expect
@@ -162,12 +160,12 @@ def another_content_has_another_identity(subject: Subject) -> None:
 
 
 def _identity(fs: FS, path: str) -> Identity | None:
-    with cast(BlobReader, fs.open(path, "rb")) as file:
+    with fs.open(path, "rb") as file:
         return file.blob.identity
 
 
 def _settled(fs: FS, path: str) -> bool:
-    with cast(BlobReader, fs.open(path, "rb")) as file:
+    with fs.open(path, "rb") as file:
         return file.blob.settled
 
 

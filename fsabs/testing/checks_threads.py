@@ -6,12 +6,12 @@ import functools
 import random
 import threading
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from ..files import BlobReader
 from ..fs import FS
 from . import expect
-from .agreement import check_tree
+from .agreement import check_tree, listed
 from .children import threaded
 from .kit import check
 from .subject import Subject
@@ -35,7 +35,7 @@ def _positioned(file: BlobReader, seed: int) -> None:
 
 @check("threads")
 def many_threads_read_one_file(subject: Subject) -> None:
-    with subject.make({"data.bin": _DATA}) as fs, cast(BlobReader, fs.open("data.bin", "rb")) as file:
+    with subject.make({"data.bin": _DATA}) as fs, fs.open("data.bin", "rb") as file:
         threaded(
             "reading by position", [functools.partial(_positioned, file, n) for n in range(_THREADS)], subject.patience
         )
@@ -63,9 +63,9 @@ def many_threads_use_one_fs(subject: Subject) -> None:
                 file.seek(offset)
                 expect.equal(file.read(5000), _DATA[offset : offset + 5000], "a file of a thread's own")
             expect.equal(list(fs.read_many(TREE)), list(TREE.values()), "read_many in a thread")
-            expect.equal(sorted(fs.list(recursive=True)), sorted(listed), "list in a thread")
+            expect.equal(listed(fs, recursive=True), names, "list in a thread")
 
-        listed = list(fs.list(recursive=True))
+        names = listed(fs, recursive=True)
         threaded("using one FS", [functools.partial(use, n) for n in range(_THREADS)], subject.patience)
 
 

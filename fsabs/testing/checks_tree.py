@@ -10,7 +10,7 @@ import time
 
 from ..fs import FileStat
 from . import expect
-from .agreement import check_tree
+from .agreement import check_tree, listed
 from .kit import check
 from .subject import Subject
 from .trees import TREE, directories_of, empty_directories, listing, members, walked
@@ -38,13 +38,13 @@ def names_are_relative_and_ordered(subject: Subject) -> None:
     with subject.make(TREE) as fs:
         for base in ("", "foo", "foo/deep", "foo/deep/er"):
             for path in (base, f"./{base}/", f"{fs.cwd}/{base}"):
-                expect.equal(list(fs.list(path)), members(TREE, base=base), f"list({path!r})")
-                expect.equal(list(fs.list(path, recursive=True)), listing(TREE, base=base), f"list({path!r}) of all")
-        expect.equal(list(fs.list(None)), members(TREE), "list(None)")
-        expect.equal(list(fs.list()), members(TREE), "list()")
+                expect.equal(listed(fs, path), members(TREE, base=base), f"list({path!r})")
+                expect.equal(listed(fs, path, recursive=True), listing(TREE, base=base), f"list({path!r}) of all")
+        expect.equal(listed(fs, None), members(TREE), "list(None)")
+        expect.equal(listed(fs), members(TREE), "list()")
 
 
-@check("list-order")
+@check("list-order", needs=("ordered",))
 def order_is_by_code_point(subject: Subject) -> None:
     wanted = [
         "-",
@@ -73,8 +73,8 @@ def order_is_by_code_point(subject: Subject) -> None:
     files.update({f"a/{name}": b"y" for name in names if name != "a"})
     del files["a"]
     with subject.make(files) as fs:
-        expect.equal(list(fs.list()), members(files), "list()")
-        expect.equal(list(fs.list(recursive=True)), listing(files), "list(recursive=True)")
+        expect.equal(listed(fs), members(files), "list()")
+        expect.equal(listed(fs, recursive=True), listing(files), "list(recursive=True)")
         expect.equal(list(fs.glob("*")), [name.rstrip("/") for name in members(files)], "glob('*')")
 
 
@@ -82,28 +82,29 @@ def order_is_by_code_point(subject: Subject) -> None:
 def a_thousand_entries(subject: Subject) -> None:
     files = {f"many/{n:04}": b"" for n in range(1000)} | {"many0": b"after it", "man": b"before it"}
     with subject.make(files) as fs:
-        expect.equal(list(fs.list("many")), members(files, base="many"), "a directory of 1000 files")
-        expect.equal(list(fs.list("", recursive=True)), listing(files), "the tree around it")
+        expect.equal(listed(fs, "many"), members(files, base="many"), "a directory of 1000 files")
+        expect.equal(listed(fs, "", recursive=True), listing(files), "the tree around it")
         expect.equal(len(list(fs.glob("many/*7"))), 100, "the number of names that match many/*7")
         found = fs.list("many", detail=True)
-        expect.equal(next(found).filename, "0000", "the first of many")
+        first = next(found).filename
+        expect.true(first == "0000" or not fs.capabilities.ordered, f"the first of many is {first}")
         expect.equal(fs.exists("many/0999"), True, "another question, while a listing is half-used")
-        expect.equal(len(list(found)), 999, "the number of those that are left")
+        expect.equal(len({first, *(stat.filename for stat in found)}), 1000, "the number of names, as it goes on")
 
 
 @check("list-empty", needs=("read", "empty_directories"))
 def empty_directories_are_there(subject: Subject) -> None:
     with subject.make({"a.txt": b"x", "full/b.txt": b"y"}, ["void", "full/void", "nest/of/voids"]) as fs:
         for path in ("void", "full/void", "nest/of/voids"):
-            expect.equal(list(fs.list(path)), [], f"list({path!r})")
-            expect.equal(list(fs.list(path, recursive=True)), [], f"list({path!r}, recursive=True)")
+            expect.equal(listed(fs, path), [], f"list({path!r})")
+            expect.equal(listed(fs, path, recursive=True), [], f"list({path!r}, recursive=True)")
             expect.equal(list(fs.walk(path)), [(path, [], [])], f"walk({path!r})")
             expect.equal(
                 (fs.exists(path), fs.isdir(path), fs.isfile(path)), (True, True, False), f"asking for {path!r}"
             )
-        expect.equal(list(fs.list()), ["a.txt", "full/", "nest/", "void/"], "list()")
+        expect.equal(listed(fs), ["a.txt", "full/", "nest/", "void/"], "list()")
         everything = ["a.txt", "full/", "full/b.txt", "full/void/", "nest/", "nest/of/", "nest/of/voids/", "void/"]
-        expect.equal(list(fs.list(recursive=True)), everything, "list(recursive=True)")
+        expect.equal(listed(fs, recursive=True), everything, "list(recursive=True)")
 
 
 @check("list-detail", "stat")
@@ -172,8 +173,8 @@ def siblings_that_start_alike(subject: Subject) -> None:
             expect.equal(asked, (there, there, False), f"exists, isdir and isfile of {path!r}")
         expect.raises(FileNotFoundError, "stat of a name that others start with", fs.stat, "foo")
         expect.raises(FileNotFoundError, "opening a name that others start with", fs.open, "foo", "rb")
-        expect.equal(list(fs.list("dir")), ["x"], "list('dir') beside dir-beside")
-        expect.equal(list(fs.list("dir", recursive=True)), ["x"], "list('dir', recursive=True) beside dir-beside")
+        expect.equal(listed(fs, "dir"), ["x"], "list('dir') beside dir-beside")
+        expect.equal(listed(fs, "dir", recursive=True), ["x"], "list('dir', recursive=True) beside dir-beside")
         expect.equal(list(fs.glob("dir/*")), ["dir/x"], "glob('dir/*') beside dir-beside")
 
 

@@ -53,6 +53,14 @@ class TracedFS(LayerFS):
     def _walk(self, key: str) -> Iterator[FileStat]:
         return self._inner._walk(key) if hooks.active is None else self._timed("walk", key, self._inner._walk)
 
+    def _list_names(self, key: str) -> Iterator[str]:
+        inner = self._inner._list_names
+        return inner(key) if hooks.active is None else self._timed("list", key, inner)
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        inner = self._inner._walk_names
+        return inner(key) if hooks.active is None else self._timed("walk", key, inner)
+
     def _open_blob(self, key: str) -> Blob:
         if hooks.active is None:
             return self._inner._open_blob(key)

@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs
 from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
-from fsabs.files import BlobReader
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 
@@ -300,7 +298,7 @@ def test_many_ranges_at_once_are_the_right_ones_over_blocks(hdfs: HdfsCluster, f
     data = os.urandom(5 * MIB)
     hdfs.put(f"/{fs._root}/blocks", data, block_size=MIB)
     wanted = [(100_000, at * 700_001 % (4 * MIB)) for at in range(40)] + [(0, 5), (5 * MIB, 0), (3, MIB - 1)]
-    with cast(BlobReader, fs.open("blocks", "rb")) as file:
+    with fs.open("blocks", "rb") as file:
         assert file.blob.pread_many(wanted) == [data[offset : offset + size] for size, offset in wanted]
 
 

@@ -342,7 +342,7 @@ def test_parts_of_objects_of_any_size_are_planned() -> None:
 
 
 def test_a_large_file_goes_up_in_parts(fs: S3, bucket: str, store: Any) -> None:
-    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))  # type: ignore[assignment]
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))
     data = os.urandom(12 * MIB + 5)
     with fs.open("large", "wb") as file:
         for start in range(0, len(data), 700_000):
@@ -381,7 +381,7 @@ def test_a_lost_response_to_the_last_request_is_no_failure(
 
 @pytest.mark.parametrize("how", ["exception", "garbage"])
 def test_what_is_not_closed_leaves_nothing(fs: S3, bucket: str, store: Any, how: str) -> None:
-    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))  # type: ignore[assignment]
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))
     if how == "exception":
         with pytest.raises(ZeroDivisionError), fs.open("x", "wb") as file:
             file.write(bytes(11 * MIB))

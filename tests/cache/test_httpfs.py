@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -19,7 +18,6 @@ from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.cache.frames import MAGIC
 from fsabs.cache.httpfs import HTTPCachedFS
-from fsabs.files import BlobReader
 from fsabs.fs import FileStat
 from fsabs.layers import LayerFS
 from fsabs.testing import children
@@ -105,7 +103,7 @@ def test_ranges_text_and_the_end(dav: DavServer, store: Counting) -> None:
             assert file.seek(-5, io.SEEK_END) == 99_995
             assert file.read() == FILES[name][-5:]
             assert file.read(0) == file.read(1) == file.read() == b""
-            blob = cast(BlobReader, file).blob
+            blob = file.blob
             pieces = [FILES[name][50_000:50_007], b"", FILES[name][-1:]]
             assert blob.pread_many([(7, 50_000), (0, 3), (9, 99_999)]) == pieces
         with fs.open("a.txt", encoding="utf-8") as text:

@@ -50,7 +50,8 @@ class S3Subject(Subject):
             self._client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"")
         for key, data in files.items():
             self._client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=data)
-        return self.place(fsabs.from_url(f"s3://{BUCKET}/{prefix}", **self.options), prefix)
+        fs: FS = fsabs.from_url(f"s3://{BUCKET}/{prefix}", **self.options)
+        return self.place(fs, prefix)
 
     def stored(self, location: str) -> dict[str, bytes]:
         """Lists the prefix, and gets each object."""
@@ -64,7 +65,8 @@ class S3Subject(Subject):
 
     def reopen(self, url: str) -> FS | None:
         """With the store's options."""
-        return fsabs.from_url(url, **self.options)
+        fs: FS = fsabs.from_url(url, **self.options)
+        return fs
 
     def close(self) -> None:
         """Closes the side channel; the store goes with its server."""

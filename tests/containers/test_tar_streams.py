@@ -11,7 +11,7 @@ import random
 import tarfile
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -128,8 +128,8 @@ def test_half_read_members_go_on_in_parent_and_children_at_once(archive: bytes) 
     assert all_end_well(*children)
 
 
-def _goes_on(tar: Tar, files: dict[str, IO[Any]], listing: Iterator[Any]) -> bool:
-    rest = {name: file.read() for name, file in reversed(files.items())}
+def _goes_on(tar: Tar, files: Mapping[str, IO[Any]], listing: Iterator[Any]) -> bool:
+    rest = {name: file.read() for name, file in reversed([*files.items()])}
     wrong = [name for name, data in rest.items() if data != BIG[name][90_000:]]
     if tar.read_bytes("m07") != BIG["m07"]:
         wrong.append("m07")

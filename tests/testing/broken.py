@@ -191,7 +191,7 @@ class Reopened(LayerFS):
 
     kind: type[BlobReader]
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         file: Any = super().open(path, mode, *rest, **keywords)
         if isinstance(file, BlobReader):
             file.__class__ = self.kind
@@ -200,7 +200,7 @@ class Reopened(LayerFS):
 
 @breaks("read-file-object")
 class OpensBytesIO(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         file = super().open(path, mode, *rest, **keywords)
         return io.BytesIO(file.read()) if mode == "rb" else file
 
@@ -231,7 +231,7 @@ class OneReaderForAll(LayerFS):
         super().__init__(inner)
         self._readers: dict[str, IO[Any]] = {}
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if mode != "rb":
             return super().open(path, mode, *rest, **keywords)
         return self._readers.setdefault(str(path), super().open(path, mode))
@@ -249,13 +249,13 @@ class PicklesLoseTheirPlace(Reopened):
 
 @breaks("read-text")
 class LeavesNewlines(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         return super().open(path, mode, *rest, **({**keywords, "newline": ""} if "b" not in mode else keywords))
 
 
 @breaks("open-arguments")
 class TakesAnyMode(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         return super().open(path, mode.replace("rw", "r"), *rest, **keywords)
 
 

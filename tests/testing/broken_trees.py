@@ -60,7 +60,7 @@ class DirectoriesWithoutSlash(LayerFS):
 @breaks("list-names", "walk")
 class NamesFromTheRoot(LayerFS):
     def list(self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
-        found = super().list(path_or_prefix, recursive, detail)
+        found: Iterator[Any] = super().list(path_or_prefix, recursive, detail)
         prefix = f"{path_or_prefix}/" if path_or_prefix and not detail else ""
         return (prefix + name if prefix else name for name in found)
 

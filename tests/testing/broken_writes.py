@@ -161,13 +161,13 @@ class RemembersListings(LayerFS):
 
 @breaks("write-modes")
 class TakesPlusForNothing(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         return super().open(path, mode.replace("+", ""), *rest, **keywords)
 
 
 @breaks("write-text")
 class WritesNewlinesAsTheyAre(LayerFS):
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         text = "b" not in mode and "w" in mode
         return super().open(path, mode, *rest, **({**keywords, "newline": ""} if text else keywords))
 
@@ -177,7 +177,7 @@ class Rewritten(LayerFS):
 
     kind: type[WriteFile]
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if mode != "wb":
             return super().open(path, mode, *rest, **keywords)
         key = self._key(path, "open")
@@ -247,7 +247,7 @@ class ChildrenFinishTheirParentsFiles(Rewritten):
 class PlainText(LayerFS):
     """Text over the right binary files: a child writes what its parent had buffered, and marks come in the middle."""
 
-    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:
+    def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if "b" in mode or "r" in mode:
             return super().open(path, mode, *rest, **keywords)
         return io.TextIOWrapper(super().open(path, mode + "b"), **keywords)

@@ -8,14 +8,13 @@ import pickle
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fsabs import CorruptFileError, StaleFileError
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
-from fsabs.files import BlobReader
 from fsabs.testing import Delay, Fault, FaultyFS, Kill, Raise, Stale, Truncate
 from fsabs.testing.children import forked, threaded
 
@@ -46,7 +45,7 @@ def outcomes(call: Callable[[], object], times: int) -> str:
 
 
 def pread_many(fs: FaultyFS) -> list[bytes]:
-    with cast(BlobReader, fs.open("a.bin", "rb")) as file:
+    with fs.open("a.bin", "rb") as file:
         return file.blob.pread_many([(1000, 0), (10, 5000)])
 
 
@@ -201,7 +200,7 @@ def test_another_version_than_there_was() -> None:
     version = fs.stat("a.bin").version
     assert fs.stat("a.bin").version == f"stale-{version}"
     assert fs.stat("a.bin").version == version
-    with cast(BlobReader, fs.open("a.bin", "rb")) as first, cast(BlobReader, fs.open("a.bin", "rb")) as second:
+    with fs.open("a.bin", "rb") as first, fs.open("a.bin", "rb") as second:
         assert (first.blob.version, second.blob.version) == (version, f"stale-{version}")
         with pytest.raises(StaleFileError):
             pickle.loads(pickle.dumps(second))

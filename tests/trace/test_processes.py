@@ -127,7 +127,7 @@ def test_a_child_does_not_write_into_its_parents_ring(tmp_path: Path, data: Path
     fs = fsabs.from_url(str(data), trace=tmp_path / "trace")
     try:
         with fs.open("0.bin", "rb") as file:
-            blob = file.blob  # type: ignore[attr-defined]
+            blob = file.blob
             blob.pread(10, 0)
             pid = os.fork()
             if not pid:

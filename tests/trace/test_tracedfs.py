@@ -52,7 +52,7 @@ def fs(tmp_path: Path) -> TracedFS:
 def test_every_call_is_told(fs: TracedFS, notes: Notes) -> None:
     with fs.open("a.bin", "rb") as file:
         file.read()
-        file.blob.pread_many([(5, 0), (5, 50)])  # type: ignore[attr-defined]
+        file.blob.pread_many([(5, 0), (5, 50)])
     fs.read_bytes("a.bin")
     list(fs.read_many(["a.bin", "a.bin"]))
     list(fs.list())
@@ -105,7 +105,7 @@ def test_what_fails_is_told_and_what_is_not_there_is_no_failure(fs: TracedFS, no
 def test_without_an_instrument_nothing_is_wrapped(fs: TracedFS) -> None:
     assert hooks.active is None
     with fs.open("a.bin", "rb") as file:
-        assert type(file.blob) is type(fs.inner._open_blob(fs._key("a.bin", "")))  # type: ignore[attr-defined]
+        assert type(file.blob) is type(fs.inner._open_blob(fs._key("a.bin", "")))
 
 
 def test_reading_goes_on_when_the_trace_ends_and_when_it_begins_again(fs: TracedFS, tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ class FileDataset(Dataset[Any]):
     ) -> None:
         self.fs = fs if isinstance(fs, FS) else urls.from_url(fs)
         if paths is None:
-            paths = (path for path in self.fs.list("", recursive=True) if not path.endswith("/") and visible(path))
+            names = sorted(self.fs.list("", recursive=True))
+            paths = (path for path in names if not path.endswith("/") and visible(path))
         self.paths: list[str] = [os.fspath(path) for path in paths]
         self.transform = transform
         self._max_bytes = max_bytes

@@ -47,7 +47,7 @@ class Hdfs(Administration):
 
     scheme = "hdfs"
     default_concurrency = 8
-    capabilities = Capabilities(
+    capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
         replace=True,

@@ -49,7 +49,7 @@ class S3(FS):
 
     scheme = "s3"
     default_concurrency = 32
-    capabilities = Capabilities(
+    capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
         replace=True,

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
 
 from ... import errors, keys, urls
 from ...files import BlobReader
@@ -77,7 +76,7 @@ class Files:
 
     def open(self, path: str) -> BlobReader:
         """The file at `path`; its `blob` is for positioned reads, and is closed with it."""
-        return cast(BlobReader, self.fs.open(path, "rb"))
+        return self.fs.open(path, "rb")
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
         """The contents of files, in order."""

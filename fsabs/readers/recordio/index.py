@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from ... import errors, index_cache
 from ...blobs import Blob
@@ -19,7 +19,6 @@ from .format import HEADER, Chunk, Damage, Skipped, crc32, foreign, parse
 from .resync import next_chunk, payload_crc
 
 if TYPE_CHECKING:
-    from ...files import BlobReader
     from ...fs import FS, Path
 
 OnError = Literal["raise", "skip"]
@@ -58,7 +57,7 @@ class Index:
         Raises `CorruptFileError` for what is no chunk (padding, garbage, a cut), `io.UnsupportedOperation` for the
         layouts of Paddle's C++ and of pyrecordio, which have the same magic number, and what `FS.open` raises.
         """
-        with cast("BlobReader", fs.open(path, "rb")) as file:
+        with fs.open(path, "rb") as file:
             return cls.of(file.blob, on_error=on_error)
 
     @classmethod

@@ -11,7 +11,7 @@ import operator
 import time
 from array import array
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ... import errors, hooks
 from ...errors import CorruptFileError
@@ -65,7 +65,7 @@ class Reader:
         max_chunk_bytes: int = MAX_PAYLOAD,
         index: Index | None = None,
     ) -> None:
-        file = cast("BlobReader", fs.open(path, "rb"))
+        file = fs.open(path, "rb")
         try:
             if index is None or not index.fits(file.blob):
                 index = Index.of(file.blob, on_error=on_error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ... import process
 from ...files import AbortsOnError
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ...files import WriteFile
     from ...fs import FS, Path
 
 _PIECE = 8 << 20
@@ -47,7 +46,7 @@ class Writer(AbortsOnError):
         self._count = 0  # of its records
         self._most = min(MAX_PAYLOAD, max(_MOST_PREFIXES, 2 * max_chunk_bytes))
         self._lock = process.Lock()
-        self._file = cast("WriteFile", fs.open(path, "wb"))
+        self._file = fs.open(path, "wb")
 
     @property
     def url(self) -> str:

@@ -1,0 +1,150 @@
+"""Listings beyond what every FS must hold: batches that lose nothing, directories of many names, deep trees."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import itertools
+import os
+import pickle
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs.listing import Listing
+from tests.test_process import in_child
+
+pytestmark = pytest.mark.quick
+
+
+def numbers(start: int) -> Iterator[int]:
+    return iter(range(start, 5000))
+
+
+def gives(listing: Iterator[int], expected: list[int]) -> bool:
+    return list(listing) == expected
+
+
+def fails_at_3000(start: int) -> Iterator[int]:
+    for number in range(start, 5000):
+        if number == 3000:
+            raise OSError("cut off")
+        yield number
+
+
+def test_a_half_used_listing_goes_on_in_a_child_and_from_a_pickle() -> None:
+    for taken in (0, 1, 2, 3, 7, 1500, 4999, 5000):
+        listing = Listing(numbers)
+        assert [next(listing) for _ in range(taken)] == list(range(taken))
+        again = pickle.loads(pickle.dumps(listing))
+        rest = list(range(taken, 5000))
+        assert in_child(functools.partial(gives, listing, rest))
+        assert list(again) == rest
+        assert list(listing) == rest
+
+
+def test_what_came_before_an_error_is_given_first_and_the_error_once() -> None:
+    listing = Listing(fails_at_3000)
+    found = []
+    with pytest.raises(OSError, match="cut off"):
+        for number in listing:
+            found.append(number)
+    assert found == list(range(3000))
+    with pytest.raises(OSError, match="cut off"):
+        Listing(fails_at_3000, 3000).prime()
+
+
+def test_threads_share_a_listing_and_each_item_goes_to_one() -> None:
+    listing = Listing(numbers)
+    found: list[list[int]] = [[] for _ in range(4)]
+    threads = [threading.Thread(target=items.extend, args=(listing,)) for items in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(itertools.chain.from_iterable(found)) == list(range(5000))
+
+
+def test_a_closed_listing_is_at_its_end() -> None:
+    listing = Listing(numbers)
+    next(listing)
+    listing.close()
+    assert list(listing) == []
+
+
+def test_a_large_directory_is_listed_without_stats_and_from_its_first_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3000):
+        (tmp_path / f"{number:04}").touch()
+    (tmp_path / ".0000.0123456789ab.fsabs-partial").touch()
+    fs = fsabs.from_url(tmp_path)
+    taken = 0
+
+    class Counted:
+        def __init__(self, path: str) -> None:
+            self.entries = scandir(path)
+
+        def __enter__(self) -> Iterator[os.DirEntry[str]]:
+            return self.each()
+
+        def __exit__(self, *exc: object) -> None:
+            self.entries.close()
+
+        def each(self) -> Iterator[os.DirEntry[str]]:
+            nonlocal taken
+            for entry in self.entries:
+                taken += 1
+                yield entry
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", Counted)
+    monkeypatch.setattr(os, "stat", None)
+    names = fs.list()
+    next(names)
+    assert taken < 10, "the first name waits for no others"
+    assert len(list(names)) == 2999
+    assert not fs.capabilities.ordered
+
+
+def test_a_tree_deeper_than_pythons_stack_is_listed_matched_and_removed(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    above = os.getcwd()
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(tmp_path)], check=True))  # pytest's own recurses
+    try:
+        os.chdir(tmp_path)
+        for _ in range(1200):
+            os.mkdir("d")
+            os.chdir("d")
+        Path("x.bin").touch()
+    finally:
+        os.chdir(above)
+    fs = fsabs.from_url(tmp_path)
+    deepest = "d/" * 1200 + "x.bin"
+    assert list(fs.glob("**/*.bin")) == [deepest]
+    assert list(fs.subfs("d/" * 1100).glob("**/d/**/d/**/x.*")) == ["d/" * 100 + "x.bin"]
+    assert sum(1 for _ in fs.list(recursive=True)) == 1201
+    assert sum(1 for _ in fs.list(recursive=True, detail=True)) == 1201
+    fs.remove("d", recursive=True)
+    assert list(fs.list()) == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["*", "**", "**/*.b", "a/**", "*/**/*.b", "**/a/*", "**/a/**/x.b", "**/.*", ".h/*", "**/**/x.b"],
+)
+def test_patterns_match_as_in_the_standard_library(tmp_path: Path, pattern: str) -> None:
+    for name in ("a/x.b", "a/a/x.b", "a/.h/x.b", ".h/x.b", "x.b", ".x.b", "a/c/y.b", "b/a/c/d/x.b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    fs = fsabs.from_url(tmp_path)
+    expected = {path.rstrip("/") for path in glob.glob(pattern, root_dir=tmp_path, recursive=True)}
+    if pattern.endswith("/**"):
+        expected -= {pattern[:-3]}
+    found = list(fs.glob(pattern))
+    assert sorted(found) == sorted(expected - {""})
