@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -14,12 +15,15 @@ from fsabs.adapters.torch import ShardedDataset, sharded
 from fsabs.adapters.torch.loader import Collate, Tagged
 from fsabs.readers.data import AbstractDataReader, Shard, Task
 
+_seeds = itertools.count(step=1000)
+
 
 class WorkerInfo(NamedTuple):
     """As far as torch's is looked at."""
 
     id: int
     num_workers: int
+    seed: int = 0
 
 
 class Numbers(AbstractDataReader):
@@ -53,14 +57,19 @@ class ByRuns(Numbers):
 class Workers:
     """What a `DataLoader` does: batches of each worker in turn, of which some are ready before they are wanted."""
 
-    def __init__(self, dataset: ShardedDataset, workers: int, batch_size: int, ahead: int = 2) -> None:
+    def __init__(
+        self, dataset: ShardedDataset, workers: int, batch_size: int, drop_last: bool = False, ahead: int = 2
+    ) -> None:
         self._dataset = dataset
         self._workers = workers
-        self._batch_size = batch_size
+        self.batch_size = batch_size
+        self.drop_last = drop_last
         self._ahead = ahead
 
     def __iter__(self) -> Iterator[Tagged]:
-        batches = [self._batches(WorkerInfo(number, self._workers)) for number in range(self._workers)]
+        seed = next(_seeds)
+        infos = [WorkerInfo(number, self._workers, seed + number) for number in range(self._workers)]
+        batches = [self._batches(info) for info in infos]
         ready: list[deque[Tagged]] = [deque(islice(one, self._ahead)) for one in batches]
         while any(ready):
             for one, waiting in zip(batches, ready, strict=True):
@@ -74,7 +83,7 @@ class Workers:
         collate = Collate(worker, list)
         with in_worker(info):
             samples = iter(worker)
-        while batch := list(islice(samples, self._batch_size)):
+        while len(batch := list(islice(samples, self.batch_size))) >= (self.batch_size if self.drop_last else 1):
             with in_worker(info):
                 tagged = collate(batch)
             yield tagged

@@ -13,13 +13,16 @@ try:
 except ImportError:
     raise errors.missing("torch", "torch", "fsabs.adapters.torch") from None
 
-from .files import FileDataset, PlannedBatches
+from .batches import PlannedBatches
+from .files import FileDataset
 from .images import ImageFolder, decode_image
 from .loader import Loader, Tagged
 from .records import RecordIODataset
+from .sampler import EpochSampler
 from .sharded import ShardedDataset
 
 __all__ = [
+    "EpochSampler",
     "FileDataset",
     "ImageFolder",
     "Loader",

@@ -1,18 +1,19 @@
-"""FileDataset: the files of any FS as a map-style data set; PlannedBatches: a batch sampler that lets it read ahead."""
+"""FileDataset: the files of any FS as a map-style data set, which reads ahead where the batches are announced."""
 
 from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from ... import urls
 from ...fs import FS, Path
 from ...readers.data.files import visible
 from ...readers.prefetch import MAX_BYTES, prefetch
+from .batches import AnnouncedBatch
 
 Transform = Callable[[Any], Any]
 
@@ -56,7 +57,7 @@ class FileDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A batch of samples, read together."""
-        if isinstance(indices, _First):
+        if isinstance(indices, AnnouncedBatch):
             self._leave()
             self._ahead = _Ahead(self, indices.coming)
         try:
@@ -93,52 +94,3 @@ class _Ahead:
             return None
         self._at = end
         return [next(self.contents) for _ in indices]
-
-
-class _First(list[int]):
-    """The first batch that a worker gets: it brings the indices of all batches that it will get in the epoch."""
-
-    def __init__(self, indices: Iterable[int], coming: array[int]) -> None:
-        super().__init__(indices)
-        self.coming = coming
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _First, (list(self), self.coming)
-
-
-class PlannedBatches(Sampler[list[int]]):
-    """Batches of a sampler's indices, as torch's `BatchSampler` makes them, which tell each worker what it gets next.
-
-    Give it to the `DataLoader` as `batch_sampler`, with the loader's own `num_workers`. A data set of this package then
-    reads ahead; for any other, the batches are lists. Set the epoch on the sampler, as always.
-    """
-
-    def __init__(
-        self, sampler: Iterable[int], batch_size: int, *, num_workers: int = 0, drop_last: bool = False
-    ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
-        self.sampler = sampler
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self._workers = max(1, num_workers)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        order = array("q", self.sampler)
-        size = self.batch_size
-        if self.drop_last:
-            order = order[: len(order) // size * size]
-        starts = range(0, len(order), size)
-        for number, start in enumerate(starts):
-            batch = order[start : start + size]
-            if number < self._workers:  # the loader gives batch b to worker b % workers
-                coming = array("q")
-                for at in starts[number :: self._workers]:
-                    coming.extend(order[at : at + size])
-                yield _First(batch, coming)
-            else:
-                yield batch.tolist()
-
-    def __len__(self) -> int:
-        total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none
-        return total // self.batch_size if self.drop_last else -(-total // self.batch_size)

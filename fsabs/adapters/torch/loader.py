@@ -1,7 +1,7 @@
-"""Loader: torch's DataLoader around a ShardedDataset, with a state; and the tags that it is made of.
+"""Loader: torch's DataLoader around a data set of this package, with a state; and the tags that it is made of.
 
-Only the worker knows how many samples it took, and only the main process knows which batches were used. So each batch
-carries its worker's count, put there when it is collated and taken off when it is handed out.
+Only the worker knows how many samples of a `ShardedDataset` it took, and only the main process knows which batches were
+used. So each batch carries its worker's count, added when it is collated and removed when it is handed out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import DataLoader, default_collate, default_convert
 
+from .batches import PlannedBatches
+from .sampler import EpochSampler
+
 if TYPE_CHECKING:
+    from .plan import Uneven
     from .sharded import ShardedDataset
 
 
@@ -21,9 +25,9 @@ class Tag(NamedTuple):
     worker: int
     workers: int
     serial: int
-    """The edition of the plan that it works on."""
+    """The serial number of the plan that it follows."""
     taken: int
-    """How many samples it has given since the iteration began."""
+    """How many samples it has given since the pass began."""
 
 
 class Tagged(NamedTuple):
@@ -48,46 +52,86 @@ class Collate:
 
 
 class Loader:
-    """A `DataLoader` of a `ShardedDataset` that can be stopped after any batch and goes on exactly there.
+    """A `DataLoader` that can be stopped after any batch and continues exactly there.
 
-    `options` are the `DataLoader`'s own. An iteration is one epoch, or what a loaded state left of it; `state_dict()`
-    is what remains after the last batch that was handed out, however many were fetched ahead, and `load_state_dict`
-    takes it, with any number of workers. See `ShardedDataset` for ranks.
+    `dataset` is a `ShardedDataset`, or a map-style data set of this package or your own. `options` are the
+    `DataLoader`'s. An iteration is one epoch, or what a loaded state left of it; the next one is the next epoch.
+    `state_dict()` is what remains after the last batch that was handed out, however many were fetched ahead, and
+    `load_state_dict` takes it, with any number of workers.
+
+    Args:
+        dataset: what is read. A `ShardedDataset` shuffles by itself; for a map-style data set, the batches come from
+            `PlannedBatches` of an `EpochSampler`, so that each worker reads its batches ahead.
+        batch_size: samples of a batch; None gives single samples.
+        seed: shuffles a map-style data set anew in each epoch; None leaves the order alone.
+        rank, ranks, uneven: of `EpochSampler`, for a map-style data set; see `ShardedDataset`.
+        collate_fn: makes a batch of a list of samples; torch's own if None.
     """
 
     def __init__(
         self,
-        dataset: ShardedDataset,
+        dataset: Any,
         batch_size: int | None = 1,
         *,
+        seed: int | None = None,
+        rank: int | None = None,
+        ranks: int | None = None,
+        uneven: Uneven = "keep",
         collate_fn: Callable[[Any], Any] | None = None,
         **options: Any,
     ) -> None:
+        from .sharded import ShardedDataset
+
         self.dataset = dataset
-        if collate_fn is None and batch_size is None:
-            collate_fn = default_convert
-        tagged = dataset.tagged(collate_fn)
-        self.loader: DataLoader[Any] = DataLoader(dataset, batch_size, collate_fn=tagged, **options)
+        if options.get("in_order") is False:
+            raise ValueError(
+                "a Loader hands batches out in order: in_order=False would leave its state without meaning"
+            )
+        if isinstance(dataset, ShardedDataset):
+            if (seed, rank, ranks, uneven) != (None, None, None, "keep"):
+                raise TypeError("seed, rank, ranks and uneven of a ShardedDataset are given to the data set")
+            self._passes: ShardedDataset | EpochSampler = dataset
+            if collate_fn is None and batch_size is None:
+                collate_fn = default_convert
+            self.loader: DataLoader[Any] = DataLoader(
+                dataset, batch_size, collate_fn=dataset.tagged(collate_fn), **options
+            )
+            return
+        self._passes = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
+        if batch_size is None:
+            self.loader = DataLoader(dataset, None, sampler=self._passes, collate_fn=collate_fn, **options)
+            return
+        drop_last = bool(options.pop("drop_last", False))
+        workers = options.get("num_workers", 0)
+        batches = PlannedBatches(self._passes, batch_size, num_workers=workers, drop_last=drop_last)
+        self.loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate_fn, **options)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.dataset.consumed(self.loader)
+        return self._passes.consumed(self.loader)
 
     def __len__(self) -> int:
-        """The number of batches of a whole epoch: each worker makes its own, of which the last may be short."""
-        lengths = self.dataset.lengths(max(1, self.loader.num_workers))
+        """The number of batches of a whole epoch: of a `ShardedDataset`, each worker's last one may be short."""
+        if isinstance(self._passes, EpochSampler):
+            return len(self.loader)
+        lengths = self._passes.lengths(max(1, self.loader.num_workers))
         size = self.loader.batch_size
         if size is None:
             return sum(lengths)
         return sum(length // size if self.loader.drop_last else -(-length // size) for length in lengths)
 
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch of the last iteration; of the next one where none has begun."""
+        return self._passes.epoch
+
     def set_epoch(self, epoch: int) -> None:
-        """As of the data set."""
-        self.dataset.set_epoch(epoch)
+        """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
+        self._passes.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of the data set."""
-        return self.dataset.state_dict()
+        """Return what remains of the epoch, as plain data."""
+        return self._passes.state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """As of the data set."""
-        self.dataset.load_state_dict(state_dict)
+        """Continue from a state of this rank, or from a list of those of all ranks."""
+        self._passes.load_state_dict(state_dict)

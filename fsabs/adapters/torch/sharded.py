@@ -20,11 +20,15 @@ from ...fs import FS
 from ...readers.data import AbstractDataReader, ArchiveDataReader, Mode, RecordIODataReader, shards_of
 from ...readers.data.base import adopt, exactly
 from ...readers.data.files import Files, Location
-from ...readers.data.order import Epoch, Interval, Order, length
+from ...readers.data.order import Epoch, Interval, Order, drop, length
 from ...readers.prefetch import Ahead
+from .epochs import Epochs, rank_of
 from .files import Transform
 from .loader import Collate, Tag, Tagged
-from .plan import Place, Plan, Progress, SharedPlan, Uneven, plan_of, state_of
+from .plan import Place, Plan, Uneven
+from .sampler import batch_rule
+from .shared import SharedPlan, worker_pass
+from .states import Content, Remainder, plan_of_worker, remainders, state_of
 
 _ARCHIVES = (".tar", ".zip", ".tar.gz", ".tgz")
 _CHUNK = 256  # records that are handed from the thread that reads ahead at once
@@ -48,11 +52,10 @@ class ShardedDataset(IterableDataset[Any]):
         max_bytes: so much is read ahead by a thread of each worker; None reads when asked.
 
     Iterate it, or give it to a `Loader`. An iteration is one epoch, or what a loaded state left of it; the next one is
-    the next epoch. A state that was made at the last sample, before the loop had ended, leaves an iteration of nothing:
-    so the ranks stay in one epoch. `state_dict()` costs some microseconds: it is which positions of the epoch's order
-    remain. It can be loaded with any number of workers, and the states of all ranks with any number of ranks; with the
-    same numbers, the samples come in the very order in which they would have come. After an error, the next sample that
-    is asked for is the one that failed.
+    the next epoch, under every loader. `state_dict()` costs some microseconds: it is which positions of the epoch's
+    order remain. A state that was made after the last batch continues with the next epoch. It can be loaded with any
+    number of workers, and the states of all ranks with any number of ranks; with the same numbers, the samples come in
+    the very order in which they would have come. After an error, the next sample is the one that failed.
     """
 
     def __init__(
@@ -69,112 +72,147 @@ class ShardedDataset(IterableDataset[Any]):
         mode: str = Mode.TRAINING,
         max_bytes: int | None = None,
     ) -> None:
-        if uneven not in ("keep", "drop"):
-            raise ValueError(f"uneven is 'keep' or 'drop', not {uneven!r}")
         self.reader = _reader_of(source)
         self.transform = transform
-        self._rank, self._ranks = _where(rank, ranks)
-        self._order = Order(shards_of(self.reader, mode), seed, block_size, buffer_size)
-        self._fingerprint = self._order.fingerprint()
-        self._uneven: Uneven = uneven
+        shards = shards_of(self.reader, mode)
+        self._order = Order(shards, seed, block_size, buffer_size)
         self._max_bytes = max_bytes
-        self._plan = Plan.whole(0, self._order.total)
-        self._serial = 0
         self._shared = SharedPlan()
-        self._shared.write(self._serial, self._plan)
-        self._progress: Progress | None = None
-        self._finished = False  # the next iteration is of the next epoch
-        self._loaded = False  # a state was, and nothing has been read since
+        described = [(shard.name, shard.start, shard.count, None, None) for shard in shards]
+        content = Content(described, self._order.settings, self._order.fingerprint())
+        self._epochs = Epochs(content, self._order.total, rank_of(rank, ranks), uneven, self._shared.write)
+        self._tagged = -1  # the serial number of the plan whose batches are counted by their tags
+        self._counted = False  # the pass that begins is that of `consumed`
+        self._pass: _Samples | None = None  # the last one that began in this process
+        self._passes = 0  # that this process has begun, where it is a worker
+        self._own: Plan | None = None  # of this worker, from a state that it was given
 
     # ---- epochs and states
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch that is being read, or is read next."""
-        return self._plan.epoch
+        """The number of the epoch of the last iteration; of the next one where none has begun."""
+        unseen = self._unseen()
+        return self._epochs.epoch if unseen is None else unseen
 
     def set_epoch(self, epoch: int) -> None:
-        """Read epoch `epoch` from now on; a state of that epoch that was just loaded stays in force."""
-        if epoch < 0:
-            raise ValueError(f"epoch must not be negative: {epoch}")
-        if epoch == self._plan.epoch and self._loaded:
-            self._finished = False  # what the state left of it is read, even if that is nothing
-        elif epoch != self._plan.epoch or self._finished:
-            self._set(Plan.whole(epoch, self._order.total))
+        """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
+        if epoch >= 0 and self._unseen() is not None:
+            self._epochs.skip_to(epoch)
+        else:
+            self._epochs.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which samples this rank has still to consume in this epoch: plain data, for JSON, `torch.save`, or pickle.
+        """Return which samples this rank has still to consume: plain data, for JSON, `torch.save`, or pickle.
 
-        In a worker it is the worker's, as torchdata's `StatefulDataLoader` asks for it.
+        In a worker it is the worker's, as torchdata's `StatefulDataLoader` asks for it. `RuntimeError` in the main
+        process of a plain `DataLoader` with workers, where it is not known which of their batches were used.
         """
-        place, in_worker = self._place()
-        progress, plan = self._progress, self._current()
-        if in_worker:
-            mine = progress.remaining(place.worker) if progress else plan.of_worker(place, self._uneven)
-            return state_of(plan.epoch, self._fingerprint, place, [mine], "worker", not mine)
-        if progress is not None:
-            parts = progress.parts()
-        else:
-            parts = [list(one) for one in plan.parts] if plan.scope == "rank" else [plan.of_rank(place, self._uneven)]
-        return state_of(plan.epoch, self._fingerprint, place, parts, "rank", self._finished)
+        info = get_worker_info()
+        if info is not None:
+            return self._state_of_worker(self._place(info))
+        if self._unseen() is not None:
+            raise RuntimeError(
+                "which batches of the workers were used is not known: use a Loader, or a DataLoader with "
+                "collate_fn=dataset.tagged(...), iterated by dataset.consumed(loader)"
+            )
+        return self._epochs.state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """Go on from a state: this rank's own, or a list of those of all ranks, whose number may have been another.
+        """Continue from a state: this rank's own, or a list of those of all ranks, whose number may have been another.
 
-        Raises `ValueError` for a state of other shards, another seed or another shuffle, and for states that are not
-        all of a job's.
+        States of torchdata's `StatefulDataLoader` are taken, too. Raises `ValueError` for a state of other shards,
+        another seed or another shuffle, and for states that are not all of a job's.
         """
-        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
-        place, in_worker = self._place()
-        plan = plan_of(states, self._fingerprint, self._order.total, place, in_worker)
-        if in_worker:
-            self._plan, self._progress = plan, None  # this worker's alone
-            return
-        self._set(plan)
-        self._loaded = True
-        self._finished = all(state.get("ended") for state in states)
-
-    def _set(self, plan: Plan) -> None:
-        self._plan = plan
-        self._serial += 1
-        self._shared.write(self._serial, plan)
-        self._progress, self._finished, self._loaded = None, False, False
-
-    def _current(self) -> Plan:
-        """The plan, which a worker that lives longer than an epoch learns from the main process."""
-        if self._shared.serial != self._serial:
-            self._plan, self._serial = self._shared.read(), self._shared.serial
-            self._progress = None
-        return self._plan
-
-    def _place(self) -> tuple[Place, bool]:
         info = get_worker_info()
         if info is None:
-            return Place(self._rank, self._ranks, 0, 1), False
-        return Place(self._rank, self._ranks, info.id, info.num_workers), True
+            self._epochs.load_state_dict(state_dict)
+            return
+        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
+        left = remainders(states, self._epochs.content, self._order.total)
+        self._own = plan_of_worker(left, self._place(info))
+        self._pass = None
+
+    def _unseen(self) -> int | None:
+        """Return the epoch of the workers' last pass, if their batches are not counted here; else count what was."""
+        if self._tagged == self._epochs.serial:
+            return None
+        running = self._pass
+        if running is not None and running.serial == self._epochs.serial:
+            self._epochs.count(0, 1, running.taken, 1)
+        return self._shared.last_epoch()
+
+    def _begin(self) -> None:
+        unseen = self._unseen()
+        if unseen is None:
+            self._epochs.begin()
+        else:
+            self._epochs.skip_to(unseen + 1)
+
+    def _state_of_worker(self, place: Place) -> dict[str, Any]:
+        running = self._pass
+        if running is not None:
+            plan, left = running.plan, running.remaining()
+        else:
+            plan = self._own or self._shared.read()
+            left = plan.of_worker(place, self._epochs.uneven)
+        if plan.later:
+            raise RuntimeError(
+                "the states that were loaded are of different epochs: a worker alone has no state; use a Loader"
+            )
+        return state_of(self._epochs.content, Remainder(place, plan.epoch, [left], []), in_worker=True)
+
+    def _place(self, info: Any) -> Place:
+        return self._epochs.place._replace(worker=info.id, workers=info.num_workers)
 
     # ---- samples
 
     def __len__(self) -> int:
         """How many samples this rank has in a whole epoch."""
-        return length(Plan.whole(0, self._order.total).of_rank(self._place()[0], self._uneven))
+        return self._epochs.whole_length()
 
     def lengths(self, workers: int) -> list[int]:
-        """How many samples each of so many workers of this rank has in a whole epoch."""
+        """Return how many samples each of so many workers of this rank has in a whole epoch."""
         plan = Plan.whole(0, self._order.total)
-        places = (Place(self._rank, self._ranks, worker, workers) for worker in range(workers))
-        return [length(plan.of_worker(place, self._uneven)) for place in places]
+        places = (self._epochs.place._replace(worker=worker, workers=workers) for worker in range(workers))
+        return [length(plan.of_worker(place, self._epochs.uneven)) for place in places]
 
     def __iter__(self) -> Iterator[Any]:
-        place, in_worker = self._place()
-        if self._finished and not in_worker:
-            self.set_epoch(self._plan.epoch + 1)
-        plan = self._current()
-        progress = self._progress = Progress(plan, place, self._uneven)
-        start = functools.partial(self._samples, plan.epoch, progress.part(place.worker))
-        return _Samples(start, progress, place.worker, None if in_worker else self)
+        info = get_worker_info()
+        if info is not None:
+            place, plan = self._place(info), self._plan_of_worker(info)
+            self._pass = _Samples(self, plan, place, self._shared.serial)
+            return self._pass
+        if not self._counted:
+            self._begin()
+        self._pass = _Samples(self, self._epochs.plan, self._epochs.place, self._epochs.serial)
+        return self._pass
 
-    def _samples(self, epoch: int, intervals: list[Interval], start: int) -> Iterator[Any]:
+    def _plan_of_worker(self, info: Any) -> Plan:
+        """Return the plan of the pass that this worker begins: its own state's, or that of the main process."""
+        own, self._own = self._own, None
+        begun = worker_pass(info, self._passes)
+        self._passes += 1
+        if own is not None:
+            self._shared.begin_pass(info.id, begun, own.epoch, own.epoch)
+            return own
+        plan = self._shared.read()
+        epoch = self._shared.begin_pass(info.id, begun, plan.epoch)
+        return plan.of_epoch(epoch, self._order.total)
+
+    @property
+    def uneven(self) -> Uneven:
+        """Whether ranks may differ in their number of samples."""
+        return self._epochs.uneven
+
+    def rest_of(self, state_dict: Mapping[str, Any]) -> tuple[Plan, int]:
+        """Load a state, and return what it left of its epoch, even if that is nothing, and the plan's serial number."""
+        self._epochs.load_state_dict(state_dict)
+        self._epochs.set_epoch(state_dict["epoch"])
+        return self._epochs.plan, self._epochs.serial
+
+    def samples(self, epoch: int, intervals: list[Interval], start: int) -> Iterator[Any]:
+        """Yield the samples at these positions of an epoch, from number `start` on."""
         order = self._order.epoch(epoch)
         self.reader.expect([self._order.shards[number].name for number in order.shards(intervals)])
         records = self._records(order, intervals, start)
@@ -218,100 +256,92 @@ class ShardedDataset(IterableDataset[Any]):
     # ---- what was consumed
 
     def tagged(self, collate_fn: Callable[[Any], Any] | None = None) -> Collate:
-        """A `collate_fn` for a `DataLoader` (torch's own if None) that tells with each batch how far the worker is."""
+        """Return a `collate_fn` for a `DataLoader` (torch's own if None) that adds how far the worker is."""
         return Collate(self, collate_fn)
 
     def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The batches of a `DataLoader` of this data set made with `collate_fn=dataset.tagged(...)`, one epoch.
+        """Yield the batches of a `DataLoader` made with `collate_fn=dataset.tagged(...)`, one epoch.
 
-        `state_dict()` then tells what remains after the batches that came out of here.
+        `state_dict()` is then what remains after the batches that came out of here.
         """
-        if self._finished:
-            self.set_epoch(self._plan.epoch + 1)
-        self._progress = None
-        for batch in loader:
+        _, least = batch_rule(loader)
+        self._begin()
+        serial = self._tagged = self._epochs.serial
+        self._counted = True
+        try:
+            batches = iter(loader)
+        finally:
+            self._counted = False
+        for batch in batches:
             if not isinstance(batch, Tagged):
                 raise TypeError("the DataLoader must be made with collate_fn=dataset.tagged(...)")
-            self.note(batch.tag)
+            tag = batch.tag
+            if not tag.serial == serial == self._epochs.serial:
+                raise RuntimeError("the epoch or the state was set while batches of an earlier one were still coming")
+            self._epochs.count(tag.worker, tag.workers, tag.taken, least)
             yield batch.data
-        self._end()
+        if self._epochs.serial == serial:
+            self._epochs.end()
 
     def tag(self) -> Tag:
-        """How far this process is with the iteration that began last."""
-        place, _ = self._place()
-        progress = self._progress
-        return Tag(place.worker, place.workers, self._serial, progress.taken[place.worker] if progress else 0)
-
-    def note(self, tag: Tag) -> None:
-        """Learn that a batch with this tag was consumed: all that its worker gave until then."""
-        if tag.serial != self._serial:
-            raise RuntimeError("the epoch or the state was set while batches of an earlier one were still coming")
-        progress = self._progress
-        if progress is None or progress.workers != tag.workers:
-            place = Place(self._rank, self._ranks, 0, tag.workers)
-            progress = self._progress = Progress(self._plan, place, self._uneven)
-        progress.taken[tag.worker] = tag.taken
-        progress.last = tag.worker
-
-    def _end(self) -> None:
-        """Nothing of this epoch remains, not even what `drop_last` left in the workers."""
-        progress = self._progress
-        if progress is None:
-            progress = self._progress = Progress(self._plan, Place(self._rank, self._ranks, 0, 1), self._uneven)
-        progress.taken = [length(progress.part(number)) for number in range(progress.workers)]
-        self._ended(progress)
-
-    def _ended(self, progress: Progress) -> None:
-        if self._progress is progress:
-            self._finished, self._loaded = True, False
+        """Return how far this process is with the pass that began last."""
+        running = self._pass
+        if running is None:
+            raise RuntimeError("a batch is tagged, and no sample was taken from the data set in this process")
+        return Tag(running.place.worker, running.place.workers, running.serial, running.taken)
 
     def close(self) -> None:
         """Free what the reader holds in this process."""
         self.reader.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pass": None}
+
 
 class _Samples(Iterator[Any]):
-    """One pass, which counts what it gave; `start(n)` gives the samples from number n on.
+    """One pass, which counts what it gave.
 
-    An error costs no sample: the next step tries for the same one again, and does not end the epoch.
+    An error costs no sample: the next step tries for the same one again, and does not end the epoch. torchdata's
+    `StatefulDataLoader` asks for the state of this iterator, too: its pass is what the state left, even nothing.
     """
 
-    def __init__(
-        self, start: Callable[[int], Iterator[Any]], progress: Progress, worker: int, dataset: ShardedDataset | None
-    ) -> None:
-        self._start = start
-        self._samples = process.Resumable(start)
-        self._progress = progress
-        self._worker = worker
-        self._dataset = dataset  # in the main process, where the end of the pass is the end of the epoch
+    def __init__(self, dataset: ShardedDataset, plan: Plan, place: Place, serial: int) -> None:
+        self.place = place
+        self.taken = 0
+        self._dataset = dataset
+        self._follow(plan, serial)
+
+    def _follow(self, plan: Plan, serial: int) -> None:
+        self.plan = plan
+        self.serial = serial
+        self._intervals = plan.of_worker(self.place, self._dataset.uneven)
+        self._start = functools.partial(self._dataset.samples, plan.epoch, self._intervals)
+        self._samples = process.Resumable(self._start)
+
+    def remaining(self) -> list[Interval]:
+        """Return what is still to be taken."""
+        return list(drop(self._intervals, self.taken))
 
     def __next__(self) -> Any:
         try:
             sample = next(self._samples)
         except StopIteration:
-            if self._dataset is not None:
-                self._dataset._ended(self._progress)
             raise
         except BaseException:
             self._samples.close()
-            self._samples = process.Resumable(self._start, self._progress.taken[self._worker])
+            self._samples = process.Resumable(self._start, self.taken)
             raise
-        self._progress.taken[self._worker] += 1
+        self.taken += 1
         return sample
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the data set."""
+        return self._dataset.state_dict()
 
-def _where(rank: int | None, ranks: int | None) -> tuple[int, int]:
-    if (rank is None) != (ranks is None):
-        raise ValueError("rank and ranks are given together, or neither")
-    if rank is None or ranks is None:
-        import torch.distributed as distributed
-
-        if not (distributed.is_available() and distributed.is_initialized()):
-            return 0, 1
-        rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    if not 0 <= rank < ranks:
-        raise ValueError(f"there is no rank {rank} of {ranks}")
-    return rank, ranks
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Make this pass what the state left, which may be nothing."""
+        if get_worker_info() is None:  # a worker's data set has loaded it before this pass began
+            self._follow(*self._dataset.rest_of(state_dict))
 
 
 def _reader_of(source: AbstractDataReader | Location) -> AbstractDataReader:

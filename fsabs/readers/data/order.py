@@ -47,7 +47,7 @@ class Order:
         self.shards = list(shards)
         self.seed = seed
         self.buffer_size = buffer_size if seed is not None else 0
-        self._settings = (seed, block_size, self.buffer_size)
+        self.settings = (seed, block_size, self.buffer_size)
         blocks = [
             (number, start, min(block_size or shard.count, shard.end - start))
             for number, shard in enumerate(self.shards)
@@ -58,7 +58,7 @@ class Order:
 
     def fingerprint(self) -> str:
         """What tells one order from another: the shards and the settings, in 32 hexadecimal digits."""
-        described = json.dumps([self.shards, *self._settings])
+        described = json.dumps([self.shards, *self.settings])
         return hashlib.blake2b(described.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def epoch(self, number: int) -> Epoch:

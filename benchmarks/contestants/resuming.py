@@ -1,0 +1,284 @@
+"""The kill matrix: jobs that are killed at a step and continued by others, under every loader, and what they read.
+
+A rank is a forked process; it notes the samples of every batch that it is handed, saves its state with the last one,
+and kills itself by SIGKILL. The ranks of the next job load the states and run four epochs more. A sample that is lost
+or repeated in an epoch is a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import pickle
+import random
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+EPOCHS_AFTER = 4
+TIMEOUT = 120  # seconds, of one rank
+
+
+class Case(NamedTuple):
+    """One cell of the matrix."""
+
+    dataset: str
+    """"sharded", "recordio" or "files"."""
+    loader: str
+    """"ours", "tagged" or "stateful"."""
+    workers: int
+    persistent: bool
+    before: int
+    """Ranks of the job that is killed."""
+    after: int
+    """Ranks of the job that continues."""
+    batch_size: int
+    drop_last: bool
+    step: int
+    """The number of batches after which each rank is killed."""
+
+
+def random_case(rng: random.Random, total: int) -> Case:
+    """Return a cell of the matrix over a data set of `total` samples."""
+    loader = rng.choice(["ours", "tagged", "stateful"])
+    workers = rng.choice([0, 1, 2, 3])
+    before = rng.choice([1, 2, 3])
+    batch_size = rng.choice([1, 4, total // 2, total, total + 46])
+    batches = max(1, total // before // batch_size)
+    return Case(
+        rng.choice(["sharded", "recordio", "files"]),
+        loader,
+        workers,
+        workers > 0 and rng.random() < 0.5,
+        before,
+        rng.choice([1, 2, 3]),
+        batch_size,
+        rng.random() < 0.5,
+        rng.choice([1, batches, batches + 1, 2 * batches, rng.randint(1, 2 * batches + 1)]),
+    )
+
+
+def write_data(folder: Path, total: int) -> None:
+    """Write `total` samples, their numbers, as RecordIO shards and as files."""
+    import fsabs
+    from fsabs.readers.recordio import Writer
+
+    numbers = iter(range(total))
+    sizes = [total // 2, 0, total // 3, 1]
+    shards = fsabs.from_url(str(folder / "shards"), create=True)
+    for shard, size in enumerate([*sizes, total - sum(sizes)]):
+        with Writer(shards, f"{shard}.recordio", max_chunk_bytes=64) as writer:
+            for _ in range(size):
+                writer.write(str(next(numbers)).encode())
+    files = fsabs.from_url(str(folder / "files"), create=True)
+    for number in range(total):
+        files.write_bytes(f"{number:06}", str(number).encode())
+
+
+# ---- one rank
+
+
+class _Job:
+    """The loader of a rank, and what it needs to be driven."""
+
+    def __init__(self, case: Case, folder: str, rank: int, ranks: int) -> None:
+        from torch.utils.data import DataLoader
+
+        from fsabs.adapters import torch as ours
+
+        place: dict[str, Any] = {"rank": rank, "ranks": ranks, "seed": 5}
+        options: dict[str, Any] = {"num_workers": case.workers, "persistent_workers": case.persistent}
+        if case.workers:
+            options["multiprocessing_context"] = "fork"
+        if case.dataset == "sharded":
+            dataset: Any = ours.ShardedDataset(f"{folder}/shards", int, buffer_size=16, block_size=8, **place)
+            self.passes: Any = dataset
+        elif case.dataset == "recordio":
+            dataset = ours.RecordIODataset(f"{folder}/shards", int)
+        else:
+            dataset = ours.FileDataset(f"{folder}/files", transform=int)
+        self.stateful = case.loader == "stateful"
+        if case.loader == "ours":
+            place = {} if case.dataset == "sharded" else place
+            self.loader: Any = ours.Loader(dataset, case.batch_size, drop_last=case.drop_last, **place, **options)
+            self.passes = self.loader
+            return
+        if self.stateful:
+            kind: Any = importlib.import_module("torchdata.stateful_dataloader").StatefulDataLoader
+        else:
+            kind = DataLoader
+        if case.dataset == "sharded":
+            if not self.stateful:
+                options["collate_fn"] = dataset.tagged()
+            self.loader = kind(dataset, case.batch_size, drop_last=case.drop_last, **options)
+        else:
+            self.passes = ours.EpochSampler(dataset, **place)
+            batches = ours.PlannedBatches(
+                self.passes, case.batch_size, num_workers=case.workers, drop_last=case.drop_last
+            )
+            self.loader = kind(dataset, batch_sampler=batches, **options)
+
+    def one_pass(self) -> Iterator[Any]:
+        """Yield the batches of an epoch."""
+        return iter(self.loader if self.stateful or self.passes is self.loader else self.passes.consumed(self.loader))
+
+    @property
+    def state(self) -> Any:
+        """What has the state."""
+        return self.loader if self.stateful else self.passes
+
+
+def _run_rank(case: Case, folder: str, rank: int, ranks: int, states: list[Any], out: str) -> None:
+    """Run a rank: to its kill where it has no states to continue from, else for some epochs more."""
+    job = _Job(case, folder, rank, ranks)
+    number = 0
+    if states:
+        number = states[rank % len(states)]["number"]
+        last = max(state["number"] for state in states) + EPOCHS_AFTER
+        if states[0]["state"] is None:
+            pass  # from the beginning
+        elif job.stateful:
+            elastic = len(states) != ranks
+            target = job.passes if elastic else job.state
+            target.load_state_dict([state["state"] for state in states] if elastic else states[rank]["state"])
+            number = job.passes.epoch if elastic else number
+        else:
+            job.state.load_state_dict([state["state"] for state in states])
+    steps = 0
+    with open(out, "a") as file:
+        while True:
+            batches = job.one_pass()
+            for batch in batches:
+                epoch = number if job.stateful else job.passes.epoch
+                file.write(json.dumps([epoch, batch.tolist()]) + "\n")
+                steps += 1
+                if not states and steps == case.step:
+                    file.flush()
+                    with open(out + ".state", "wb") as state:
+                        pickle.dump({"number": epoch, "state": job.state.state_dict()}, state)
+                    os.kill(os.getpid(), signal.SIGKILL)
+            if (number if job.stateful else job.passes.epoch) >= (last if states else 30):
+                return  # without batches (drop_last), no step comes
+            number += 1
+
+
+def _forked(work: Any, *args: Any) -> int:
+    """Run `work` in a child, and return its process id."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        warnings.simplefilter("ignore")  # more workers than cores
+        os.setsid()  # with its workers, which may not end by themselves when it is killed
+        signal.alarm(TIMEOUT)
+        work(*args)
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _job(case: Case, folder: str, ranks: int, states: list[Any], out: str) -> tuple[list[Any], list[Any]]:
+    """Run all ranks of a job at once; return what each read, and the states."""
+    paths = [f"{out}-{rank}" for rank in range(ranks)]
+    children = [_forked(_run_rank, case, folder, rank, ranks, states, path) for rank, path in enumerate(paths)]
+    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+    if any(end not in (0, -signal.SIGKILL) for end in ends):
+        raise RuntimeError(f"{case}: the ranks ended with {ends}")
+    read = [[json.loads(line) for line in Path(path).read_text().splitlines()] for path in paths]
+    saved = [pickle.loads(Path(path + ".state").read_bytes()) for path in paths if os.path.exists(path + ".state")]
+    return read, saved
+
+
+# ---- one case
+
+
+def run_case(case: Case, folder: str, total: int) -> dict[str, int]:
+    """Run a case, and return how many samples were lost and repeated, and how many epochs were looked at.
+
+    `orders` counts epochs in the order of the epoch before, and ranks that do not continue in the order of a run
+    without a kill, though their number is the same.
+    """
+    if case.loader == "stateful" and case.dataset != "sharded":
+        case = case._replace(after=case.before)  # torchdata's state is of one rank
+    with tempfile.TemporaryDirectory() as scratch:
+        before, states = _job(case, folder, case.before, [], f"{scratch}/before")
+        if len(states) < case.before:
+            return {"lost": 0, "repeated": 0, "orders": 0, "epochs": 0}  # drop_last drops all
+        after, _ = _job(case, folder, case.after, states, f"{scratch}/after")
+        orders = 0
+        if case.before == case.after:
+            whole, _ = _job(case, folder, case.before, [{"number": 0, "state": None}], f"{scratch}/whole")
+            orders += sum(_order(a + b) != _order(c) for a, b, c in zip(before, after, whole, strict=True))
+        orders += sum(_same_orders(batches) for batches in after)
+    return {**_counted(case, before, after, states, total), "orders": orders}
+
+
+def _same_orders(batches: list[Any]) -> int:
+    """Return how many epochs of a rank have the order of the one before."""
+    orders: dict[int, list[int]] = {}
+    for epoch, batch in batches:
+        orders.setdefault(epoch, []).extend(batch)
+    return sum(len(orders[epoch]) > 12 and orders[epoch] == orders.get(epoch - 1) for epoch in orders)
+
+
+def _order(batches: list[Any]) -> Any:
+    return [sample for epoch, batch in batches if epoch <= EPOCHS_AFTER for sample in batch]
+
+
+def _counted(case: Case, before: list[Any], after: list[Any], states: list[Any], total: int) -> dict[str, int]:
+    epochs: dict[int, Counter[int]] = {}
+    for batches in before + after:
+        for epoch, batch in batches:
+            epochs.setdefault(epoch, Counter()).update(batch)
+    last = max(state["number"] for state in states) + EPOCHS_AFTER
+    lost = repeated = 0
+    for epoch in range(last + 1):
+        seen = epochs.get(epoch, Counter())
+        repeated += sum(times - 1 for times in seen.values())
+        missing = total - len(seen)
+        if case.drop_last:  # each worker of each rank, of both jobs, drops less than a batch
+            dropped = (case.batch_size - 1) * max(1, case.workers) * (case.before + case.after)
+            missing = max(0, missing - dropped)
+        lost += missing
+    return {"lost": lost, "repeated": repeated, "epochs": last + 1}
+
+
+def run(seed: int, cases: int, total: int = 254, report: Any = print) -> dict[str, int]:
+    """Run random cases of the matrix, and return the sums; each case with a fault is reported."""
+    import torch
+
+    torch.set_num_threads(1)
+    rng = random.Random(seed)
+    sums: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        write_data(Path(folder), total)
+        for number in range(cases):
+            case = random_case(rng, total)
+            found = run_case(case, folder, total)
+            sums.update(found)
+            if found["lost"] or found["repeated"] or found["orders"]:
+                report(f"seed {seed}, case {number}: {case}: {found}")
+            sums["cases"] += 1
+    return dict(sums)
+
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    print(run(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])), time.monotonic() - began)

@@ -1,0 +1,94 @@
+"""PlannedBatches: a batch sampler that announces to each worker the batches that it will get."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch.utils.data import Sampler
+
+from .sampler import EpochSampler
+
+
+class AnnouncedBatch(list[int]):
+    """The first batch that a worker gets: it brings the indices of all batches that it will get in the epoch."""
+
+    def __init__(self, indices: Iterable[int], coming: array[int]) -> None:
+        super().__init__(indices)
+        self.coming = coming
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AnnouncedBatch, (list(self), self.coming)
+
+
+class PlannedBatches(Sampler[list[int]]):
+    """Batches of a sampler's indices, as torch's `BatchSampler` makes them, which announce to each worker what it gets.
+
+    Give it to the `DataLoader` as `batch_sampler`, with the loader's own `num_workers`. A data set of this package then
+    reads ahead; for any other, the batches are lists. Set the epoch on the sampler, as always. With an `EpochSampler`,
+    torchdata's `StatefulDataLoader` resumes exactly.
+    """
+
+    def __init__(
+        self, sampler: Iterable[int], batch_size: int, *, num_workers: int = 0, drop_last: bool = False
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self._workers = max(1, num_workers)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = iter(self.sampler)
+        if isinstance(self.sampler, EpochSampler):
+            return _StatefulBatches(self, self.sampler, indices)
+        return self.of(indices)
+
+    def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
+        """Yield the batches of these indices."""
+        order = array("q", indices)
+        size = self.batch_size
+        if self.drop_last:
+            order = order[: len(order) // size * size]
+        starts = range(0, len(order), size)
+        for number, start in enumerate(starts):
+            batch = order[start : start + size]
+            if number < self._workers:  # the loader gives every batch to the next worker in turn
+                coming = array("q")
+                for at in starts[number :: self._workers]:
+                    coming.extend(order[at : at + size])
+                yield AnnouncedBatch(batch, coming)
+            else:
+                yield batch.tolist()
+
+    def __len__(self) -> int:
+        total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none
+        return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
+
+
+class _StatefulBatches(Iterator[list[int]]):
+    """The batches of one epoch of an `EpochSampler`; torchdata asks for the state behind each one that it sends out."""
+
+    def __init__(self, batches: PlannedBatches, sampler: EpochSampler, indices: Iterator[int]) -> None:
+        self._batches = batches
+        self._sampler = sampler
+        self._serial = sampler.serial
+        self._taken = 0
+        self._coming = batches.of(indices)
+
+    def __next__(self) -> list[int]:
+        batch = next(self._coming)
+        self._taken += len(batch)
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the epoch has left behind the batches that were given."""
+        return self._sampler.state_behind(self._taken, self._serial)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Make this pass what the state left, which may be nothing."""
+        self._coming = self._batches.of(self._sampler.rest_of(state_dict))
+        self._serial = self._sampler.serial
+        self._taken = 0

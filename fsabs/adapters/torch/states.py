@@ -1,0 +1,201 @@
+"""States: plain data that says what a rank, or one worker of it, has still to consume; and plans from states.
+
+Format 2 names the shards by what they contain (`Content`), wherever they lie. Format 1, of the first release, named
+them by the URLs or paths that were given; its states can be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...readers.data.order import Interval, intervals_of, union
+from .plan import Place, Plan, Uneven
+
+FORMAT = 2
+_GROUPS = 128  # in the digests of a state: so many shards, or groups of them, can be told apart
+
+State = Mapping[str, Any]
+
+
+class Content:
+    """The shards and settings that an epoch's order follows from."""
+
+    def __init__(self, shards: Sequence[tuple[Any, ...]], settings: Sequence[Any], first_format: str) -> None:
+        """`shards`: name, first record, count, size and digest of each; `first_format`: fingerprint of format 1."""
+        self.first_format = first_format
+        self._names = [str(shard[0]) for shard in shards]
+        self._settings = list(settings)
+        self._group = max(1, -(-len(shards) // _GROUPS))
+        starts = range(0, len(shards), self._group)
+        self._digests = "".join(_digest(list(shards[at : at + self._group]), 2) for at in starts)
+        self.fingerprint = _digest([shards, self._settings], 16)
+
+    def described(self) -> dict[str, Any]:
+        """Return what a state says of the content."""
+        return {
+            "fingerprint": self.fingerprint,
+            "settings": self._settings,
+            "shards": len(self._names),
+            "digests": self._digests,
+        }
+
+    def check(self, state: State) -> None:
+        """Raise `ValueError` if the state is of other content; it names the first shard that differs."""
+        if state["format"] == 1:
+            if state["order"] != self.first_format:
+                raise ValueError("the state is of other shards, or of another seed, block_size or buffer_size")
+            return
+        theirs = state["content"]
+        if theirs["fingerprint"] == self.fingerprint:
+            return
+        if list(theirs["settings"]) != self._settings:
+            raise ValueError(
+                f"the state is of another seed, block_size or buffer_size: {theirs['settings']}, not {self._settings}"
+            )
+        if theirs["shards"] != len(self._names):
+            raise ValueError(f"the state is of other shards: of {theirs['shards']}, and there are {len(self._names)}")
+        raise ValueError(f"the state is of other shards: the content of {self._first_other(theirs['digests'])} differs")
+
+    def _first_other(self, digests: str) -> str:
+        for group in range(0, len(self._names), self._group):
+            at = 4 * (group // self._group)
+            if digests[at : at + 4] != self._digests[at : at + 4]:
+                names = self._names[group : group + self._group]
+                return names[0] if len(names) == 1 else f"one of {names[0]} to {names[-1]}"
+        return "one of the shards"
+
+
+def _digest(value: Any, size: int) -> str:
+    described = json.dumps(value).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(described, digest_size=size).hexdigest()
+
+
+class Remainder(NamedTuple):
+    """What a rank has still to consume."""
+
+    place: Place
+    epoch: int
+    parts: list[list[Interval]]
+    later: list[tuple[int, list[Interval]]]
+
+    @property
+    def first(self) -> int:
+        """The epoch that is read next."""
+        return self.epoch if any(self.parts) else self.epoch + 1
+
+    def of_epoch(self, epoch: int, total: int, uneven: Uneven) -> list[list[Interval]]:
+        """Return what remains of an epoch, by worker."""
+        if epoch <= self.epoch:
+            return self.parts if epoch == self.epoch else []
+        for number, intervals in self.later:
+            if number == epoch:
+                return [intervals]
+        return [Plan.whole(epoch, total).of_rank(self.place, uneven)]
+
+
+def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[str, Any]:
+    """Return the state of a rank, or of one worker of it: plain data of some hundred bytes."""
+    place = remainder.place
+    return {
+        "format": FORMAT,
+        "epoch": remainder.epoch,
+        "content": content.described(),
+        "rank": [place.rank, place.ranks],
+        "worker": [place.worker, place.workers] if in_worker else None,
+        "parts": [[list(interval) for interval in one] for one in remainder.parts],
+        "later": [[epoch, [list(interval) for interval in one]] for epoch, one in remainder.later],
+    }
+
+
+def remainders(states: Iterable[Any], content: Content, total: int) -> list[Remainder]:
+    """Return what each state says is left; `ValueError` for what is no state, or one of other content."""
+    found = []
+    for state in _unwrapped(states):
+        if not isinstance(state, Mapping) or state.get("format") not in (1, FORMAT):
+            raise ValueError(f"not a state of a data set: {state!r}")
+        content.check(state)
+        worker = state["worker"] or (0, 0)  # 0 workers: the state of a whole rank
+        place = Place(*state["rank"], *worker)
+        ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
+        parts = [] if ended else [intervals_of(one, total) for one in state["parts"]]
+        later = [(epoch, intervals_of(one, total)) for epoch, one in state.get("later", ())]
+        found.append(Remainder(place, state["epoch"], parts, later))
+    return found
+
+
+def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
+    """Replace a state of torchdata's `StatefulDataLoader` by those of the data sets in it."""
+    for state in states:
+        if isinstance(state, Mapping) and "_snapshot" in state:
+            workers = state["_snapshot"]["_worker_snapshots"]
+            yield from (workers[f"worker_{number}"]["dataset_state"] for number in range(len(workers)))
+        elif isinstance(state, Mapping) and "dataset_state" in state:
+            yield state["dataset_state"]
+        else:
+            yield state
+
+
+def plan_of_worker(states: Sequence[Remainder], place: Place) -> Plan:
+    """Return the plan of a worker that continues from its own state, which may leave nothing of the epoch."""
+    own = [one for one in states if one.place == place]
+    if len(own) != 1 or len(states) != 1:
+        raise ValueError(f"worker {place.worker} of {place.workers} needs its own state, not {_places(states)}")
+    return Plan(own[0].epoch, "worker", tuple(map(tuple, own[0].parts)))
+
+
+def plan_of_rank(states: Sequence[Remainder], total: int, place: Place, uneven: Uneven) -> Plan:
+    """Return the plan that continues from the states of this rank, or of all ranks, whose number may have been another.
+
+    `ValueError` for states that are not all of a rank's or of a job's, or that overlap.
+    """
+    of_ranks = _joined(states)
+    own = [one for one in of_ranks if one.place[:2] == place[:2]]
+    if len(own) == 1:
+        only = own[0]
+        first = only.first
+        parts = only.parts if first == only.epoch else only.of_epoch(first, total, uneven)
+        union(parts)  # raises where they overlap
+        later = tuple((epoch, tuple(one)) for epoch, one in only.later if epoch > first)
+        return Plan(first, "rank", tuple(map(tuple, parts)), later)
+    there = [one.place[:2] for one in of_ranks]
+    if not there or sorted(there) != [(rank, there[0][1]) for rank in range(there[0][1])]:
+        raise ValueError(f"for another number of ranks, give the states of all; there are {_places(states)}")
+    first = min(one.first for one in of_ranks)
+    last = max([one.epoch for one in of_ranks] + [epoch for one in of_ranks for epoch, _ in one.later])
+    if first > last:  # no rank has begun it
+        return Plan.whole(first, total)
+    left = [
+        [part for one in of_ranks for part in one.of_epoch(epoch, total, uneven)] for epoch in range(first, last + 1)
+    ]
+    union(left[0])  # raises where they overlap
+    later = tuple((first + number, tuple(union(one))) for number, one in enumerate(left[1:], 1))
+    return Plan(first, "all", tuple(map(tuple, left[0])), later)
+
+
+def _joined(states: Sequence[Remainder]) -> list[Remainder]:
+    """Join the states of a rank's workers."""
+    by_rank: dict[tuple[int, int], list[Remainder]] = {}
+    for one in states:
+        by_rank.setdefault((one.place.rank, one.place.ranks), []).append(one)
+    found = []
+    for group in by_rank.values():
+        group.sort(key=lambda one: one.place.worker)
+        first = group[0]
+        workers = first.place.workers or 1
+        wanted = [first.place._replace(worker=number) for number in range(workers)]
+        if [one.place for one in group] != wanted or len({one.epoch for one in group}) != 1:
+            raise ValueError(f"the states are not those of all workers at one point; there are {_places(states)}")
+        parts = [part for one in group for part in one.parts]
+        found.append(first._replace(parts=parts, place=first.place._replace(worker=0, workers=0)))
+    return found
+
+
+def _places(states: Sequence[Remainder]) -> str:
+    def named(place: Place) -> str:
+        worker = f" (worker {place.worker} of {place.workers})" if place.workers else ""
+        return f"rank {place.rank} of {place.ranks}{worker}"
+
+    return ", ".join(named(one.place) for one in states) or "none"
