@@ -6,7 +6,7 @@ import io
 import os
 import random
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import Run, library, whole
@@ -70,14 +70,26 @@ def state(source: str, folder: str, shards: int, restarts: int) -> Run:
         if restart:
             dataset.load_state_dict([dataset.state_dict()])
         workers = rng.randint(4, 16)
-        for worker in range(workers):
-            dataset.note(plan.Tag(worker, workers, dataset.tag().serial, 50))
+        batches = dataset.consumed(_Batches(plan, dataset, workers))
+        for _ in range(workers):
+            next(batches)
 
     def run() -> None:
         for _ in range(1000):
             dataset.state_dict()
 
     return run
+
+
+class _Batches:
+    """A loader's first batch of each worker."""
+
+    def __init__(self, module: Any, dataset: Any, workers: int) -> None:
+        self._module, self._dataset, self._workers = module, dataset, workers
+
+    def __iter__(self) -> Iterator[Any]:
+        for worker in range(self._workers):
+            yield self._module.Tagged(None, self._module.Tag(worker, self._workers, self._dataset.serial, 50))
 
 
 def webdataset(source: str, folder: str, shards: int, buffer: int = 0) -> Run:

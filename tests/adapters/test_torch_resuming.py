@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,11 @@ def test_a_plain_dataloader_advances_by_itself(persistent: bool, folder: Path) -
 def test_the_state_after_the_last_batch(workers: int, drop_last: bool, folder: Path) -> None:
     files = FileDataset(folder / "files", transform=int)
     options: dict[str, Any] = {"num_workers": workers, "drop_last": drop_last}
-    for make in (lambda: Loader(sharded(folder), 16, **options), lambda: Loader(files, 16, seed=5, **options)):
+    makers: list[Callable[[], Loader]] = [
+        lambda: Loader(sharded(folder), 16, **options),
+        lambda: Loader(files, 16, seed=5, **options),
+    ]
+    for make in makers:
         loader = make()
         batches = iter(loader)
         for _ in range(len(loader)):

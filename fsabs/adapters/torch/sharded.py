@@ -95,6 +95,11 @@ class ShardedDataset(IterableDataset[Any]):
         unseen = self._unseen()
         return self._epochs.epoch if unseen is None else unseen
 
+    @property
+    def serial(self) -> int:
+        """The serial number of the plan of the pass, which a batch's tag brings back."""
+        return self._epochs.serial
+
     def set_epoch(self, epoch: int) -> None:
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
         if epoch >= 0 and self._unseen() is not None:
