@@ -179,8 +179,8 @@ def test_a_chunk_in_a_record_is_not_mistaken_for_one_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("chunk", "reason"),
     [
-        (minimal.chunk([b"abc"], count=2), "record 1 of the chunk"),
-        (minimal.chunk([b"abc", b"d"], count=1), "left over"),
+        (minimal.chunk([b"abc"], count=2), "1 records in a chunk whose header states 2"),
+        (minimal.chunk([b"abc", b"d"], count=1), "2 records in a chunk whose header states 1"),
         (minimal.chunk([b"abc"], count=0), "0 records"),
         (minimal.chunk([b"abc"], 1, count=0), "no records"),
         (minimal.chunk([b"abc"], 2, count=0), "no records"),
@@ -196,7 +196,7 @@ def test_a_chunk_in_a_record_is_not_mistaken_for_one_of_the_file() -> None:
         (minimal.chunk([b"a"], 1, minimal.IDENTIFIER + minimal.frame(0, b"abcd\xff\xff\xff\xff\xff")), "no size"),
         (minimal.chunk([b"a"], 1, minimal.IDENTIFIER + minimal.frame(0, b"abcd\x05\x00")), "snappy block"),
         (minimal.chunk([b"a"], 1, minimal.IDENTIFIER + minimal.frame(1, bytes(4 + 65537))), "frame"),
-        (minimal.chunk([b"a"], 2, b""), "cut off"),
+        (minimal.chunk([b"a"], 2, b""), "0 records in a chunk whose header states 1"),
         (minimal.chunk([b"a"], 2, gzip.compress(b"abc")[:-3]), "cut off"),
         (minimal.chunk([b"a"], 2, b"not gzip"), "gzip"),
         (minimal.chunk([b"a"], 2, gzip.compress(bytes(4)) + b"behind"), "gzip"),
@@ -296,7 +296,7 @@ def test_random_bytes_are_never_decoded() -> None:
     source = random.Random(0)
     for compressor in (1, 2):
         for _ in range(300):
-            data = source.randbytes(source.randrange(60))
+            data = source.randbytes(source.randrange(1, 60))
             with pytest.raises(Damage):
                 decompress(compressor, data if source.random() < 0.5 else minimal.IDENTIFIER + b"\x00" + data)
 
@@ -329,6 +329,11 @@ def test_a_failed_read_of_many_chunks_names_them_all() -> None:
         for number in range(5):
             writer.write(b"%d" % number)
     reader = Reader(fs, "f")
+    with pytest.raises(OSError, match=r"\] one of 2 chunks, from chunk 0 at offset .* to chunk 1 at offset .*: gone"):
+        broken = Reader(fs, "f")
+        broken._blob = Broken(fs, "f", fs.read_bytes("f"))
+        broken.prove(2)
+    assert len(list(reader)) == 5  # which proves the counts of all chunks
     reader._blob = Broken(fs, "f", fs.read_bytes("f"))
     with pytest.raises(OSError, match=r"one of 2 chunks, from chunk 1 at offset .* to chunk 3 at offset .*: gone"):
         reader.read_many([1, 3])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from .format import Chunk, Skipped
 from .index import Index
-from .reader import Reader, Scanner, open_recordio
+from .reader import Reader
 from .scan import Scan
+from .scanner import Scanner, open_recordio
 from .writer import Writer
 
 __all__ = ["Chunk", "Index", "Reader", "Scan", "Scanner", "Skipped", "Writer", "open_recordio"]

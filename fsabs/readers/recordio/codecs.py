@@ -23,7 +23,7 @@ _MEMBERS = 1024  # writers make one; each costs a copy of what is behind it
 
 def decompress(compressor: int, data: bytes, limit: int = MAX_PAYLOAD) -> bytes:
     """The payload that `data` is the stored form of; `Damage` if it is none, or longer than `limit` bytes."""
-    if compressor == NONE:
+    if compressor == NONE or not data:  # an empty chunk is stored as nothing, or as a stream of nothing
         found = data
     elif compressor == GZIP:
         found = _gunzip(data, limit)

@@ -172,7 +172,16 @@ def count(data: bytes) -> int:
     return records
 
 
+def wrong_count(stated: int, records: int) -> str:
+    """Return what is wrong with a chunk of another number of records than its header states."""
+    return f"{records} records in a chunk whose header states {stated}"
+
+
 def _unfit(data: bytes, start: int, stop: int, records: int) -> str:
+    try:
+        return wrong_count(records, count(data[start:stop]))
+    except Damage:
+        pass
     at = start
     for number in range(records):
         size = LENGTH.unpack_from(data, at)[0] if at + 4 <= stop else None

@@ -41,6 +41,13 @@ class Held:
         self.plain = plain
         self.used = 0
 
+    def fill(self, found: list[bytes], wanted: list[int], slots: list[int], first: int) -> None:
+        """Put the records whose numbers stand at `slots` of `wanted` there in `found`; `first` is the chunk's first."""
+        data, places = self.data, self.layout.places
+        for slot in slots:
+            at = wanted[slot] - first
+            found[slot] = data[places[at] + 4 : places[at + 1]]
+
     def sum_up(self) -> None:
         """Take the CRC of each record, if that may pay."""
         layout = self.layout

@@ -24,19 +24,28 @@ if TYPE_CHECKING:
 OnError = Literal["raise", "skip"]
 
 _ROW = struct.Struct("<Q4I")
-_KIND = "recordio-1"
+_PROVED = struct.Struct("<Q")
+_KIND = "recordio-2"
 _KEPT_FROM = 2  # reads that an index must have cost to be kept
 _LEAST, _FIRST, _MOST = 4096, 65536, 4 << 20  # bytes that are read ahead
 
 
 class Index:
-    """The chunks of one version of a file; never changed once made.
+    """The chunks of one version of a file.
 
-    `url`, `version` and `size` are the file's; `chunks` and `records` count; `damage` is what was skipped.
+    `url`, `version` and `size` are the file's; `chunks` and `records` count; `damage` is what was skipped. No checksum
+    covers a header: `proved` counts the leading chunks that are known to hold as many records as their headers say. It
+    grows as the file is read (see `proof`); nothing else changes.
     """
 
     def __init__(
-        self, url: str, version: str | None, size: int, body: bytes | memoryview, damage: Sequence[Skipped] = ()
+        self,
+        url: str,
+        version: str | None,
+        size: int,
+        body: bytes | memoryview,
+        damage: Sequence[Skipped] = (),
+        proved: int = 0,
     ) -> None:
         view = memoryview(body)
         count = len(view) // (_ROW.size + 8)
@@ -45,6 +54,7 @@ class Index:
         self.size = size
         self.chunks = count
         self.damage = tuple(damage)
+        self.proved = proved
         self._body = body
         self._rows = view[8 * (count + 1) :]
         self._firsts = view[: 8 * (count + 1)].cast("Q")
@@ -69,18 +79,29 @@ class Index:
         identity = None if url.startswith("memory:") else blob.identity
         kept = blob.settled  # asked before anything is read
         if (cached := index_cache.load(_KIND, identity)) is not None:
-            return cls(url, blob.version, blob.size, cached)
+            return cls(url, blob.version, blob.size, cached[8:], proved=_PROVED.unpack_from(cached)[0])
         scan = _HeaderScan(blob, skip=on_error == "skip")
         scan.run()
         body = _packed(scan.chunks)
         if scan.ahead.reads >= _KEPT_FROM and not scan.damage and kept:
-            index_cache.save(_KIND, identity, [body])
+            index_cache.save(_KIND, identity, [_PROVED.pack(0), body])
         return cls(url, blob.version, blob.size, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:
         """Whether this is all of the index of this version of the file; False where the store tells no versions."""
         same = blob.version is not None and (self.url, self.version, self.size) == (blob.url, blob.version, blob.size)
         return same and not self.damage
+
+    def keep_proof(self, blob: Blob) -> None:
+        """Keep in the index cache how many chunks are proved."""
+        if not self.damage and not self.url.startswith("memory:"):
+            index_cache.save(_KIND, blob.settled_identity, [_PROVED.pack(self.proved), self._body])
+
+    def take_proof(self, blob: Blob) -> None:
+        """Take over what another process has proved since this index was made."""
+        identity = None if self.url.startswith("memory:") else blob.identity
+        if not self.damage and (cached := index_cache.load(_KIND, identity)) is not None:
+            self.proved = max(self.proved, _PROVED.unpack_from(cached)[0])
 
     def chunk(self, number: int) -> Chunk:
         """The chunk of a number, from 0 on."""
@@ -100,7 +121,7 @@ class Index:
         return self.records
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Index, (self.url, self.version, self.size, bytes(self._body), self.damage)
+        return Index, (self.url, self.version, self.size, bytes(self._body), self.damage, self.proved)
 
     def __repr__(self) -> str:
         return f"Index({self.url!r}, chunks={self.chunks}, records={self.records})"

@@ -10,16 +10,16 @@ from __future__ import annotations
 import operator
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from ... import errors, hooks
 from ...errors import CorruptFileError
-from ..locate import locate
 from .codecs import decompress
-from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, crc32, places, split
+from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, places, split
 from .held import Held, Holder, Layout
 from .index import Index, OnError
+from .proof import prove
 from .scan import Scan
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ class Reader:
             return list(self.scan(start, stop)) if step == 1 else self.read_many(range(start, stop, step))
         record = self._number(which)
         number = self.index.find(record)
+        if number > self.index.proved:
+            self.prove(number)
         held = self._holder.get(number)
         if held is None:
             chunk = self.index.chunk(number)
@@ -142,10 +144,13 @@ class Reader:
         missing: list[tuple[Chunk, list[int]]] = []
         apart: list[tuple[Chunk, Layout, int]] = []
         places: list[int] = []
-        for chunk, slots in self._by_chunk(wanted):
+        groups = self._by_chunk(wanted)
+        if groups and groups[-1][0].number > self.index.proved:
+            self.prove(groups[-1][0].number, {chunk.number for chunk, _ in groups})
+        for chunk, slots in groups:
             held = self._holder.get(chunk.number)
             if held is not None:
-                _fill(found, wanted, slots, held, chunk.first)
+                held.fill(found, wanted, slots, chunk.first)
                 continue
             layout = self._holder.layout(chunk.number)
             if layout is not None and layout.sums is not None and _FEW * len(slots) <= chunk.records:
@@ -171,7 +176,7 @@ class Reader:
                     for slot in slots:
                         found[slot] = record
                 else:
-                    _fill(found, wanted, slots, self._keep(chunk, data), chunk.first)
+                    self._keep(chunk, data).fill(found, wanted, slots, chunk.first)
 
     def _read_apart(self, wanted: list[tuple[Chunk, Layout, int]]) -> list[bytes]:
         """Records of uncompressed chunks, without the rest of the chunks, each against a CRC of its own."""
@@ -182,7 +187,7 @@ class Reader:
         try:
             found = self._blob.pread_many(ranges) if ranges else []
         except OSError as exc:
-            _tell([chunk for chunk, _, _ in wanted], exc)
+            _name_chunks([chunk for chunk, _, _ in wanted], exc)
             raise
         for record, (chunk, layout, at) in zip(found, wanted, strict=True):
             if layout.sums is not None and crc32(record) != layout.sums[at]:
@@ -222,13 +227,32 @@ class Reader:
 
     # ---- chunks: reading, checking, splitting, keeping
 
+    def prove(self, number: int, wanted: Container[int] = ()) -> None:
+        """Prove that the chunks before chunk `number` hold as many records as their headers say: numbers rest on it.
+
+        `CorruptFileError` naming the first one that doesn't. A file's chunks are counted once (see `proof`); those that
+        are `wanted` are kept.
+        """
+
+        def counted(chunk: Chunk, stored: bytes) -> int:
+            if chunk.number in wanted:
+                self._keep(chunk, stored)
+                return chunk.records
+            return count(self._payload(chunk, stored, 0)[0])
+
+        found = prove(self.index, self._blob, number, counted, _name_chunks, self._options[0] == "skip")
+        if found is not None:
+            chunk, reason = found
+            behind = f"{reason}: the numbers of the records behind it are unknown"
+            raise self._corrupt(chunk, behind)
+
     def _stored(self, chunk: Chunk, end: int) -> bytes:
         """The file from the chunk's payload to `end`."""
         self._check_size(chunk)
         try:
             return self._blob.pread(end - chunk.payload, chunk.payload)
         except OSError as exc:
-            _tell([chunk], exc)
+            _name_chunks([chunk], exc)
             raise
 
     def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
@@ -240,7 +264,7 @@ class Reader:
         try:
             found = self._blob.pread_many(ranges)
         except OSError as exc:
-            _tell(chunks, exc)
+            _name_chunks(chunks, exc)
             raise
         if time.monotonic() - begin > _SLOW:
             self._group = min(2 * self._group, _MOST_GROUP)
@@ -267,9 +291,12 @@ class Reader:
     def _split(self, chunk: Chunk, data: bytes, start: int) -> list[bytes]:
         """The records of a chunk whose payload lies in `data` from `start`."""
         try:
-            return split(*self._payload(chunk, data, start), chunk.records)
+            records = split(*self._payload(chunk, data, start), chunk.records)
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
+        if chunk.number == self.index.proved:
+            self.index.proved = chunk.number + 1
+        return records
 
     def _keep(self, chunk: Chunk, stored: bytes) -> Held:
         """Check a chunk, and keep it."""
@@ -280,6 +307,8 @@ class Reader:
                 layout = Layout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
+        if chunk.number == self.index.proved:
+            self.index.proved = chunk.number + 1
         held = Held(chunk.number, data, layout, chunk.compressor == NONE)
         self._holder.put(held)
         return held
@@ -293,7 +322,7 @@ class Reader:
         try:
             length, record = self._blob.pread_many([(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
         except OSError as exc:
-            _tell([chunk], exc)
+            _name_chunks([chunk], exc)
             raise
         if crc32(record, crc32(length)) != chunk.crc:
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
@@ -311,8 +340,12 @@ class Reader:
         if self._options[0] == "raise":
             raise exc
         size = chunk.end - chunk.offset
+        try:
+            records = count(self._payload(chunk, self._stored(chunk, chunk.end), 0)[0])
+        except (Damage, OSError):
+            records = chunk.records  # nothing better is known
         reason = str(exc.strerror).removeprefix(f"{chunk}: ").removesuffix(" [read]")
-        self._skipped[chunk.offset] = Skipped(self.url, chunk.number, chunk.offset, size, chunk.records, reason)
+        self._skipped[chunk.offset] = Skipped(self.url, chunk.number, chunk.offset, size, records, reason)
 
     # ---- life
 
@@ -331,6 +364,10 @@ class Reader:
         self._holder.clear()
         if self._owned is not None:
             self._owned.close()
+
+    def own(self, fs: FS) -> None:
+        """Close `fs`, too, when this is closed."""
+        self._owned = fs
 
     @property
     def closed(self) -> bool:
@@ -360,57 +397,8 @@ def _reopened(
     return reader
 
 
-def _tell(chunks: list[Chunk], exc: OSError) -> None:
-    """Have the error of a read tell what was read: which of several chunks it was, the store doesn't say."""
+def _name_chunks(chunks: list[Chunk], exc: OSError) -> None:
+    """Add to the error of a read which chunks were read: which one of several it was, the store doesn't say."""
     what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
     exc.strerror = f"{what}: {exc.strerror}"
     exc.args = (exc.errno, exc.strerror)
-
-
-def _fill(found: list[bytes], wanted: list[int], slots: list[int], held: Held, first: int) -> None:
-    """Put the records whose numbers stand at `slots` of `wanted` there in `found`."""
-    data, places = held.data, held.layout.places
-    for slot in slots:
-        at = wanted[slot] - first
-        found[slot] = data[places[at] + 4 : places[at + 1]]
-
-
-class Scanner(Scan):
-    """The records of a file from number `start`, `len` of them, as the Go implementation's scanner takes them.
-
-    A negative `start` means 0; a `len` that is negative or too large means all that follow; a `start` behind the end
-    yields nothing. As a context manager, or by `close()`, it closes the file.
-    """
-
-    def __init__(self, fs: FS, path: Path, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
-        reader = Reader(fs, path, on_error=on_error)
-        total = reader.index.records
-        first = min(max(start, 0), total)
-        super().__init__(reader, first, total if len < 0 else min(first + len, total))
-
-    @property
-    def skipped(self) -> list[Skipped]:
-        """What was skipped so far, with `on_error="skip"`."""
-        return self._reader.skipped
-
-    def close(self) -> None:
-        """Close the file."""
-        self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> Reader:
-    """The `Reader` of the file at a URL; `options` are those of `from_url`. Closing it closes all that was opened."""
-    fs, path = locate(url, **options)
-    try:
-        reader = Reader(fs, path, on_error=on_error)
-    except BaseException:
-        fs.close()
-        raise
-    reader._owned = fs
-    return reader

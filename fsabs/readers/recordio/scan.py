@@ -34,6 +34,7 @@ class Scan(Iterator[bytes]):
 
     def __init__(self, reader: Reader, start: int, stop: int) -> None:
         self._reader = reader
+        self._start = start
         self._stop = stop
         self._batch = _Batch([], start)
         self._data = b""  # the file's bytes from _offset on
@@ -70,7 +71,10 @@ class Scan(Iterator[bytes]):
     def _read(self, at: int) -> _Batch:
         """The records from number `at` to the end of their chunk."""
         index = self._reader.index
-        chunk = index.chunk(index.find(at))
+        number = index.find(at)
+        if at == self._start and number > index.proved:
+            self._reader.prove(number)
+        chunk = index.chunk(number)
         end = min(chunk.first + chunk.records, self._stop)
         try:
             records = self._records(chunk)
