@@ -18,15 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fsabs
-from fsabs import CorruptFileError, StaleFileError
+from fsabs import CorruptFileError
 from fsabs.adapters.torch import Loader, ShardedDataset
 from fsabs.adapters.torch.plan import Plan
 from fsabs.adapters.torch.shared import CAPACITY, SharedPlan
 from fsabs.readers.data import Task
-from fsabs.readers.recordio import Writer
 
-from .workers import ByRuns, Numbers, WorkerInfo, Workers, in_worker
+from .workers import ByRuns, Numbers, WorkerInfo, Workers, in_worker, saved
 
 Batches = list[list[int]]
 
@@ -35,11 +33,6 @@ def run(dataset: ShardedDataset, workers: int, batch_size: int, stop: int | None
     """The samples of the first `stop` batches of an epoch."""
     batches = dataset.consumed(Workers(dataset, workers, batch_size))
     return [sample for batch in islice(batches, stop) for sample in batch]
-
-
-def saved(dataset: ShardedDataset) -> Any:
-    """A state after a round trip through a file."""
-    return json.loads(json.dumps(dataset.state_dict()))
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -417,48 +410,6 @@ def test_any_chain_of_jobs_reads_each_sample_once() -> None:
                 seen += run(dataset, source.randrange(1, 5), source.randrange(1, 6), source.randrange(1, 9))
             states = [saved(dataset) for dataset in job]
         assert sorted(seen) == reader.everything
-
-
-# ---- over files
-
-
-def shards_in(folder: Path, counts: list[int]) -> list[bytes]:
-    everything = []
-    for number, count in enumerate(counts):
-        with Writer(fsabs.from_url(folder), f"{number}.rec") as writer:
-            for record in range(count):
-                everything.append(f"{number}/{record}".encode())
-                writer.write(everything[-1])
-    return everything
-
-
-def test_recordio_files(tmp_path: Path) -> None:
-    everything = shards_in(tmp_path, [10, 0, 25])
-    dataset = ShardedDataset(str(tmp_path), bytes.decode, seed=1, buffer_size=9, block_size=4)
-    assert sorted(pickle.loads(pickle.dumps(dataset))) == sorted(record.decode() for record in everything)
-    assert list(ShardedDataset(fsabs.from_url(tmp_path))) == everything
-
-
-def test_an_archive(tmp_path: Path) -> None:
-    with fsabs.from_url(tmp_path).open_container("x.tar", "w") as archive:
-        for number in range(5):
-            archive.write_bytes(f"{number}.txt", b"x" * number)
-    sizes = [len(sample["txt"]) for sample in ShardedDataset(tmp_path / "x.tar")]
-    assert sizes == [0, 1, 2, 3, 4]
-    assert sorted(len(sample["txt"]) for sample in ShardedDataset(tmp_path, seed=1, buffer_size=3)) == sizes
-
-
-def test_shards_that_change_under_the_reader(tmp_path: Path) -> None:
-    shards_in(tmp_path, [10, 10])
-    dataset = ShardedDataset(tmp_path)
-    samples = iter(dataset)
-    next(samples)
-    os.remove(tmp_path / "1.rec")
-    with pytest.raises(FileNotFoundError, match=r"1\.rec"):
-        list(samples)
-    shards_in(tmp_path, [10, 10])
-    with pytest.raises(StaleFileError, match=r"\.rec"):
-        list(pickle.loads(pickle.dumps(dataset)))
 
 
 def test_a_state_is_small(tmp_path: Path) -> None:

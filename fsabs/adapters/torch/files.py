@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from ... import urls
 from ...fs import FS, Path
+from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.files import visible
 from ...readers.prefetch import MAX_BYTES, prefetch
 from .batches import AnnouncedBatch
@@ -69,6 +70,11 @@ class FileDataset(Dataset[Any]):
             self._leave()  # the batches are not the ones that were announced
             contents = list(self.fs.read_many([self.paths[index] for index in indices]))
         return [self.sample(index, data) for index, data in zip(indices, contents, strict=True)]
+
+    def contents(self) -> list[tuple[int, int, ShardContent]]:
+        """Return what tells this data set from others, for states: a digest of its paths."""
+        paths = "\0".join(self.paths).encode("utf-8", "surrogatepass")
+        return [(0, len(self.paths), ShardContent("the list of paths", None, digest_of(paths)))]
 
     def _leave(self) -> None:
         ahead, self._ahead = self._ahead, None

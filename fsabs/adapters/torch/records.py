@@ -10,6 +10,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from ...readers.data import RecordIODataReader, shards_of
+from ...readers.data.base import ShardContent
 from ...readers.data.files import Location
 from .files import Transform
 
@@ -46,6 +47,10 @@ class RecordIODataset(Dataset[Any]):
                 found[place] = data if self.transform is None else self.transform(data)
         self.reader.trim()
         return found
+
+    def contents(self) -> list[tuple[int, int, ShardContent]]:
+        """Return what tells this data set from others, for states: its shards."""
+        return [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self.shards]
 
     def _find(self, index: int) -> tuple[int, int]:
         """Shard and record of an index, which counts from the end where it is negative."""

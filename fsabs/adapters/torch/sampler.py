@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import Sampler
 
 from ...readers.data import Shard
+from ...readers.data.base import ShardContent
 from ...readers.data.order import Order, length
 from .epochs import Epochs, rank_of
 from .plan import Plan, Uneven
@@ -39,7 +40,8 @@ class EpochSampler(Sampler[int]):
     ) -> None:
         total = len(data_source)
         self._order = Order([Shard("", 0, total)], seed, buffer_size=total)
-        content = Content([("", 0, total, None, None)], [seed], self._order.fingerprint())
+        contents = getattr(data_source, "contents", lambda: [(0, total, ShardContent(""))])()
+        content = Content(contents, [seed], self._order.fingerprint())
         self._epochs = Epochs(content, total, rank_of(rank, ranks), uneven)
         self._counted = False  # the pass that begins is that of `consumed`
         self._uncounted = False  # the pass was begun by a loader whose batches are not counted

@@ -78,7 +78,7 @@ class ShardedDataset(IterableDataset[Any]):
         self._order = Order(shards, seed, block_size, buffer_size)
         self._max_bytes = max_bytes
         self._shared = SharedPlan()
-        described = [(shard.name, shard.start, shard.count, None, None) for shard in shards]
+        described = [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in shards]
         content = Content(described, self._order.settings, self._order.fingerprint())
         self._epochs = Epochs(content, self._order.total, rank_of(rank, ranks), uneven, self._shared.write)
         self._tagged = -1  # the serial number of the plan whose batches are counted by their tags

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...readers.data.base import ShardContent
 from ...readers.data.order import Interval, intervals_of, union
 from .plan import Place, Plan, Uneven
 
@@ -23,10 +24,12 @@ State = Mapping[str, Any]
 class Content:
     """The shards and settings that an epoch's order follows from."""
 
-    def __init__(self, shards: Sequence[tuple[Any, ...]], settings: Sequence[Any], first_format: str) -> None:
-        """`shards`: name, first record, count, size and digest of each; `first_format`: fingerprint of format 1."""
+    def __init__(
+        self, shards: Sequence[tuple[int, int, ShardContent]], settings: Sequence[Any], first_format: str
+    ) -> None:
+        """`shards`: first record, count and content of each; `first_format`: fingerprint of format 1."""
         self.first_format = first_format
-        self._names = [str(shard[0]) for shard in shards]
+        self._names = [content.name for _, _, content in shards]
         self._settings = list(settings)
         self._group = max(1, -(-len(shards) // _GROUPS))
         starts = range(0, len(shards), self._group)

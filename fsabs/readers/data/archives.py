@@ -6,13 +6,14 @@ of their last segment, its *key*; the rest of the name, in lower case, says whic
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ... import errors, keys, process
-from ...fs import FS
-from .base import AbstractDataReader, Mode, Shard, Task, check_range, numbers_of
+from ...fs import FS, FileStat
+from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of
 from .files import Files, Location, visible
 
 OPEN_AT_ONCE = 16  # archives that are kept open
@@ -23,9 +24,13 @@ Sample = dict[str, Any]
 class _Open:
     """An archive and its samples: (key, [(part, path)])."""
 
-    def __init__(self, fs: FS) -> None:
+    def __init__(self, fs: FS, stat: FileStat) -> None:
+        """`stat`: the archive's."""
         self.fs = fs
+        self.size = stat.size
+        index = hashlib.blake2b(digest_size=16)
         groups: dict[str, dict[str, str]] = {}
+        archive = stat.version or ""
         for stat in fs.list("", recursive=True, detail=True):
             if not stat.directory and visible(stat.filename):
                 key, part = _split(stat.filename)
@@ -34,6 +39,8 @@ class _Open:
                     reason = f"two files are the part {part!r} of the sample {key!r}"
                     raise errors.corrupt(fs.url(stat.filename), reason, "read_records")
                 parts[part] = stat.filename
+                index.update(repr((stat.filename, stat.size, stat.last_modified, _own(stat, archive))).encode())
+        self.digest = index.hexdigest()
         self.samples = [(key, list(parts.items())) for key, parts in groups.items()]
 
 
@@ -65,6 +72,11 @@ class ArchiveDataReader(AbstractDataReader):
                 shards.append(Shard(name, 0, len(self._archive(name).samples)))
         return shards
 
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the path below the directory, the size, and a digest of the members (with their CRCs, in a zip)."""
+        archive = self._archive(shard_name)
+        return ShardContent(self._files.path(shard_name), archive.size, archive.digest)
+
     def read_records(self, task: Task) -> Iterator[Sample]:
         """The samples of a task."""
         yield from self.read_at(task.shard_name, numbers_of(task))
@@ -95,7 +107,7 @@ class ArchiveDataReader(AbstractDataReader):
         if seen is not None and seen != (stat.size, stat.version, stat.last_modified):
             reason = "the archive changed since its samples were counted"
             raise errors.stale(self._files.fs.url(path), reason, "read_records")
-        archive = _Open(self._files.fs.open_container(path))
+        archive = _Open(self._files.fs.open_container(path), stat)
         with self._lock:
             self._open[shard_name] = archive
             if len(self._open) > OPEN_AT_ONCE:
@@ -116,6 +128,11 @@ class ArchiveDataReader(AbstractDataReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": OrderedDict()}  # each process opens its own
+
+
+def _own(stat: FileStat, archive: str) -> str | None:
+    """The part of a member's version that is not the archive's, which differs from copy to copy."""
+    return None if stat.version is None else stat.version.removeprefix(archive)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import abc
 import difflib
 import enum
+import hashlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ... import errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Mode:
@@ -47,6 +51,25 @@ class Shard(NamedTuple):
     def end(self) -> int:
         """The number after the last record."""
         return self.start + self.count
+
+
+class ShardContent(NamedTuple):
+    """What tells a shard from another one, wherever the data set lies."""
+
+    name: str
+    """Below the root of the data set."""
+    size: int | None = None
+    """In bytes, if it is known."""
+    digest: str | None = None
+    """Of the shard's index: the checksums, sizes and places of what it holds, as far as the format has them."""
+
+
+def digest_of(*parts: Buffer) -> str:
+    """Return a digest of an index, for `ShardContent`."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 class TaskShard(NamedTuple):
@@ -148,6 +171,10 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         for start, end in runs(numbers):
             records = self.read_records(Task(0, shard_name, start, end))
             yield from exactly(records, shard_name, range(start, end))
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""
+        return ShardContent(shard_name)
 
     def expect(self, shard_names: Sequence[str]) -> None:
         """Be told which shards are read next, in order, so that a cache below can prepare."""

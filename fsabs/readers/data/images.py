@@ -12,7 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ... import errors, keys
-from .base import AbstractDataReader, Metadata, Mode, Shard, Task, check_range, check_slice, numbers_of, slices
+from .base import (
+    AbstractDataReader,
+    Metadata,
+    Mode,
+    Shard,
+    ShardContent,
+    Task,
+    check_range,
+    check_slice,
+    digest_of,
+    numbers_of,
+    slices,
+)
 from .files import Files, Location
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -39,6 +51,7 @@ class _ImageDataReader(AbstractDataReader):
         self._name = name
         self._records_per_task = records_per_task
         self._found: list[tuple[str, int | str | None]] | None = None
+        self._digest: str | None = None
 
     def _list(self) -> list[tuple[str, int | str | None]]:
         raise NotImplementedError
@@ -53,6 +66,12 @@ class _ImageDataReader(AbstractDataReader):
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """Runs of the list of images, called `NAME:shard_0` and so on."""
         return slices(self._name, len(self.images), self._records_per_task)
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the shard's number, and a digest of the paths and labels of its images."""
+        if self._digest is None:
+            self._digest = digest_of(repr(self.images).encode("utf-8", "surrogatepass"))
+        return ShardContent(shard_name.removeprefix(self._name), None, self._digest)
 
     def read_records(self, task: Task) -> Iterator[RawImage]:
         """The images of a task."""

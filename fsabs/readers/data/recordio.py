@@ -9,7 +9,7 @@ from typing import Any
 from ... import errors, process
 from ...fs import FS
 from .. import recordio
-from .base import AbstractDataReader, Mode, Shard, Task, check_range, numbers_of, runs
+from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of, runs
 from .files import Files, Location
 
 OPEN_AT_ONCE = 64  # readers that are kept open
@@ -43,6 +43,11 @@ class RecordIODataReader(AbstractDataReader):
             self._indexes[name] = index
             shards.append(Shard(name, 0, index.records))
         return shards
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the path below the directory, the size, and a digest of the headers of all chunks."""
+        index = self._indexes.get(shard_name) or self.reader(shard_name).index
+        return ShardContent(self._files.path(shard_name), index.size, index.digest())
 
     def read_records(self, task: Task) -> Iterator[bytes]:
         """The records of a task."""

@@ -12,10 +12,23 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ... import errors
+from ... import errors, keys
 from ...blobs import Blob
 from ...files import BlobReader
-from .base import AbstractDataReader, Metadata, Mode, Shard, Task, check_range, check_slice, numbers_of, runs, slices
+from .base import (
+    AbstractDataReader,
+    Metadata,
+    Mode,
+    Shard,
+    ShardContent,
+    Task,
+    check_range,
+    check_slice,
+    digest_of,
+    numbers_of,
+    runs,
+    slices,
+)
 from .files import Files
 
 CHUNK = 1024 * 1024  # bytes read at once
@@ -64,10 +77,18 @@ class TextDataReader(AbstractDataReader):
         self._sep = sep
         self._index: _Index | None = None
         self._picked: list[int] | None = None
+        self._digest: str | None = None
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """Runs of rows, called `FILENAME:shard_0` and so on."""
         return slices(self._name, len(self), self._records_per_task)
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the file's own name, its size, and a digest of where its rows lie."""
+        rows = self._rows()
+        if self._digest is None:
+            self._digest = digest_of(rows.offsets)
+        return ShardContent(keys.name(self._path) + shard_name.removeprefix(self._name), rows.size, self._digest)
 
     def __len__(self) -> int:
         """The number of records."""

@@ -7,6 +7,7 @@ on behind the damage with the next chunk whose payload's CRC is right, and tells
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -91,6 +92,10 @@ class Index:
         """Whether this is all of the index of this version of the file; False where the store tells no versions."""
         same = blob.version is not None and (self.url, self.version, self.size) == (blob.url, blob.version, blob.size)
         return same and not self.damage
+
+    def digest(self) -> str:
+        """Return a digest of all chunks: their places, checksums and numbers of records."""
+        return hashlib.blake2b(self._body, digest_size=16).hexdigest()
 
     def keep_proof(self, blob: Blob) -> None:
         """Keep in the index cache how many chunks are proved."""

@@ -1,0 +1,138 @@
+"""Sharded data sets over files, and states that name what the shards contain."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs import StaleFileError
+from fsabs.adapters.torch import FileDataset, Loader, RecordIODataset, ShardedDataset
+from fsabs.readers.data import shards_of
+from fsabs.readers.data.order import Order
+from fsabs.readers.recordio import Writer
+
+from .workers import Numbers, saved
+
+
+def shards_in(folder: Path, counts: list[int]) -> list[bytes]:
+    everything = []
+    folder.mkdir(exist_ok=True)
+    for number, count in enumerate(counts):
+        with Writer(fsabs.from_url(folder), f"{number}.rec") as writer:
+            for record in range(count):
+                everything.append(f"{number}/{record}".encode())
+                writer.write(everything[-1])
+    return everything
+
+
+def test_recordio_files(tmp_path: Path) -> None:
+    everything = shards_in(tmp_path, [10, 0, 25])
+    dataset = ShardedDataset(str(tmp_path), bytes.decode, seed=1, buffer_size=9, block_size=4)
+    assert sorted(pickle.loads(pickle.dumps(dataset))) == sorted(record.decode() for record in everything)
+    assert list(ShardedDataset(fsabs.from_url(tmp_path))) == everything
+
+
+def test_an_archive(tmp_path: Path) -> None:
+    with fsabs.from_url(tmp_path).open_container("x.tar", "w") as archive:
+        for number in range(5):
+            archive.write_bytes(f"{number}.txt", b"x" * number)
+    sizes = [len(sample["txt"]) for sample in ShardedDataset(tmp_path / "x.tar")]
+    assert sizes == [0, 1, 2, 3, 4]
+    assert sorted(len(sample["txt"]) for sample in ShardedDataset(tmp_path, seed=1, buffer_size=3)) == sizes
+
+
+def test_a_state_names_content_and_not_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = shards_in(tmp_path / "one", [10, 20, 30])
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    os.utime(tmp_path / "two/1.rec", (1, 1))
+    dataset = ShardedDataset(tmp_path / "one", seed=1, buffer_size=5)
+    first = list(islice(dataset, 25))
+    state = saved(dataset)
+    monkeypatch.chdir(tmp_path)
+    memory = fsabs.Memory()
+    for name in ("0.rec", "1.rec", "2.rec"):
+        memory.write_bytes(name, (tmp_path / "one" / name).read_bytes())
+    for location in (tmp_path / "two", "one", "./two/", f"file://{tmp_path}/two", memory):
+        resumed = ShardedDataset(location, seed=1, buffer_size=5)
+        resumed.load_state_dict(state)
+        assert sorted([*first, *resumed]) == sorted(everything)
+    with Writer(fsabs.from_url(tmp_path), "two/1.rec") as writer:  # as many records of the same sizes
+        for number in range(20):
+            writer.write(b"x/%d" % number)
+    other = ShardedDataset(tmp_path / "two", seed=1, buffer_size=5)
+    with pytest.raises(ValueError, match=r"the content of 1\.rec differs"):
+        other.load_state_dict(state)
+    os.rename(tmp_path / "one/2.rec", tmp_path / "one/3.rec")
+    with pytest.raises(ValueError, match=r"the content of 3\.rec differs"):
+        ShardedDataset(tmp_path / "one", seed=1, buffer_size=5).load_state_dict(state)
+    with pytest.raises(ValueError, match="another seed"):
+        ShardedDataset(tmp_path / "two", seed=2, buffer_size=5).load_state_dict(state)
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar"])
+def test_states_of_archives_name_their_content(tmp_path: Path, suffix: str) -> None:
+    def written(folder: str, text: bytes) -> str:
+        with fsabs.from_url(tmp_path / folder, create=True).open_container(f"x{suffix}", "w") as archive:
+            archive.write_bytes("1.txt", text)
+            archive.write_bytes("2.txt", b"b")
+        return str(tmp_path / folder)
+
+    state = saved(ShardedDataset(written("one", b"a")))
+    ShardedDataset(written("two", b"a")).load_state_dict(state)
+    other = ShardedDataset(written("three", b"c" if suffix == ".zip" else b"cc"))  # a tar has no checksums of members
+    with pytest.raises(ValueError, match=f"the content of x{suffix} differs"):
+        other.load_state_dict(state)
+
+
+def test_states_of_the_first_release(tmp_path: Path) -> None:
+    reader = Numbers([20, 20])
+    state = {
+        "format": 1,
+        "epoch": 2,
+        "order": Order(shards_of(reader), 5, None, 8).fingerprint(),
+        "rank": [0, 1],
+        "worker": None,
+        "ended": False,
+        "parts": [[[30, 40]], [[5, 7], [9, 12]]],
+    }
+    dataset = ShardedDataset(reader, seed=5, buffer_size=8)
+    dataset.load_state_dict(state)
+    assert (len(list(dataset)), dataset.epoch) == (15, 2)
+    dataset.load_state_dict({**state, "ended": True})
+    assert (sorted(dataset), dataset.epoch) == (reader.everything, 3)
+    with pytest.raises(ValueError, match="other shards"):
+        ShardedDataset(Numbers([40]), seed=5, buffer_size=8).load_state_dict(state)
+
+
+def test_states_of_map_style_data_sets_name_their_content(tmp_path: Path) -> None:
+    shards_in(tmp_path / "one", [4, 4])
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    state = Loader(RecordIODataset(tmp_path / "one"), 2).state_dict()
+    Loader(RecordIODataset(tmp_path / "two"), 2).load_state_dict(state)
+    shards_in(tmp_path / "two", [4, 5])
+    with pytest.raises(ValueError, match=r"1\.rec differs"):
+        Loader(RecordIODataset(tmp_path / "two"), 2).load_state_dict(state)
+    state = Loader(FileDataset(tmp_path / "one"), 2).state_dict()
+    Loader(FileDataset(str(tmp_path / "two")), 2).load_state_dict(state)
+    os.rename(tmp_path / "two/0.rec", tmp_path / "two/9.rec")
+    with pytest.raises(ValueError, match="the list of paths differs"):
+        Loader(FileDataset(tmp_path / "two"), 2).load_state_dict(state)
+
+
+def test_shards_that_change_under_the_reader(tmp_path: Path) -> None:
+    shards_in(tmp_path, [10, 10])
+    dataset = ShardedDataset(tmp_path)
+    samples = iter(dataset)
+    next(samples)
+    os.remove(tmp_path / "1.rec")
+    with pytest.raises(FileNotFoundError, match=r"1\.rec"):
+        list(samples)
+    shards_in(tmp_path, [10, 10])
+    with pytest.raises(StaleFileError, match=r"\.rec"):
+        list(pickle.loads(pickle.dumps(dataset)))
