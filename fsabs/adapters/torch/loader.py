@@ -27,7 +27,9 @@ class Tag(NamedTuple):
     serial: int
     """The serial number of the plan that it follows."""
     taken: int
-    """How many samples it has given since the pass began."""
+    """How many samples it has taken since the pass began."""
+    skipped: int = 0
+    """How many of them were damaged."""
 
 
 class Tagged(NamedTuple):
@@ -123,6 +125,11 @@ class Loader:
     def epoch(self) -> int:
         """The number of the epoch of the last iteration; of the next one where none has begun."""
         return self._passes.epoch
+
+    @property
+    def skipped(self) -> int:
+        """How many samples were skipped because they are damaged, of a data set that counts them."""
+        return int(getattr(self.dataset, "skipped", 0))
 
     def set_epoch(self, epoch: int) -> None:
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""

@@ -8,18 +8,15 @@ fetched ahead and not consumed are still to come.
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from ... import process
-from ...fs import FS
-from ...readers.data import AbstractDataReader, ArchiveDataReader, Mode, RecordIODataReader, shards_of
-from ...readers.data.base import adopt, exactly
-from ...readers.data.files import Files, Location
+from ... import errors, process
+from ...readers.data import AbstractDataReader, Mode, shards_of
+from ...readers.data.base import LOST, OnError, exactly
+from ...readers.data.files import Location
 from ...readers.data.order import Epoch, Interval, Order, drop, length
 from ...readers.prefetch import Ahead
 from .epochs import Epochs, rank_of
@@ -28,10 +25,8 @@ from .loader import Collate, Tag, Tagged
 from .plan import Place, Plan, Uneven
 from .sampler import batch_rule
 from .shared import SharedPlan, worker_pass
+from .source import in_chunks, reader_of, weigh
 from .states import Content, Remainder, plan_of_worker, remainders, state_of
-
-_ARCHIVES = (".tar", ".zip", ".tar.gz", ".tgz")
-_CHUNK = 256  # records that are handed from the thread that reads ahead at once
 
 
 class ShardedDataset(IterableDataset[Any]):
@@ -50,6 +45,8 @@ class ShardedDataset(IterableDataset[Any]):
             so that all ranks have as many.
         mode: of the shards: "training", "evaluation", "prediction".
         max_bytes: so much is read ahead by a thread of each worker; None reads when asked.
+        on_error: "raise" a `CorruptFileError` for a record that is damaged, or "skip" it; `skipped` counts them.
+        max_skipped: of records in a pass; one more raises. None skips any number.
 
     Iterate it, or give it to a `Loader`. An iteration is one epoch, or what a loaded state left of it; the next one is
     the next epoch, under every loader. `state_dict()` costs some microseconds: it is which positions of the epoch's
@@ -71,12 +68,19 @@ class ShardedDataset(IterableDataset[Any]):
         uneven: Uneven = "keep",
         mode: str = Mode.TRAINING,
         max_bytes: int | None = None,
+        on_error: OnError = "raise",
+        max_skipped: int | None = None,
     ) -> None:
-        self.reader = _reader_of(source)
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        self.reader = reader_of(source, on_error)
         self.transform = transform
         shards = shards_of(self.reader, mode)
         self._order = Order(shards, seed, block_size, buffer_size)
         self._max_bytes = max_bytes
+        self._skips = on_error == "skip"
+        self.max_skipped = max_skipped
+        self._skipped: dict[int, int] = {}  # of each worker of the last pass, as far as its batches were consumed
         self._shared = SharedPlan()
         described = [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in shards]
         content = Content(described, self._order.settings, self._order.fingerprint())
@@ -94,6 +98,14 @@ class ShardedDataset(IterableDataset[Any]):
         """The number of the epoch of the last iteration; of the next one where none has begun."""
         unseen = self._unseen()
         return self._epochs.epoch if unseen is None else unseen
+
+    @property
+    def skipped(self) -> int:
+        """How many records the last pass skipped because they are damaged, as far as it was consumed."""
+        running = self._pass
+        if running is not None and self._tagged != self._epochs.serial:
+            return running.skipped
+        return sum(self._skipped.values())
 
     @property
     def serial(self) -> int:
@@ -222,9 +234,12 @@ class ShardedDataset(IterableDataset[Any]):
         self.reader.expect([self._order.shards[number].name for number in order.shards(intervals)])
         records = self._records(order, intervals, start)
         if self._max_bytes is not None:
-            chunks = functools.partial(_in_chunks, records)
-            records = (record for chunk in Ahead(chunks, _weigh, self._max_bytes) for record in chunk)
-        return records if self.transform is None else map(self.transform, records)
+            chunks = functools.partial(in_chunks, records)
+            records = (record for chunk in Ahead(chunks, weigh, self._max_bytes) for record in chunk)
+        transform = self.transform
+        if transform is None or not self._skips:
+            return records if transform is None else map(transform, records)
+        return (record if record is LOST else transform(record) for record in records)
 
     def _records(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
         for first, last in order.pieces(intervals, start):
@@ -255,8 +270,9 @@ class ShardedDataset(IterableDataset[Any]):
 
     def _read(self, shard: int, numbers: Sequence[int]) -> Iterator[Any]:
         name = self._order.shards[shard].name
+        read = self.reader.read_available if self._skips else self.reader.read_at
         # No reader is trusted to give as many as it was asked for: a sample lost in silence is what this is against.
-        return exactly(self.reader.read_at(name, numbers), name, numbers)
+        return exactly(read(name, numbers), name, numbers)
 
     # ---- what was consumed
 
@@ -272,6 +288,7 @@ class ShardedDataset(IterableDataset[Any]):
         _, least = batch_rule(loader)
         self._begin()
         serial = self._tagged = self._epochs.serial
+        self._skipped = {}
         self._counted = True
         try:
             batches = iter(loader)
@@ -284,6 +301,9 @@ class ShardedDataset(IterableDataset[Any]):
             if not tag.serial == serial == self._epochs.serial:
                 raise RuntimeError("the epoch or the state was set while batches of an earlier one were still coming")
             self._epochs.count(tag.worker, tag.workers, tag.taken, least)
+            if tag.skipped:
+                self._skipped[tag.worker] = tag.skipped
+                self.check_skipped(self.skipped)
             yield batch.data
         if self._epochs.serial == serial:
             self._epochs.end()
@@ -293,7 +313,13 @@ class ShardedDataset(IterableDataset[Any]):
         running = self._pass
         if running is None:
             raise RuntimeError("a batch is tagged, and no sample was taken from the data set in this process")
-        return Tag(running.place.worker, running.place.workers, running.serial, running.taken)
+        return Tag(running.place.worker, running.place.workers, running.serial, running.taken, running.skipped)
+
+    def check_skipped(self, skipped: int) -> None:
+        """Raise `CorruptFileError` if a pass has skipped more records than it may."""
+        if self.max_skipped is not None and skipped > self.max_skipped:
+            reason = f"{skipped} damaged records were skipped, and {self.max_skipped} may be (max_skipped)"
+            raise errors.corrupt(self._order.shards[0].name, reason, "read_records")
 
     def close(self) -> None:
         """Free what the reader holds in this process."""
@@ -313,6 +339,7 @@ class _Samples(Iterator[Any]):
     def __init__(self, dataset: ShardedDataset, plan: Plan, place: Place, serial: int) -> None:
         self.place = place
         self.taken = 0
+        self.skipped = 0
         self._dataset = dataset
         self._follow(plan, serial)
 
@@ -328,16 +355,20 @@ class _Samples(Iterator[Any]):
         return list(drop(self._intervals, self.taken))
 
     def __next__(self) -> Any:
-        try:
-            sample = next(self._samples)
-        except StopIteration:
-            raise
-        except BaseException:
-            self._samples.close()
-            self._samples = process.Resumable(self._start, self.taken)
-            raise
-        self.taken += 1
-        return sample
+        while True:
+            try:
+                sample = next(self._samples)
+            except StopIteration:
+                raise
+            except BaseException:
+                self._samples.close()
+                self._samples = process.Resumable(self._start, self.taken)
+                raise
+            self.taken += 1
+            if sample is not LOST:
+                return sample
+            self.skipped += 1
+            self._dataset.check_skipped(self.skipped)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the data set."""
@@ -347,42 +378,3 @@ class _Samples(Iterator[Any]):
         """Make this pass what the state left, which may be nothing."""
         if get_worker_info() is None:  # a worker's data set has loaded it before this pass began
             self._follow(*self._dataset.rest_of(state_dict))
-
-
-def _reader_of(source: AbstractDataReader | Location) -> AbstractDataReader:
-    if not isinstance(source, FS | str | os.PathLike):
-        return adopt(source)
-    files = Files(source, suffixes=_ARCHIVES)
-    try:
-        archives = any(stat.filename.lower().endswith(_ARCHIVES) for stat in files.list())
-    finally:
-        if files.fs is not source:
-            files.close()
-    return ArchiveDataReader(source) if archives else RecordIODataReader(source)
-
-
-def _in_chunks(records: Iterator[Any]) -> Iterator[list[Any]]:
-    chunk: list[Any] = []
-    size = 0
-    for record in records:
-        chunk.append(record)
-        size += _size(record)
-        if len(chunk) >= _CHUNK or size >= 1 << 20:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _weigh(chunk: list[Any]) -> int:
-    return sum(map(_size, chunk))
-
-
-def _size(record: Any) -> int:
-    if isinstance(record, bytes):
-        return len(record)
-    if isinstance(record, Mapping):
-        return sum(map(_size, record.values()))
-    if isinstance(record, tuple | list):
-        return sum(map(_size, record))
-    return int(getattr(record, "nbytes", 0)) or sys.getsizeof(record)

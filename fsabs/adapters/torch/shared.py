@@ -13,6 +13,7 @@ import time
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.data import get_worker_info
 
 from .plan import SCOPES, Plan
 
@@ -154,3 +155,24 @@ class SharedPlan:
 
 def _checksum(slot: _Slot) -> int:
     return hash(slot) & _MASK | 1  # integers and tuples of them hash alike in every process
+
+
+class WorkerCounts:
+    """A count that the main process and all its workers add to, each in a place of its own, without a lock."""
+
+    def __init__(self) -> None:
+        self._counts = torch.zeros(_WORKERS + 1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._counts.share_memory_()
+
+    def add(self, number: int) -> None:
+        """Add to the count of this process."""
+        info = get_worker_info()
+        self._counts[0 if info is None else 1 + info.id % _WORKERS] += number
+
+    @property
+    def total(self) -> int:
+        """The sum of all processes."""
+        return int(self._counts.sum())

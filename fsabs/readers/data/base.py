@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ... import errors
+from ...errors import CorruptFileError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -51,6 +52,18 @@ class Shard(NamedTuple):
     def end(self) -> int:
         """The number after the last record."""
         return self.start + self.count
+
+
+class _Lost:
+    """The type of `LOST`."""
+
+    def __repr__(self) -> str:
+        return "LOST"
+
+
+LOST = _Lost()
+"""Stands for a record that is damaged (see `AbstractDataReader.read_available`)."""
+OnError = Literal["raise", "skip"]
 
 
 class ShardContent(NamedTuple):
@@ -171,6 +184,21 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         for start, end in runs(numbers):
             records = self.read_records(Task(0, shard_name, start, end))
             yield from exactly(records, shard_name, range(start, end))
+
+    def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """As `read_at`, with `LOST` in the place of each record that is damaged, for which `read_at` would raise."""
+        try:
+            records = list(self.read_at(shard_name, numbers))
+        except CorruptFileError:
+            if len(numbers) == 1:
+                yield LOST
+                return
+        else:
+            yield from records
+            return
+        middle = len(numbers) // 2
+        yield from self.read_available(shard_name, numbers[:middle])
+        yield from self.read_available(shard_name, numbers[middle:])
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from ... import errors, process
+from ...errors import CorruptFileError
 from ...fs import FS
 from .. import recordio
-from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of, runs
+from .base import LOST, AbstractDataReader, Mode, OnError, Shard, ShardContent, Task, check_range, numbers_of, runs
 from .files import Files, Location
 
 OPEN_AT_ONCE = 64  # readers that are kept open
@@ -23,10 +26,18 @@ class RecordIODataReader(AbstractDataReader):
     A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
     sorted, and files that begin with a dot are left out. Raises what `fsabs.readers.recordio.Reader` raises, and
     `StaleFileError` for a file that changed since `create_shards`.
+
+    With `on_error="skip"`, damage is skipped, and `skipped` lists it. At most `max_skipped` records may be lost in a
+    process; one more raises.
     """
 
-    def __init__(self, data_dir: Location) -> None:
+    def __init__(self, data_dir: Location, *, on_error: OnError = "raise", max_skipped: int | None = None) -> None:
         super().__init__()
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        self._on_error: OnError = on_error
+        self._max_skipped = max_skipped
+        self._lost = 0
         self._files = Files(data_dir)
         self._open: OrderedDict[str, recordio.Reader] = OrderedDict()
         self._lock = process.Lock()
@@ -37,7 +48,7 @@ class RecordIODataReader(AbstractDataReader):
         """A shard for each file."""
         paths = [stat.filename for stat in self._files.list()]
         shards = []
-        for path, index in zip(paths, _indexes(self._files.fs, paths), strict=True):
+        for path, index in zip(paths, _indexes(self._files.fs, paths, self._on_error), strict=True):
             name = self._files.name(path)
             self._seen[name] = (index.size, index.version)
             self._indexes[name] = index
@@ -54,7 +65,20 @@ class RecordIODataReader(AbstractDataReader):
         yield from self.read_at(task.shard_name, numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
-        """The records with these numbers, in the order given: a run by a scan, others in batches."""
+        """The records with these numbers, in the order given: a run by a scan, others in batches.
+
+        With `on_error="skip"`, those that are damaged are left out.
+        """
+        if self._on_error == "skip":
+            for record in self.read_available(shard_name, numbers):
+                if record is not LOST:
+                    yield record
+                    continue
+                self._lost += 1
+                if self._max_skipped is not None and self._lost > self._max_skipped:
+                    reason = f"{self._lost} damaged records were skipped, and {self._max_skipped} may be (max_skipped)"
+                    raise errors.corrupt(shard_name, reason, "read_records")
+            return
         if not len(numbers):
             return
         reader = self.reader(shard_name)
@@ -67,6 +91,32 @@ class RecordIODataReader(AbstractDataReader):
             yield from reader.read_many(numbers[at : at + BATCH])
             self.trim()
 
+    def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The records with these numbers, in the order given, and `LOST` for those of a damaged chunk."""
+        if not len(numbers):
+            return
+        reader = self.reader(shard_name)
+        check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
+        spans = list(runs(numbers))
+        if len(spans) == 1:
+            yield from _scan_available(reader, *spans[0])
+            return
+        for at in range(0, len(numbers), BATCH):
+            batch = numbers[at : at + BATCH]
+            try:
+                found: list[Any] = list(reader.read_many(batch))
+            except CorruptFileError:
+                found = _read_available(reader, batch)
+            yield from found
+            self.trim()
+
+    @property
+    def skipped(self) -> list[recordio.Skipped]:
+        """What was skipped in the files that are open in this process."""
+        with self._lock:
+            readers = list(self._open.values())
+        return [one for reader in readers for one in reader.skipped]
+
     def reader(self, shard_name: str) -> recordio.Reader:
         """The open file of a shard; it stays open for a while, and is not to be closed."""
         with self._lock:
@@ -74,7 +124,9 @@ class RecordIODataReader(AbstractDataReader):
             if reader is not None:
                 self._open.move_to_end(shard_name)
                 return reader
-        reader = recordio.Reader(self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name))
+        reader = recordio.Reader(
+            self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name), on_error=self._on_error
+        )
         seen = self._seen.get(shard_name)
         if seen is not None and seen != (reader.index.size, reader.index.version):
             reader.close()
@@ -118,16 +170,46 @@ class RecordIODataReader(AbstractDataReader):
         return {**self.__dict__, "_open": OrderedDict(), "_indexes": {}}  # each process opens its own
 
 
-def _indexes(fs: FS, paths: Sequence[str]) -> Iterator[recordio.Index]:
+def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[recordio.Index]:
     """The indexes of files, in order, as many at once as the store likes."""
     workers = min(fs.default_concurrency, len(paths))
     if workers <= 1:
-        yield from (recordio.Index.load(fs, path) for path in paths)
+        yield from (recordio.Index.load(fs, path, on_error=on_error) for path in paths)
         return
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-index")
     try:
-        yield from pool.map(lambda path: recordio.Index.load(fs, path), paths)
+        yield from pool.map(lambda path: recordio.Index.load(fs, path, on_error=on_error), paths)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _scan_available(reader: recordio.Reader, start: int, stop: int) -> Iterator[Any]:
+    while start < stop:
+        scan = reader.scan(start, stop)
+        try:
+            for record in scan:
+                number = scan.position - 1  # a reader that skips has left out those before it
+                yield from repeat(LOST, number - start)
+                yield record
+                start = number + 1
+            end = stop
+        except CorruptFileError:
+            chunk = reader.index.chunk(reader.index.find(start))
+            end = min(stop, chunk.first + chunk.records)
+        yield from repeat(LOST, end - start)
+        start = end
+
+
+def _read_available(reader: recordio.Reader, numbers: Sequence[int]) -> list[Any]:
+    """Read chunk by chunk."""
+    found: list[Any] = [LOST] * len(numbers)
+    by_chunk: dict[int, list[int]] = {}
+    for at, number in enumerate(numbers):
+        by_chunk.setdefault(reader.index.find(number), []).append(at)
+    for places in by_chunk.values():
+        with contextlib.suppress(CorruptFileError):
+            for at, record in zip(places, reader.read_many([numbers[at] for at in places]), strict=True):
+                found[at] = record
+    return found

@@ -1,0 +1,103 @@
+"""Damaged shards: data sets that raise, or skip and count, up to a limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import fsabs
+from fsabs import CorruptFileError
+from fsabs.adapters.torch import Loader, RecordIODataset, ShardedDataset
+from fsabs.readers.data import RecordIODataReader, Task, shards_of
+from fsabs.readers.recordio import Reader, Writer
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+EVERYTHING = set(range(60))
+LOST = {*range(25, 30), *range(50, 55)}  # a chunk of each of two shards
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three shards of four chunks of five records; two of the chunks are damaged."""
+    fs = fsabs.from_url(tmp_path / "shards", create=True)
+    for shard in range(3):
+        with Writer(fs, f"{shard}", max_chunk_bytes=10, compressor="none") as writer:
+            for number in range(20 * shard, 20 * shard + 20):
+                writer.write(b"%02d" % number)
+    for shard, chunk in ((1, 1), (2, 2)):
+        data = bytearray(fs.read_bytes(f"{shard}"))
+        with Reader(fs, f"{shard}") as reader:
+            data[reader.index.chunk(chunk).payload + 5] ^= 1
+        fs.write_bytes(f"{shard}", data)
+    return tmp_path / "shards"
+
+
+@pytest.mark.parametrize("shuffle", [{}, {"seed": 3}, {"seed": 3, "buffer_size": 7, "block_size": 4}], ids=str)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sharded_data_set_skips_and_counts(folder: Path, workers: int, shuffle: dict[str, Any]) -> None:
+    dataset = ShardedDataset(folder, int, on_error="skip", max_bytes=1000, **shuffle)
+    loader = Loader(dataset, 7, num_workers=workers)
+    for _ in range(2):
+        seen = [int(sample) for batch in loader for sample in batch]
+        assert sorted(seen) == sorted(EVERYTHING - LOST)
+        assert (loader.skipped, dataset.skipped) == (10, 10)
+    half = Loader(dataset, 7, num_workers=workers)
+    batches = iter(half)
+    seen = [*next(batches).tolist(), *next(batches).tolist()]
+    resumed = Loader(ShardedDataset(folder, int, on_error="skip", **shuffle), 3)
+    resumed.load_state_dict(half.state_dict())
+    seen += [int(sample) for batch in resumed for sample in batch]
+    assert sorted(seen) == sorted(EVERYTHING - LOST)
+    for limit in (10, 9):
+        limited = Loader(ShardedDataset(folder, int, on_error="skip", max_skipped=limit, **shuffle), 7)
+        if limit == 10:
+            assert len([sample for batch in limited for sample in batch]) == 50
+        else:
+            with pytest.raises(CorruptFileError, match="10 damaged records were skipped, and 9 may be"):
+                list(limited)
+    with pytest.raises(CorruptFileError, match="CRC"):
+        list(ShardedDataset(folder, **shuffle))
+
+
+def test_a_reader_skips_and_counts(folder: Path) -> None:
+    reader = RecordIODataReader(str(folder), on_error="skip")
+    shard = shards_of(reader)[1]
+    assert [int(record) for record in reader.read_records(Task(0, shard.name, 3, 17))] == [23, 24, *range(30, 37)]
+    numbers = [0, 3, 6, 9, 12, 15]
+    assert [int(record) for record in reader.read_at(shard.name, numbers)] == [20, 23, 32, 35]
+    assert [(one.chunk, one.records) for one in reader.skipped] == [(1, 5)]
+    limited = RecordIODataReader(str(folder), on_error="skip", max_skipped=4)
+    with pytest.raises(CorruptFileError, match="5 damaged records were skipped, and 4 may be"):
+        list(limited.read_at(shards_of(limited)[1].name, range(20)))
+    with pytest.raises(ValueError, match="on_error"):
+        RecordIODataReader(str(folder), on_error="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_records_skip_and_count(folder: Path, workers: int) -> None:
+    dataset = RecordIODataset(folder, int, on_error="skip")
+    seen = [int(sample) for batch in DataLoader(dataset, 20, num_workers=workers) for sample in batch]
+    assert seen == sorted(EVERYTHING - LOST)
+    assert dataset.skipped == 10
+    with pytest.raises(CorruptFileError, match="all records of a batch"):
+        dataset[27]
+    with pytest.raises(CorruptFileError, match="may be"):
+        list(DataLoader(RecordIODataset(folder, int, on_error="skip", max_skipped=9), 20))
+
+
+def test_any_reader_that_raises_can_be_skipped(folder: Path) -> None:
+    from .workers import Numbers
+
+    class Damaged(Numbers):
+        def read_records(self, task: Task) -> Any:
+            for number in super().read_records(task):
+                if number in (5, 6, 1003):
+                    raise CorruptFileError(5, "damaged")
+                yield number
+
+    dataset = ShardedDataset(Damaged([10, 10]), seed=1, buffer_size=7, on_error="skip")
+    assert sorted(dataset) == [number for number in Numbers([10, 10]).everything if number not in (5, 6, 1003)]
+    assert dataset.skipped == 3
