@@ -28,8 +28,6 @@ class Tag(NamedTuple):
     """The serial number of the plan that it follows."""
     taken: int
     """How many samples it has taken since the pass began."""
-    skipped: int = 0
-    """How many of them were damaged."""
 
 
 class Tagged(NamedTuple):
@@ -128,7 +126,7 @@ class Loader:
 
     @property
     def skipped(self) -> int:
-        """How many samples were skipped because they are damaged, of a data set that counts them."""
+        """How many damaged samples were skipped, in all workers, of a data set that counts them."""
         return int(getattr(self.dataset, "skipped", 0))
 
     def set_epoch(self, epoch: int) -> None:

@@ -24,7 +24,7 @@ from .files import Transform
 from .loader import Collate, Tag, Tagged
 from .plan import Place, Plan, Uneven
 from .sampler import batch_rule
-from .shared import SharedPlan, worker_pass
+from .shared import SharedPlan, WorkerCounts, worker_pass
 from .source import in_chunks, reader_of, weigh
 from .states import Content, Remainder, plan_of_worker, remainders, state_of
 
@@ -80,7 +80,7 @@ class ShardedDataset(IterableDataset[Any]):
         self._max_bytes = max_bytes
         self._skips = on_error == "skip"
         self.max_skipped = max_skipped
-        self._skipped: dict[int, int] = {}  # of each worker of the last pass, as far as its batches were consumed
+        self._skipped = WorkerCounts()
         self._shared = SharedPlan()
         described = [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in shards]
         content = Content(described, self._order.settings, self._order.fingerprint())
@@ -101,11 +101,8 @@ class ShardedDataset(IterableDataset[Any]):
 
     @property
     def skipped(self) -> int:
-        """How many records the last pass skipped because they are damaged, as far as it was consumed."""
-        running = self._pass
-        if running is not None and self._tagged != self._epochs.serial:
-            return running.skipped
-        return sum(self._skipped.values())
+        """How many damaged records the last pass has skipped, in all workers."""
+        return self._skipped.total
 
     @property
     def serial(self) -> int:
@@ -160,6 +157,7 @@ class ShardedDataset(IterableDataset[Any]):
         return self._shared.last_epoch()
 
     def _begin(self) -> None:
+        self._skipped.clear()
         unseen = self._unseen()
         if unseen is None:
             self._epochs.begin()
@@ -288,7 +286,6 @@ class ShardedDataset(IterableDataset[Any]):
         _, least = batch_rule(loader)
         self._begin()
         serial = self._tagged = self._epochs.serial
-        self._skipped = {}
         self._counted = True
         try:
             batches = iter(loader)
@@ -301,9 +298,6 @@ class ShardedDataset(IterableDataset[Any]):
             if not tag.serial == serial == self._epochs.serial:
                 raise RuntimeError("the epoch or the state was set while batches of an earlier one were still coming")
             self._epochs.count(tag.worker, tag.workers, tag.taken, least)
-            if tag.skipped:
-                self._skipped[tag.worker] = tag.skipped
-                self.check_skipped(self.skipped)
             yield batch.data
         if self._epochs.serial == serial:
             self._epochs.end()
@@ -313,10 +307,12 @@ class ShardedDataset(IterableDataset[Any]):
         running = self._pass
         if running is None:
             raise RuntimeError("a batch is tagged, and no sample was taken from the data set in this process")
-        return Tag(running.place.worker, running.place.workers, running.serial, running.taken, running.skipped)
+        return Tag(running.place.worker, running.place.workers, running.serial, running.taken)
 
-    def check_skipped(self, skipped: int) -> None:
-        """Raise `CorruptFileError` if a pass has skipped more records than it may."""
+    def skip(self) -> None:
+        """Count a damaged record; `CorruptFileError` if a pass has skipped more than it may."""
+        self._skipped.add(1)
+        skipped = self.skipped
         if self.max_skipped is not None and skipped > self.max_skipped:
             reason = f"{skipped} damaged records were skipped, and {self.max_skipped} may be (max_skipped)"
             raise errors.corrupt(self._order.shards[0].name, reason, "read_records")
@@ -339,7 +335,6 @@ class _Samples(Iterator[Any]):
     def __init__(self, dataset: ShardedDataset, plan: Plan, place: Place, serial: int) -> None:
         self.place = place
         self.taken = 0
-        self.skipped = 0
         self._dataset = dataset
         self._follow(plan, serial)
 
@@ -367,8 +362,7 @@ class _Samples(Iterator[Any]):
             self.taken += 1
             if sample is not LOST:
                 return sample
-            self.skipped += 1
-            self._dataset.check_skipped(self.skipped)
+            self._dataset.skip()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the data set."""

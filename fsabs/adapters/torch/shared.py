@@ -172,6 +172,10 @@ class WorkerCounts:
         info = get_worker_info()
         self._counts[0 if info is None else 1 + info.id % _WORKERS] += number
 
+    def clear(self) -> None:
+        """Begin anew, in the main process."""
+        self._counts.zero_()
+
     @property
     def total(self) -> int:
         """The sum of all processes."""
