@@ -34,3 +34,7 @@ class AdapterMethods(Core):
     def arrow(self) -> Any:
         """Return this FS as a `pyarrow.fs.FileSystem`; files are read by exactly the ranges that are asked for."""
         return registry.adapter("arrow")(cast("FS", self))
+
+    def obspec(self) -> Any:
+        """Return this FS as a store with obspec's methods, for zarr, virtualizarr and others that take one."""
+        return registry.adapter("obspec")(cast("FS", self))
