@@ -12,18 +12,20 @@ The file is the one named by `$PFIO_CONFIG_PATH`, else `$XDG_CONFIG_HOME/pfio.in
 from __future__ import annotations
 
 import configparser
+import itertools
 import os
 import re
 import types
 import typing
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import keys, registry
-from .errors import ConfigError
+from .errors import ConfigError, ConfigWarning
 
 _added: dict[str, dict[str, Any]] = {}
-_read: tuple[Any, dict[str, dict[str, Any]]] | None = None
+_read: tuple[Any, _File] | None = None
 
 
 class Scheme(NamedTuple):
@@ -45,6 +47,8 @@ def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = N
 def get_custom_scheme(name: str) -> dict[str, Any] | None:
     """The keys of a custom scheme as they were written (nothing expanded), or None."""
     section = _added.get(name) or _sections().get(name)
+    if section is None and (problem := _file().problems.get(name)):
+        raise ConfigError(problem)
     return dict(section) if section is not None else None
 
 
@@ -54,6 +58,11 @@ def config_path() -> str:
         return path
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(folder, "pfio.ini")
+
+
+def problems() -> list[str]:
+    """Return what is wrong with the file's sections, and with what stands before the first one."""
+    return list(_file().problems.values())
 
 
 def custom_schemes() -> list[str]:
@@ -140,29 +149,71 @@ def _alternatives(annotation: Any) -> list[type]:
 
 def _sections() -> dict[str, dict[str, Any]]:
     """The file's sections; read again when the file or its name has changed."""
+    return _file().sections
+
+
+class _File(NamedTuple):
+    """What is in the configuration file."""
+
+    sections: dict[str, dict[str, Any]]
+    problems: dict[str, str]
+    """What is wrong with the sections that can't be used, by their names."""
+
+
+def _file() -> _File:
     global _read
     path = config_path()
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return _File({}, {})
     stamp = (path, status.st_mtime_ns, status.st_size, status.st_ino)
     if _read is None or _read[0] != stamp:
-        _read = (stamp, _parse(path))
+        file = _parse(path)
+        if file.problems and os.environ.get("FSABS_CONFIG_STRICT") == "1":
+            raise ConfigError(next(iter(file.problems.values())))
+        _read = (stamp, file)
+        for problem in file.problems.values():
+            warnings.warn(f"{problem}; the other sections work", ConfigWarning, stacklevel=2)
     return _read[1]
 
 
-def _parse(path: str) -> dict[str, dict[str, Any]]:
-    parser = configparser.RawConfigParser(inline_comment_prefixes=(";", "#"))
+_HEADER = re.compile(r"\[([^\]]+)\]")
+
+
+def _parse(path: str) -> _File:
+    """Read the file section by section, so that a bad one breaks none of the others."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            parser.read_file(file)
-    except (configparser.Error, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path}: {_told(exc)}") from None  # the error itself shows lines, and so a secret
-    return {
-        _checked(name, path): {key.replace(" ", "_").replace("-", "_"): value for key, value in parser[name].items()}
-        for name in parser.sections()
-    }
+            lines = file.read().split("\n")
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}: {_told(exc)}") from None
+    starts = sorted({0, *(number for number, line in enumerate(lines) if _HEADER.match(line))})
+    result, defaults = _File({}, {}), dict[str, str]()
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        header = _HEADER.match(lines[start])
+        name = header[1] if header else ""
+        try:
+            # Behind as many empty lines as there are above it: errors then have the numbers of the file.
+            found = _parse_section("\n" * start + "\n".join(lines[start:end]), defaults)
+            if name == "DEFAULT":
+                defaults = found
+            elif header is not None and name in result.sections:
+                raise ConfigError(f"line {start + 1}: there is a section [{name}] above")
+            elif header is not None:
+                result.sections[_checked(name, f"{path}, line {start + 1}")] = found
+        except (configparser.Error, ConfigError) as exc:
+            result.sections.pop(name, None)
+            told = _told(exc)
+            result.problems[name] = told if told.startswith(path) else f"{path}: {told}"
+    return result
+
+
+def _parse_section(text: str, defaults: Mapping[str, str]) -> dict[str, str]:
+    parser = configparser.RawConfigParser(defaults, inline_comment_prefixes=(";", "#"))
+    parser.read_string(text)
+    found = parser[parser.sections()[0]] if parser.sections() else parser.defaults()
+    return {key.replace(" ", "_").replace("-", "_"): value for key, value in found.items()}
 
 
 def _told(exc: Exception) -> str:
@@ -170,6 +221,8 @@ def _told(exc: Exception) -> str:
         return f"line {exc.lineno} stands before the first [section]"
     if isinstance(exc, configparser.ParsingError):
         return f"neither a [section] nor key = value in line {', '.join(str(number) for number, _ in exc.errors)}"
+    if isinstance(exc, configparser.DuplicateOptionError):
+        return f"line {exc.lineno}: {exc.option} is there twice"
     return str(exc)
 
 

@@ -11,6 +11,7 @@ Everything raised for a file is an `OSError` of Python's own family; a library's
      |-- UnknownSchemeError    no backend for a URL's scheme
      +-- ConfigError           a bad pfio.ini
     UserWarning
+     |-- ConfigWarning        a section of pfio.ini that can't be used
      +-- UnnamedKeysWarning   keys that a listing can't show
     ImportError
      +-- MissingDependencyError   an extra is not installed
@@ -55,6 +56,10 @@ class UnknownSchemeError(ValueError):
 
 class ConfigError(ValueError):
     """`pfio.ini` or a custom scheme is not right; the message names the file, section and key."""
+
+
+class ConfigWarning(UserWarning):
+    """A section of `pfio.ini` can't be used; the others can."""
 
 
 class MissingDependencyError(ImportError):

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
 from . import config, errors, hooks, keys, modes, registry
-from .containers.base import Container
+from .containers.base import Container, OwningFS
 from .errors import ConfigError, UnknownSchemeError, error
 from .fs import FS
-from .layers import LayerFS
 
 if TYPE_CHECKING:
     import io
@@ -315,7 +314,7 @@ def _fsspec_opener(scheme: str, location: Location) -> _Opener:
             )
         raise UnknownSchemeError(
             f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
-            f"Custom schemes are looked for in {config.config_path()}"
+            f"Custom schemes are looked for in {'; '.join([config.config_path(), *config.problems()])}"
         )
     return _Opener(fsspec.opener(scheme), None, scheme)
 
@@ -390,25 +389,6 @@ def _candidates(parts: list[str], forced: str | None, force_type: str | None) ->
     if forced is not None and parts and len(parts) - 1 not in found:
         found.append(len(parts) - 1)
     return found
-
-
-class OwningFS(LayerFS):
-    """A container whose class is a plain FS, and which is closed together with the FS that it lies in."""
-
-    def __init__(self, inner: FS, owned: FS) -> None:
-        super().__init__(inner)
-        self._owned = owned
-
-    def _close(self) -> None:
-        self.inner._close()
-        self._owned.close()
-
-    def _abort(self) -> None:
-        self.inner._abort()
-        self._owned._abort()
-
-    def __repr__(self) -> str:
-        return repr(self.inner)
 
 
 class _Descent:

@@ -116,7 +116,7 @@ def test_a_section_without_scheme_is_refused(tmp_path: Path) -> None:
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / ".config/pfio.ini", "scheme = file\n")
-    with pytest.raises(ConfigError, match=str(path)):
+    with pytest.raises(fsabs.UnknownSchemeError, match="line 1"), pytest.warns(errors.ConfigWarning, match=str(path)):
         fsabs.from_url("mine:///x")
 
 
@@ -161,11 +161,15 @@ def test_an_unknown_scheme_lists_what_is_known() -> None:
 def test_no_line_of_the_file_is_shown(tmp_path: Path) -> None:
     """There may be a secret in it."""
     path = write(tmp_path / ".config/pfio.ini", "secret = hunter2\n")
-    with pytest.raises(ConfigError, match="line 1") as caught:
+    with (
+        pytest.warns(errors.ConfigWarning) as warned,
+        pytest.raises(fsabs.UnknownSchemeError, match="line 1") as caught,
+    ):
         fsabs.from_url("mine://x/y")
+    assert "hunter2" not in str(warned[0].message)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
     path.write_text("[mine]\nscheme = memory\nhunter2\n")
-    with pytest.raises(ConfigError, match="line 3") as caught:
+    with pytest.warns(errors.ConfigWarning), pytest.raises(ConfigError, match="line 3") as caught:
         fsabs.from_url("mine://x/y")
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
@@ -235,3 +239,30 @@ def test_no_secret_of_a_query_or_fragment_is_shown(query: str) -> None:
     shown = errors.without_secrets(f"https://host/path{query}")
     assert "SECRET" not in shown
     assert errors.without_secrets("https://host/a?encode=utf8&zipcode=1") == "https://host/a?encode=utf8&zipcode=1"
+
+
+BAD_SECTIONS = [
+    "[bad]\nno value here\n",
+    "[file]\nscheme = s3\n",
+    "[Bad Name]\nscheme = memory\n",
+    "[bad]\na = 1\na = 2\n",
+]
+
+
+@pytest.mark.parametrize("bad", BAD_SECTIONS)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_bad_section_breaks_only_its_own_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str, first: bool
+) -> None:
+    good = "[good]\nscheme = memory\nprefix = x\n"
+    path = tmp_path / ".config/pfio.ini"
+    write(path, bad + good if first else good + bad)
+    with pytest.warns(errors.ConfigWarning, match=r"pfio\.ini.*line \d"):
+        assert fsabs.from_url("good://y", create=True).url() == "memory://y/x"
+    if bad.startswith("[bad]"):
+        with pytest.raises(ConfigError, match=r"pfio\.ini.*line \d"):
+            fsabs.from_url("bad://x")
+    monkeypatch.setenv("FSABS_CONFIG_STRICT", "1")
+    write(path, bad + good + "\n")
+    with pytest.raises(ConfigError, match=r"line \d"):
+        fsabs.from_url("good://y")

@@ -185,8 +185,8 @@ def test_mode_is_for_containers(tmp_path: Path) -> None:
 
 
 def test_unknown_options_name_the_nearest(nested: Path) -> None:
-    with pytest.raises(TypeError, match=r"'fsink'.*'fsync'"):
-        fsabs.from_url(nested, fsink=1)
+    with pytest.raises(TypeError, match=r"'fsnyc'.*'fsync'"):
+        fsabs.from_url(nested, fsnyc=1)
     with pytest.raises(TypeError, match=r"'compresion'.*'compression'"):
         fsabs.from_url(f"{nested}/new.zip", mode="w", compresion="stored")
 

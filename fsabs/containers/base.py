@@ -9,6 +9,7 @@ from .. import errors, keys
 from ..blobs import Blob
 from ..files import WriteFile
 from ..fs import FS, Capabilities, Path
+from ..layers import LayerFS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -138,3 +139,22 @@ class Container(FS):
     def __repr__(self) -> str:
         inside = f", {self._root!r}" if self._root else ""
         return f"{type(self).__name__}({self._parent!r}, {self._file!r}{inside})"
+
+
+class OwningFS(LayerFS):
+    """A container whose class is a plain FS, and which is closed together with the FS that it lies in."""
+
+    def __init__(self, inner: FS, owned: FS) -> None:
+        super().__init__(inner)
+        self._owned = owned
+
+    def _close(self) -> None:
+        self.inner._close()
+        self._owned.close()
+
+    def _abort(self) -> None:
+        self.inner._abort()
+        self._owned._abort()
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
