@@ -217,7 +217,9 @@ class Client:
 
     def operation_name(self, request: Request) -> str:
         """Return the name of a request's span."""
-        return "s3.list" if request.query.startswith("list-") else _OPERATIONS.get(request.method, "s3.request")
+        return (
+            "s3.list" if request.method == "GET" and not request.key else _OPERATIONS.get(request.method, "s3.request")
+        )
 
 
 class SharedClient:

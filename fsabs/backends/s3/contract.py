@@ -38,7 +38,7 @@ def check(request: Request, head: ResponseHead) -> ExpectedBody:
 
     Raises `Mismatch`, and `StaleFileError` for another version than the request's: some stores ignore If-Match.
     """
-    if request.method != "GET" or request.query[:5] == "list-":
+    if request.method != "GET" or not request.key:
         return ANY
     status, range_ = head.status, request.range
     if request.version is not None:
