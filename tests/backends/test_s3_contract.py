@@ -72,8 +72,9 @@ def test_a_store_without_nonces_is_caught_by_what_it_repeats() -> None:
     objects = contents(60)
     with ScriptedStore(objects, duplicating(5, 7), echo=False) as store:
         fs = opened(store)
-        assert all(fs.read_bytes(name) == data for name, data in objects.items())
         assert list(fs.read_many(objects, concurrency=8)) == list(objects.values())
+        assert all(fs.read_bytes(name) == data for name, data in objects.items())
+        assert not store.requests[-1].query  # it has been learnt that a nonce is of no use
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.005])

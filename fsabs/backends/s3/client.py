@@ -143,7 +143,8 @@ class Client:
     def _exchange(self, connection: Connection, request: Request) -> Response:
         """Send a request and return its response, over a connection that then returns to the pool or is closed."""
         nonce = self.detector.nonce(request)
-        deadline = time.monotonic() + self.policy.attempt_seconds(request)
+        seconds = self.policy.attempt_seconds(request) if request.body else self.policy.read_timeout
+        deadline = time.monotonic() + seconds
         receiver = Receiver(request, nonce, self.detector, WAITALL, deadline)
         keep = False
         try:

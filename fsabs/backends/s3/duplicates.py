@@ -46,7 +46,7 @@ class DuplicateDetector:
 
     def nonce(self, request: Request) -> str:
         """Return the nonce for a request; empty if it gets none."""
-        if not self._trials[request.range is not None] or request.method != "GET" or request.query or not request.key:
+        if self._trials[request.range is not None] <= 0 or request.method != "GET" or request.query or not request.key:
             return ""
         return f"{self._prefix}{next(self._numbers):08x}"
 
