@@ -354,7 +354,7 @@ def test_a_large_file_goes_up_in_parts(fs: S3, bucket: str, store: Any) -> None:
 
 
 def test_a_writer_leaves_uploads_of_others_alone(fs: S3, bucket: str, store: Any) -> None:
-    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))  # type: ignore[assignment]
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))
     fs.client.create_multipart_upload(Bucket=bucket, Key="large")
     fs.write_bytes("large", bytes(6 * MIB))
     assert uploads(fs) == ["large"]

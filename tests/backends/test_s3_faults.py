@@ -59,13 +59,13 @@ class Job:
         key = f"{self.chance.choice([20_000, 300_000])}-p{self.chance.randrange(50)}"
         offset = self.chance.randrange(19_000)
         with self.fs.open(key, "rb") as file:
-            self.expect(file.blob.pread(500, offset), content(key)[offset : offset + 500], key)  # type: ignore[attr-defined]
+            self.expect(file.blob.pread(500, offset), content(key)[offset : offset + 500], key)
 
     def pread_many(self) -> None:
         key = f"400000-m{self.chance.randrange(50)}"
         ranges = [(self.chance.randrange(1, 3000), at * 40_000 + self.chance.randrange(30_000)) for at in range(8)]
         with self.fs.open(key, "rb") as file:
-            found = file.blob.pread_many(ranges)  # type: ignore[attr-defined]
+            found = file.blob.pread_many(ranges)
         self.expect(found, [content(key)[at : at + size] for size, at in ranges], key)
 
     def read_many(self) -> None:
