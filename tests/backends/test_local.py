@@ -63,10 +63,10 @@ def test_a_link_to_a_directory_above_ends_a_walk(tmp_path: Path) -> None:
     (tmp_path / "d" / "up").symlink_to("..")
     (tmp_path / "d" / "dangling").symlink_to("nowhere")
     fs = fsabs.from_url(tmp_path)
-    assert list(fs.list(recursive=True)) == ["d/", "d/dangling", "d/up/"]
+    assert sorted(fs.list(recursive=True)) == ["d/", "d/dangling", "d/up/"]
     (tmp_path / "d" / "once more").symlink_to("../d")
     assert [path for path, _, _ in fs.walk()] == ["", "d"]
-    assert list(fs.glob("**")) == ["d", "d/dangling", "d/once more", "d/up"]
+    assert sorted(fs.glob("**")) == ["d", "d/dangling", "d/once more", "d/up"]
     fs.remove("d", recursive=True)
     assert tmp_path.is_dir()
 
