@@ -77,7 +77,7 @@ def test_with_asyncio(fs: fsabs.FS) -> None:
         await store.copy_async("n", "m")
         await store.rename_async("m", "o")
         await store.delete_async("o")
-        assert [meta["path"] async for page in store.list_async() for meta in page][-1] == "n"
+        assert "n" in [meta["path"] async for page in store.list_async() for meta in page]
         assert (await store.list_with_delimiter_async())["common_prefixes"] == ["d"]
 
     asyncio.run(use())
