@@ -206,13 +206,13 @@ def test_a_changed_byte_is_a_miss(tmp_path: Path, codec: str) -> None:
         right = np.arange(100) if codec == "numpy" else b"x" * 800
         for key in (1, "key"):
             cache.put(key, right)
-        engine: Any = cache._engine
-        (second,) = engine.entries()["offset"].tolist()
         assert cache.preserve("kept")
-    with open(tmp_path / "kept", "r+b") as file:
-        for offset in (engine.layout.data_start + 700, second + 700):
-            file.seek(offset)
-            file.write(b"!")
+    stored = np.arange(100).tobytes() if codec == "numpy" else b"x" * 800
+    content = bytearray((tmp_path / "kept").read_bytes())
+    first = content.index(stored)
+    for offset in (first, content.index(stored, first + len(stored))):
+        content[offset + 700] ^= 1
+    (tmp_path / "kept").write_bytes(content)
     with ReadOnlyFileCache(3, dir=tmp_path, codec=codec) as again:
         again.preload("kept")
         with pytest.warns(RuntimeWarning, match="checksum"):
