@@ -285,6 +285,7 @@ class DiskCache:
     def sweep(self) -> Totals:
         """Count what is there, remove what killed writers have left, and begin a new log."""
         before = Totals(0, 0, 0, 0)
+        self._remove_cleared()
         with contextlib.suppress(OSError):
             before = self._log.totals()
         totals = self._counted_files()._replace(hits=before.hits, misses=before.misses)
@@ -306,8 +307,16 @@ class DiskCache:
         with contextlib.suppress(OSError):
             aside = f"{self._root}.{secrets.token_hex(4)}"
             os.rename(self._root, aside)
-            shutil.rmtree(aside, ignore_errors=True)
+        self._remove_cleared()
         self.close()
+
+    def _remove_cleared(self) -> None:
+        """Remove what `clear` has moved aside, here or in a process that was killed meanwhile."""
+        prefix = f"{os.path.basename(self._root)}."
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.folder):
+                if name.startswith(prefix):
+                    shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
     def verify(self) -> list[str]:
         """Read everything; returns the URLs and versions of what was damaged, and has been dropped."""
@@ -390,6 +399,7 @@ class DiskCache:
                     message = f"the cache in {self.folder} is on a network filesystem ({kind}): a local disk is faster"
                     warnings.warn(message, RuntimeWarning, stacklevel=4)
                 self._claims = os.open(f"{self._root}/claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._remove_cleared()
                 if not os.path.exists(self._log.path):
                     self._begin_log()
                 self._usable = True

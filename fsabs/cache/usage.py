@@ -8,6 +8,7 @@ a sweep counts the files and begins a new log. Readers remember how far they hav
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import struct
@@ -76,13 +77,15 @@ class UsageLog:
         self._shut()
 
     def _open(self) -> None:
-        if self._fd >= 0:
-            if os.fstat(self._fd).st_nlink:
-                return
-            self._shut()  # another process has begun a new one
-        # A log has a first record, made by a sweep: none is made here.
-        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-        self._read, self._totals = 0, [0, 0, 0, 0]
+        if self._fd < 0 or not os.fstat(self._fd).st_nlink:  # another process has begun a new one
+            self._shut()
+            # A log has a first record, made by a sweep: none is made here.
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            self._read, self._totals = 0, [0, 0, 0, 0]
+        if os.fstat(self._fd).st_size % _RECORD.size:  # a record was cut short by a full disk: none behind it is right
+            os.unlink(self.path)
+            self._shut()
+            raise FileNotFoundError(errno.ENOENT, "the log is damaged, and was removed", self.path)
 
     def _catch_up(self) -> Totals:
         self._open()

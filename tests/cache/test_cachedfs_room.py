@@ -14,6 +14,7 @@ import pytest
 
 from fsabs.backends.local import Local
 from fsabs.cache import CachedFS
+from fsabs.cache.disk import DiskCache, Limits, open_disk
 from fsabs.cache.memory import MemoryCache
 from fsabs.cache.policy import Order, Passes, key_of
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, noise
@@ -325,3 +326,22 @@ def test_without_a_cache_directory_there_is_the_memory(store: Store, monkeypatch
     assert fs.status()["disk"] is None
     assert fs.verify() == []
     fs.clear()
+
+
+def test_a_log_that_a_full_disk_cut_short_is_made_anew(tmp_path: Path) -> None:
+    cache = open_disk(str(tmp_path), Limits(1 << 20, 0))
+    for number in range(10):
+        assert cache.put(b"%d" % number, f"url {number}", bytes(5000), Order())
+    with open(tmp_path / "entries-1" / "usage", "ab") as log:
+        log.write(b"\1" * 10)
+    assert cache.put(b"more", "url more", bytes(5000), Order())
+    assert cache.status()["entries"] == 11
+    assert open_disk(str(tmp_path), Limits(1 << 20, 0)).status()["bytes"] == 11 * 8192
+
+
+def test_what_a_killed_clear_has_left_is_removed(tmp_path: Path) -> None:
+    cache = open_disk(str(tmp_path), Limits(1 << 20, 0))
+    assert cache.put(b"x", "url x", bytes(5000), Order())
+    (tmp_path / "entries-1").rename(tmp_path / "entries-1.0badcafe")
+    assert DiskCache(str(tmp_path), Limits(1 << 20, 0)).put(b"y", "url y", b"y", Order())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entries-1"]
