@@ -54,7 +54,7 @@ class CachedSubject(WrappedSubject):
 
 
 def _small(inner: Subject) -> Subject:
-    """Everything above a few KB is read by blocks, of which the memory holds a few and the disk not all of a large file."""
+    """Everything above a few KB is read by blocks: a few in memory, and on the disk not all of a large file."""
     options = {"block_size": 16_384, "whole_file_size": 5000, "memory_bytes": 80_000, "max_bytes": 1_000_000}
     return CachedSubject(inner, min_free=0, **options)
 
