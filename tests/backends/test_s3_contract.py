@@ -68,6 +68,42 @@ def test_a_duplicate_is_never_another_objects_content(
                 assert file.read() == data
 
 
+READS: dict[str, Any] = {
+    "read_bytes": lambda fs, name: fs.read_bytes(name),
+    "read_many": lambda fs, name: next(iter(fs.read_many([name, name], concurrency=2))),
+    "open": lambda fs, name: fs.open(name, "rb").read(),
+    "pread": lambda fs, name: fs._open_blob(name).pread(1000, 1000),
+    "stat": lambda fs, name: fs.stat(name).size,
+    "missing": lambda fs, name: fs.exists("missing-" + name),
+}
+
+
+@pytest.mark.parametrize("echo", [True, False])
+@pytest.mark.parametrize("second", READS)
+@pytest.mark.parametrize("first", READS)
+def test_each_response_comes_again_before_the_next_one(first: str, second: str, echo: bool) -> None:
+    """The worst moment for a late duplicate: after the next request has been sent."""
+    objects = {name: random.Random(name).randbytes(3000 + number) for number, name in enumerate("abcdefgh")}
+    before: dict[socket.socket, bytes] = {}
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.key:
+            response = store.respond(asked)
+        else:
+            listing = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+            response = message(200, {"Content-Length": str(len(listing))}, listing)
+        connection.sendall(before.get(connection, b"") + response)
+        before[connection] = response
+
+    with ScriptedStore(objects, script, echo=echo) as store:
+        fs, alone = opened(store), ScriptedStore(objects)
+        with alone:
+            right = opened(alone)
+            for name in "abcd":
+                assert READS[first](fs, name) == READS[first](right, name)
+                assert READS[second](fs, chr(ord(name) + 4)) == READS[second](right, chr(ord(name) + 4))
+
+
 def test_a_store_without_nonces_is_caught_by_what_it_repeats() -> None:
     objects = contents(60)
     with ScriptedStore(objects, duplicating(5, 7), echo=False) as store:

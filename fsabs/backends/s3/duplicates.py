@@ -8,7 +8,8 @@ the response to that request, unless something in it shows otherwise:
   its first responses; from then on a response without the nonce is refused.
 - the request identifier (`x-amz-request-id`), or else the whole head: on a connection that was used before, one that
   has been seen already, in the response to another request, is a duplicate. Where a store repeats them (nginx with
-  files of one size and time), that is learnt by a request over a new connection, and the check ends.
+  files of one size and time), that is learnt by a request over a new connection, and the check of responses of that
+  kind ends; refusals are then asked for again over a new connection.
 - the checksum of a body that was written: S3 and some others send it back, which proves what they have stored. Once a
   store has done so, a response without it is refused.
 - the version, range and size of an object that is open (`contract.py`), and the key in the body of a refusal.
@@ -28,6 +29,7 @@ CHECKSUM = "x-amz-checksum-crc32c:"
 _TRIALS = 3
 """A store that has not sent back a nonce by so many responses does not know it."""
 _MAX_SEEN = 8192
+_PERMANENT = frozenset({400, 401, 403, 404, 405, 409, 410, 412, 416})
 
 
 class DuplicateDetector:
@@ -35,14 +37,15 @@ class DuplicateDetector:
 
     def __init__(self, nonces: bool) -> None:
         self._prefix = f"fsabs-{os.urandom(6).hex()}"
+        self._mark = self._prefix.encode()
         self._numbers = itertools.count()
         self._trials = [_TRIALS if nonces else 0] * 2  # of whole objects, of ranges
         self._echoed = [False, False]
         self._seen: dict[int, int] = {}
         self._seen_before: dict[int, int] = {}  # an earlier generation of them
         self._checksums = False  # whether the store sends back the checksums of bodies
-        self.distinct = True
-        """Whether no two responses have had the same identifier or head."""
+        self._repeated: set[tuple[str, str, bool, int]] = set()
+        """The kinds of responses of which two have had the same identifier or head."""
 
     def nonce(self, request: Request) -> str:
         """Return the nonce for a request; empty if it gets none."""
@@ -57,7 +60,7 @@ class DuplicateDetector:
     @property
     def proven(self) -> bool:
         """Whether the store has sent back a nonce."""
-        return any(self._echoed)
+        return self._echoed[0] or self._echoed[1]
 
     def check(self, request: Request, head: ResponseHead, nonce: str, used: bool) -> None:
         """Raise `Mismatch` if the response answers another request.
@@ -68,18 +71,20 @@ class DuplicateDetector:
             nonce: the request's; may be empty.
             used: whether the connection had been used before.
         """
+        if nonce and head.status < 300 and nonce.encode() in head.raw:
+            kind = request.range is not None
+            self._echoed[kind], self._trials[kind] = True, _TRIALS
+            return
+        if self.proven and self._mark in head.raw:
+            raise mismatched("a response with the nonce of another request")
         if nonce and head.status < 300:
             kind = request.range is not None
-            if nonce.encode() in head.raw:
-                self._echoed[kind], self._trials[kind] = True, _TRIALS
-                return
             if self._echoed[kind]:
                 raise mismatched("a response without the nonce of its request: it answers another one")
             self._trials[kind] -= 1
         if request.method == "PUT" and head.status < 300:
             self._check_stored(request, head)
-        if self.distinct:
-            self._check_distinct(request, head, used)
+        self._check_distinct(request, head, used)
 
     def _check_stored(self, request: Request, head: ResponseHead) -> None:
         for header in request.headers:
@@ -98,16 +103,18 @@ class DuplicateDetector:
             raise mismatched(f"a refusal of the key {key!r}")
 
     def _check_distinct(self, request: Request, head: ResponseHead, used: bool) -> None:
-        identifier = head.header(b"x-amz-request-id")
+        status, identifier = head.status, head.header(b"x-amz-request-id")
         name = hash(identifier or head.raw)
         asked = hash((request.method, request.key, request.range, request.query))
         before = self._seen.get(name, self._seen_before.get(name))
-        if before is None:
-            self._seen[name] = asked
-            if len(self._seen) > _MAX_SEEN:
-                self._seen, self._seen_before = {}, self._seen
-        elif before != asked or identifier:
+        self._seen[name] = asked
+        if len(self._seen) > _MAX_SEEN:
+            self._seen, self._seen_before = {}, self._seen
+        kind = (request.method, request.query[:5], request.range is None, status)
+        if kind in self._repeated:
+            if used and status in _PERMANENT:  # another object's, perhaps: asked again over a new connection
+                raise mismatched("a refusal that may be the response to an earlier request")
+        elif before is not None and (before != asked or identifier):
             if used:
                 raise mismatched("a response that has been received before, for another request")
-            self.distinct = False
-            self._seen, self._seen_before = {}, {}
+            self._repeated.add(kind)

@@ -75,8 +75,7 @@ class Receiver:
             if self._interim > MAX_INTERIM_RESPONSES:
                 raise ProtocolError(f"more than {MAX_INTERIM_RESPONSES} interim responses")
             head = parse_head(self._receive_head(connection), request.method)
-        if self._nonce or self._detector.distinct or request.method == "PUT":
-            self._detector.check(request, head, self._nonce, connection.used)
+        self._detector.check(request, head, self._nonce, connection.used)
         if head.status >= 300:
             self.deadline = min(self.deadline, time.monotonic() + REFUSAL_SECONDS)
             self._expected = contract.ANY
