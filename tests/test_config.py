@@ -169,9 +169,9 @@ def test_no_line_of_the_file_is_shown(tmp_path: Path) -> None:
     assert "hunter2" not in str(warned[0].message)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
     path.write_text("[mine]\nscheme = memory\nhunter2\n")
-    with pytest.warns(errors.ConfigWarning), pytest.raises(ConfigError, match="line 3") as caught:
+    with pytest.warns(errors.ConfigWarning), pytest.raises(ConfigError, match="line 3") as refused:
         fsabs.from_url("mine://x/y")
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
