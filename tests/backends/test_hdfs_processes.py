@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -73,7 +74,9 @@ _NO_PLACE = """
 
 def test_children_read_without_a_directory_to_write_to_or_a_home(hdfs: HdfsCluster, fs: Hdfs) -> None:
     """The root is read-only, the temporary directory noexec, the user unknown to the system."""
-    mounts = "mount -t tmpfs -o noexec,mode=1777 none /tmp && mount -o remount,ro,bind /"
+    root = shlex.quote(str(Path(__file__).parents[2]))  # it may be below /tmp, and is to be seen
+    keep, back = f"mount --bind {root} /mnt", f"mkdir -p {root} && mount --bind /mnt {root}"
+    mounts = f"{keep} && mount -t tmpfs -o noexec,mode=1777 none /tmp && {back} && mount -o remount,ro,bind /"
     script = f'{mounts} && exec unshare --user --map-user=54321 "$@"'
     command = ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c"]
     command += [textwrap.dedent(_NO_PLACE), f"{hdfs.url}/processes"]
