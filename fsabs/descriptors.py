@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable, Iterable
 
 
 def open_into(held: list[int], path: str, flags: int, mode: int = 0o777) -> int:
@@ -17,7 +18,12 @@ def open_into(held: list[int], path: str, flags: int, mode: int = 0o777) -> int:
     return held[-1]
 
 
-def close(held: list[int]) -> None:
+# Finalizers call this when the interpreter ends, too: by then the names of this module may be gone, so they are bound.
+def close(
+    held: list[int],
+    close_one: Callable[[int], None] = os.close,
+    run: Callable[[Iterable[object], int], object] = deque,
+) -> None:
     """Close the descriptors in `held` and leave it empty."""
     while held:
-        deque(map(os.close, map(held.pop, (-1,))), 0)
+        run(map(close_one, map(held.pop, (-1,))), 0)

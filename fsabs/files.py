@@ -507,7 +507,8 @@ class WriteFile(AbortsOnError, _Binary):
             raise
 
     def __del__(self) -> None:
-        drop(self)
+        if getattr(self, "_writer", None) is not None:  # at the interpreter's end it was aborted, and `drop` is gone
+            drop(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(f"a file opened for writing can't be pickled: {self._url}")
@@ -518,8 +519,6 @@ class WriteFile(AbortsOnError, _Binary):
 
 def drop(file: WriteFile) -> None:
     """What becomes of a written file that nobody closed: nothing, and a warning."""
-    if getattr(file, "_writer", None) is None:
-        return
     try:
         if not file.inherited:
             warnings.warn(f"never closed, so not written: {file.name}", ResourceWarning, stacklevel=3, source=file)

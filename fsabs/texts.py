@@ -73,7 +73,8 @@ class TextWriter(AbortsOnError, TextUpdate):
             file = self.buffer
         except ValueError:  # never made: there is nothing to drop
             return
-        drop(file)
+        if getattr(file, "_writer", None) is not None:
+            drop(file)
 
 
 def _reopen(buffer: BlobReader, how: tuple[Any, ...], position: int) -> io.TextIOWrapper:

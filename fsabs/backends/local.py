@@ -316,11 +316,15 @@ class LocalWriter(Writer):
         self,
         inherited: Callable[[int], bool] = process.inherited,
         close: Callable[[list[int]], None] = descriptors.close,
+        remove: Callable[[str], None] = os.remove,
     ) -> None:
-        if self._named and not inherited(self._generation):
-            self.abort()
-        elif self._held:
+        if self._held:
             close(self._held)
+        if self._named and not inherited(self._generation):
+            try:  # not contextlib's: when the interpreter ends, only what is bound is there
+                remove(self._partial)
+            except OSError:
+                pass
 
 
 class AppendWriter(Writer):

@@ -16,7 +16,7 @@ import struct
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import errors, process
@@ -184,8 +184,10 @@ class Scratch(_Seekable):
         if fd >= 0:
             os.close(fd)
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        fd, self._fd = getattr(self, "_fd", -1), -1
+        if fd >= 0:
+            close(fd)
 
     def __repr__(self) -> str:
         return f"{_MARK}{self._url}>"

@@ -1,0 +1,52 @@
+"""What is still open when the interpreter ends is freed without a word, after the modules have lost their names."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys
+
+import fsabs
+
+folder = sys.argv[1]
+fs = fsabs.Local(folder)
+fs.write_bytes("a", bytes(100_000))
+fs.write_bytes("b", b"line\\n" * 100_000)
+open_things = []
+for name in ("c.zip", "c.tar", "c.tar.gz", "c.h5"):
+    with fs.open_container(name, "w") as container:
+        container.write_bytes("member", bytes(10_000))
+    open_things.append(fs.open_container(name))
+    open_things.append(open_things[-1].open("member", "rb"))
+    open_things.append(fs.open_container("new" + name, "w"))
+    open_things.append(open_things[-1].open("x", "wb"))
+    open_things[-1].write(bytes(1000))
+open_things += [fs.open("b", mode) for mode in ("rb", "r", "wb", "w", "ab", "a", "r+b", "r+")]
+open_things[-8].fileno()
+for file in open_things[-8:-6]:
+    file.readline()
+open_things += [fs._create(folder[1:] + "/new", False), fs._append(folder[1:] + "/log"), fs.list(), fs.walk()]
+next(open_things[-2])
+next(open_things[-1])
+open_things += [fs.subfs(""), fsabs.Memory("end"), fsabs.from_url(folder, cache=folder + "-cache")]
+open_things.append(fsabs.Memory("end").open("x", "wb"))
+open_things.append(open_things[-2].open("b", "rb"))
+open_things[-1].read(10)
+# The names of `sys` that begin with one underscore go after those of all other modules, and before stderr.
+sys._open_things = open_things
+"""
+
+
+@pytest.mark.quick
+def test_what_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"a", "b", "c.zip", "c.tar", "c.tar.gz", "c.h5", "log"}
