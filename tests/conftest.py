@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """Return the server that a test needs (each is started once), or its class in the conformance tests, or its file."""
+    """Return the server that a test needs (one of each is started), else its class (conformance tests) or file."""
     for server in ("hdfs", "ceph"):  # moto and nginx start in a moment
         if server in getattr(item, "fixturenames", ()) or f"[{server}" in item.name:
             return server
