@@ -124,6 +124,10 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
     text = value.strip()
     if type(None) in kinds and text.lower() in ("", "none"):
         return None
+    if Mapping in kinds:
+        return _pairs(text, where)
+    if {bool, str} <= kinds and text.lower() not in configparser.ConfigParser.BOOLEAN_STATES:
+        return value
     try:
         if bool in kinds:
             return configparser.ConfigParser.BOOLEAN_STATES[text.lower()]
@@ -138,6 +142,17 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
         items = [item.strip() for item in text.split(",") if item.strip()]
         return tuple(items) if tuple in kinds else items
     return value
+
+
+def _pairs(text: str, where: str) -> dict[str, str]:
+    """Return the pairs of `name=value, name=value`."""
+    found: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not (name and equals):
+            raise ConfigError(f"{where} must be name=value, name=value, ..., not {text!r}")
+        found[name] = value
+    return found
 
 
 def _alternatives(annotation: Any) -> list[type]:

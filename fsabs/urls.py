@@ -42,6 +42,10 @@ class Location(NamedTuple):
     """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
     text: str
     """The URL as it was given, without what is secret in it."""
+    query: tuple[tuple[str, str], ...] = ()
+    """The query's names and values, for the backends that know any."""
+    object: str = ""
+    """The path that the query is about, where it is not `path`."""
 
 
 @overload
@@ -101,7 +105,7 @@ def from_url(
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
     layers = {"cache": cache, "trace": trace, "http_cache": http_cache}
-    fs, container = _open_tree(parse(url), mode, force_type, create, options, layers)
+    fs, container = _open_tree(_parsed(url), mode, force_type, create, options, layers)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
     return fs
@@ -165,7 +169,7 @@ def _opened(
     newline: str | None,
     options: dict[str, Any],
 ) -> Iterator[IO[Any]]:
-    location = parse(url)
+    location = _parsed(url)
     folder, _, name = location.path.rpartition("/")
     if not name:
         raise error(errno.EISDIR, "open", location.text)
@@ -173,14 +177,25 @@ def _opened(
     create = options.pop("create", False)
     layers = {name: options.pop(name, None) for name in registry.LAYERS}
     tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
-    location = location._replace(path=folder or "/")
+    location = location._replace(path=folder or "/", object=location.path)
     tree, _ = _open_tree(location, tree_mode, force_type, create, options, layers)
     with tree as fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
         yield file
 
 
 def parse(url: str | os.PathLike[str]) -> Location:
-    """Take a URL apart; a path without a scheme is a local one."""
+    """Take a URL without a query apart; a path without a scheme is a local one."""
+    location = _parsed(url)
+    if location.query:
+        raise _no_query(location)
+    return location
+
+
+def _no_query(location: Location) -> ValueError:
+    return ValueError(f"a '?' in a path is written as %3F: {location.text}")
+
+
+def _parsed(url: str | os.PathLike[str]) -> Location:
     text = os.fspath(url)
     match = _SCHEME.match(text)
     if match is None:
@@ -191,13 +206,24 @@ def parse(url: str | os.PathLike[str]) -> Location:
     rest = text[match.end() :]
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
     scheme, shown = match[1].lower(), errors.without_secrets(text)
-    return Location(scheme, authority, slash + path if scheme in _VERBATIM else _decoded(slash + path, shown), shown)
+    if scheme in _VERBATIM:
+        return Location(scheme, authority, slash + path, shown)
+    path, mark, query = path.partition("?")
+    if "#" in path or "#" in query:
+        raise ValueError(f"a '#' in a path is written as %23: {shown}")
+    return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
 
 
-def _decoded(path: str, url: str) -> str:
-    if bad := re.search(r"[?#]", path):
-        raise ValueError(f"a {bad[0]!r} in a path is written as %{ord(bad[0]):02X}: {url}")
-    return keys.from_url_path(path)
+def _query(text: str, url: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and values of a query."""
+    found: dict[str, str] = {}
+    for field in text.split("&"):
+        name, equals, value = field.partition("=")
+        name, value = keys.from_url_path(name), keys.from_url_path(value)
+        if not equals or not value or name in found:
+            raise ValueError(f"a query is name=value, each name once; a '?' in a path is written as %3F: {url}")
+        found[name] = value
+    return tuple(found.items())
 
 
 # ---- the backend
@@ -283,8 +309,10 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
     custom = None if registry.backend(scheme) else config.resolve(scheme)
     if custom is not None:
         scheme = custom.scheme
-        location = location._replace(path=_prefixed(custom.prefix, location))
+        whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
+        location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
     backend = registry.backend(scheme)
+    options = {**_options_of_query(backend, location), **options}
     if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
@@ -298,6 +326,19 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
     layers = {name: value for name, value in custom.options.items() if name in registry.LAYERS}
     rest = {name: value for name, value in custom.options.items() if name not in layers}
     return opener, location, {**_typed(rest, opener, location.scheme), **options}, layers
+
+
+def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
+    """Return the options that the query of a URL stands for; it is about the outermost file on the path."""
+    if not location.query:
+        return {}
+    read = getattr(backend, "options_of_query", None)
+    if read is None:
+        raise _no_query(location)
+    parts = keys.normalize(location.object or location.path).split("/")
+    files = [at for at, part in enumerate(parts, 1) if at == len(parts) or registry.container_of(part)]
+    found: dict[str, Any] = read(location.authority, ["/" + "/".join(parts[:at]) for at in files], dict(location.query))
+    return found
 
 
 def _fsspec_opener(scheme: str, location: Location) -> _Opener:
@@ -336,11 +377,13 @@ def _prefixed(prefix: str, location: Location) -> str:
 def known_options(kind: type[FS]) -> dict[str, Any]:
     """The keyword-only options of a backend's or container's constructor, with their types."""
     hints = typing.get_type_hints(kind.__init__)
-    return {
-        name: hints.get(name, str)
-        for name, parameter in inspect.signature(kind.__init__).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            found[name] = hints.get(name, str)
+        elif parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hints.get(name)) is typing.Unpack:
+            found |= typing.get_type_hints(typing.get_args(hints[name])[0])
+    return found
 
 
 def _typed(options: dict[str, Any], opener: _Opener, scheme: str) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Container(FS):
             fs._abort()
 
     def _url(self, key: str) -> str:
-        return f"{self.file_url}/{keys.to_url_path(key)}" if key else self.file_url
+        return keys.join_url(self.file_url, key) if key else self.file_url
 
     def _resolved_store(self) -> str:
         return self._parent._resolved_store()
