@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from . import keys, registry
 from .errors import ConfigError, ConfigWarning
+from .limits import Limits
 
 _added: dict[str, dict[str, Any]] = {}
 _read: tuple[Any, _File] | None = None
@@ -122,6 +123,8 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
         return value
     kinds = set(_alternatives(annotation))
     text = value.strip()
+    if Limits in kinds:
+        return Limits.parse(text, where)
     if type(None) in kinds and text.lower() in ("", "none"):
         return None
     if Mapping in kinds:

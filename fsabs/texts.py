@@ -15,6 +15,19 @@ class TextReader(io.TextIOWrapper):
     buffer: BlobReader
     _newline: str | None = None
 
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        """Return the text up to and with the next newline, at most `size` characters.
+
+        Without `size` a line of more than `max_line_length` characters is an `OSError` (EFBIG).
+        """
+        longest = self.buffer.max_line_length
+        if longest is None or (size is not None and size >= 0):
+            return super().readline(-1 if size is None else size)
+        line = super().readline(longest + 1)
+        if len(line) > longest:
+            self.buffer.check_line(len(line))
+        return line
+
     def __next__(self) -> str:  # type: ignore[override]
         # The base class's own takes tell() away until the end of the file, and pickling with it.
         if line := self.readline():

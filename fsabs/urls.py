@@ -21,6 +21,7 @@ from . import config, errors, hooks, keys, modes, registry
 from .containers.base import Container, OwningFS
 from .errors import ConfigError, UnknownSchemeError, error
 from .fs import FS
+from .limits import Limits
 
 if TYPE_CHECKING:
     import io
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .files import BlobReader, WriteFile
 
 _VERBATIM = frozenset({"http", "https"})
+_SETTINGS = (*registry.LAYERS, "limits")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
 
 
@@ -58,6 +60,7 @@ def from_url(
     cache: Literal[True] | str | os.PathLike[str] | dict[str, Any],
     trace: Literal[False] | None = None,
     http_cache: Any = None,
+    limits: Limits | None = None,
     **options: Any,
 ) -> CachedFS: ...
 @overload
@@ -70,6 +73,7 @@ def from_url(
     cache: Any = None,
     trace: Any = None,
     http_cache: Any = None,
+    limits: Limits | None = None,
     **options: Any,
 ) -> FS: ...
 def from_url(
@@ -81,6 +85,7 @@ def from_url(
     cache: Any = None,
     trace: Any = None,
     http_cache: Any = None,
+    limits: Limits | None = None,
     **options: Any,
 ) -> FS:
     """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
@@ -97,6 +102,7 @@ def from_url(
             its options.
         trace: record what is done, as `fsabs.trace` has it.
         http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
+        limits: what archives on the path, files, globs and links may cost; by default `Limits()`.
         options: keyword options of the scheme's backend, and of the container.
 
     The layers that `cache`, `trace` and `http_cache` ask for go around the FS; an FS that is written to through a
@@ -104,8 +110,8 @@ def from_url(
 
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
-    layers = {"cache": cache, "trace": trace, "http_cache": http_cache}
-    fs, container = _open_tree(_parsed(url), mode, force_type, create, options, layers)
+    settings = {"cache": cache, "trace": trace, "http_cache": http_cache, "limits": limits}
+    fs, container = _open_tree(_parsed(url), mode, force_type, create, options, settings)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
     return fs
@@ -175,10 +181,10 @@ def _opened(
         raise error(errno.EISDIR, "open", location.text)
     force_type = options.pop("force_type", None)
     create = options.pop("create", False)
-    layers = {name: options.pop(name, None) for name in registry.LAYERS}
+    settings = {name: options.pop(name, None) for name in _SETTINGS}
     tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
     location = location._replace(path=folder or "/", object=location.path)
-    tree, _ = _open_tree(location, tree_mode, force_type, create, options, layers)
+    tree, _ = _open_tree(location, tree_mode, force_type, create, options, settings)
     with tree as fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
         yield file
 
@@ -235,18 +241,27 @@ def _open_tree(
     force_type: str | None,
     create: bool,
     options: dict[str, Any],
-    layers: dict[str, Any],
+    settings: dict[str, Any],
 ) -> tuple[FS, bool]:
     """The FS in its layers, and whether the URL leads into a container."""
     if mode not in ("r", "w", "x", "a"):
         raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
+    scheme = location.scheme
     opener, location, options, configured = _backend(location, options)
+    chosen = {name: configured.get(name) if value is None else value for name, value in settings.items()}
+    opener.limits = _limits(chosen.pop("limits"), scheme)
     fs, container = _open_bare(opener, location, mode, force_type, create, options)
-    chosen = {name: configured.get(name) if value is None else value for name, value in layers.items()}
     instrument = hooks.active
     if chosen.get("trace") is None and instrument is not None and instrument.calls:
         chosen["trace"] = True
     return _layered(fs, chosen), container
+
+
+def _limits(value: Any, scheme: str) -> Limits | None:
+    limits = config.convert(value, Limits, f"[{scheme}] limits")
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(f"limits must be fsabs.Limits, not {type(limits).__name__}")
+    return limits and limits.checked()
 
 
 def _layered(fs: FS, layers: dict[str, Any]) -> FS:
@@ -298,9 +313,13 @@ class _Opener:
         self._open_at = open_at
         self.known = options
         self.name = name
+        self.limits: Limits | None = None
 
     def __call__(self, authority: str, path: str, options: dict[str, Any]) -> FS:
-        return self._open_at(authority, path, **options)
+        fs = self._open_at(authority, path, **options)
+        if self.limits is not None:
+            fs.limits = self.limits
+        return fs
 
 
 def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
@@ -323,9 +342,9 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
             location = location._replace(path=keys.to_url_path(location.path))
     if custom is None:
         return opener, location, options, {}
-    layers = {name: value for name, value in custom.options.items() if name in registry.LAYERS}
-    rest = {name: value for name, value in custom.options.items() if name not in layers}
-    return opener, location, {**_typed(rest, opener, location.scheme), **options}, layers
+    settings = {name: value for name, value in custom.options.items() if name in _SETTINGS}
+    rest = {name: value for name, value in custom.options.items() if name not in settings}
+    return opener, location, {**_typed(rest, opener, location.scheme), **options}, settings
 
 
 def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
@@ -405,7 +424,7 @@ def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[
 
 
 def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
-    near = difflib.get_close_matches(name, [*known, *registry.LAYERS], n=1)
+    near = difflib.get_close_matches(name, [*known, *_SETTINGS], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
     return f"{owner} has no option {name!r}{hint}"
 

@@ -58,6 +58,7 @@ FLOORS = {
     "descriptors": 0,
     "threads": 0,
     "errors": 0,
+    "limits": 0,
     "process": 0,
     "hooks": 0,
     "mounts": 0,

@@ -10,6 +10,7 @@ from ..blobs import Blob
 from ..files import WriteFile
 from ..fs import FS, Capabilities, Path
 from ..layers import LayerFS
+from ..limits import Limits
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,8 +28,9 @@ class Container(FS):
     modes: str = "r"
     """The modes that the format knows, of `r w x a`."""
 
-    def __init__(self, parent: FS, path: Path, mode: str = "r") -> None:
+    def __init__(self, parent: FS, path: Path, mode: str = "r", limits: Limits | None = None) -> None:
         self._parent = parent
+        self.limits = parent.limits if limits is None else limits.checked()
         self._file = parent._key(path, "open_container")
         self._mode = mode
         self._owned: list[FS] = []
