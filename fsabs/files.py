@@ -14,6 +14,7 @@ import io
 import operator
 import os
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol
@@ -268,6 +269,11 @@ class BlobReader(_Binary):
             self._source.close()
             self._blob.close()
             self._state = (self._state[0], 0, b"", 0)
+
+    # When the interpreter ends, what `close` calls is gone, and so will be what it frees.
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if hasattr(self, "_lock") and not ending():  # the last that the constructor sets
+            self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
