@@ -14,12 +14,13 @@ import inspect
 import os
 import re
 import typing
+import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
 from . import config, errors, hooks, keys, modes, registry
 from .containers.base import Container, OwningFS
-from .errors import ConfigError, UnknownSchemeError, error
+from .errors import ConfigError, ConfigWarning, UnknownSchemeError, error
 from .fs import FS
 from .limits import Limits
 
@@ -61,6 +62,7 @@ def from_url(
     trace: Literal[False] | None = None,
     http_cache: Any = None,
     limits: Limits | None = None,
+    strict: bool | None = None,
     **options: Any,
 ) -> CachedFS: ...
 @overload
@@ -74,6 +76,7 @@ def from_url(
     trace: Any = None,
     http_cache: Any = None,
     limits: Limits | None = None,
+    strict: bool | None = None,
     **options: Any,
 ) -> FS: ...
 def from_url(
@@ -86,6 +89,7 @@ def from_url(
     trace: Any = None,
     http_cache: Any = None,
     limits: Limits | None = None,
+    strict: bool | None = None,
     **options: Any,
 ) -> FS:
     """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
@@ -102,6 +106,8 @@ def from_url(
             its options.
         trace: record what is done, as `fsabs.trace` has it.
         http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
+        strict: True: a section of `pfio.ini` that can't be read, and a key that the backend doesn't know, are a
+            `ConfigError`; False: a warning, and they don't count. By default False, unless `FSABS_CONFIG_STRICT=1`.
         limits: what archives on the path, files, globs and links may cost; by default `Limits()`.
         options: keyword options of the scheme's backend, and of the container.
 
@@ -110,7 +116,7 @@ def from_url(
 
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
-    settings = {"cache": cache, "trace": trace, "http_cache": http_cache, "limits": limits}
+    settings = {"cache": cache, "trace": trace, "http_cache": http_cache, "limits": limits, "strict": strict}
     fs, container = _open_tree(_parsed(url), mode, force_type, create, options, settings)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
@@ -181,7 +187,7 @@ def _opened(
         raise error(errno.EISDIR, "open", location.text)
     force_type = options.pop("force_type", None)
     create = options.pop("create", False)
-    settings = {name: options.pop(name, None) for name in _SETTINGS}
+    settings = {name: options.pop(name, None) for name in (*_SETTINGS, "strict")}
     tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
     location = location._replace(path=folder or "/", object=location.path)
     tree, _ = _open_tree(location, tree_mode, force_type, create, options, settings)
@@ -247,7 +253,10 @@ def _open_tree(
     if mode not in ("r", "w", "x", "a"):
         raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
     scheme = location.scheme
-    opener, location, options, configured = _backend(location, options)
+    strict = config.is_strict(settings.pop("strict"))
+    if strict and (problems := config.problems()):
+        raise ConfigError(problems[0])
+    opener, location, options, configured = _backend(location, options, strict)
     chosen = {name: configured.get(name) if value is None else value for name, value in settings.items()}
     opener.limits = _limits(chosen.pop("limits"), scheme)
     fs, container = _open_bare(opener, location, mode, force_type, create, options)
@@ -322,7 +331,9 @@ class _Opener:
         return fs
 
 
-def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
+def _backend(
+    location: Location, options: dict[str, Any], strict: bool
+) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
     """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
     scheme = location.scheme
     custom = None if registry.backend(scheme) else config.resolve(scheme)
@@ -344,7 +355,7 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
         return opener, location, options, {}
     settings = {name: value for name, value in custom.options.items() if name in _SETTINGS}
     rest = {name: value for name, value in custom.options.items() if name not in settings}
-    return opener, location, {**_typed(rest, opener, location.scheme), **options}, settings
+    return opener, location, {**_typed(rest, opener, location.scheme, custom.origins, strict), **options}, settings
 
 
 def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
@@ -405,13 +416,22 @@ def known_options(kind: type[FS]) -> dict[str, Any]:
     return found
 
 
-def _typed(options: dict[str, Any], opener: _Opener, scheme: str) -> dict[str, Any]:
+def _typed(
+    options: dict[str, Any], opener: _Opener, scheme: str, origins: dict[str, str], strict: bool
+) -> dict[str, Any]:
+    """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
     if opener.known is None:
         return options
-    for name in options:
-        if name not in opener.known:
-            raise ConfigError(f"custom scheme [{scheme}]: {_unknown(name, opener.known, opener.name)}")
-    return {name: config.convert(value, opener.known[name], f"[{scheme}] {name}") for name, value in options.items()}
+    found = {}
+    for name, value in options.items():
+        if name in opener.known:
+            found[name] = config.convert(value, opener.known[name], f"[{scheme}] {name}")
+            continue
+        reason = f"{origins.get(name, f'custom scheme [{scheme}]')}: {_unknown(name, opener.known, opener.name)}"
+        if strict or name not in origins:
+            raise ConfigError(reason)
+        warnings.warn(f"{reason}; the key is ignored", ConfigWarning, stacklevel=2)
+    return found
 
 
 def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[str, Any]:
