@@ -48,6 +48,11 @@ class Blob(abc.ABC):
         return self._origin._url(self._key)
 
     @property
+    def max_gap_bytes(self) -> int:
+        """How many bytes between two ranges of `pread_many` are read with them; 0 where each range is read alone."""
+        return 0
+
+    @property
     def identity(self) -> identities.Identity | None:
         """What tells this content from every other one; None if its store tells no version."""
         return identities.of(self._origin, self._key, self)
@@ -207,6 +212,11 @@ class BlobSlice(Blob):
             start, parent = start + parent.start, parent._parent
         self._parent: Blob = parent
         self.start: int = start
+
+    @property
+    def max_gap_bytes(self) -> int:
+        """As of the blob that it is a part of."""
+        return self._parent.max_gap_bytes
 
     def _pread(self, size: int, offset: int) -> bytes:
         return self._parent.pread(size, self.start + offset)

@@ -11,12 +11,11 @@ import errno
 import io
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from . import copying, errors, keys, writemany
 from .blobs import Blob
 from .files import Writer
-from .limits import DEFAULT, Limits
 from .stats import Capabilities, FileStat
 from .threads import in_threads as in_threads
 
@@ -28,8 +27,6 @@ class Core(abc.ABC):
     scheme: str = ""
     default_concurrency: int = 1
     """How many files `read_many` has under way at once if not told."""
-    limits: Limits = DEFAULT
-    """What files, globs and containers that are opened through this FS may cost."""
 
     _root: str = ""
     _cwd: str = ""
@@ -150,6 +147,27 @@ class Core(abc.ABC):
         if workers <= 1:
             return map(self._read_bytes, wanted)
         return in_threads(self._read_bytes, wanted, workers)
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        """Yield content and version of the files `wanted`, in order; both are of one open file, or of one response."""
+        workers = min(concurrency or self.default_concurrency, len(wanted))
+        if workers <= 1:
+            return map(self._read_versioned, wanted)
+        return in_threads(self._read_versioned, wanted, workers)
+
+    def _read_versioned(self, key: str) -> tuple[bytes, str | None]:
+        with self._open_from_start(key) as blob:
+            return blob.read_all(), blob.version
+
+    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+        """Return the keys `wanted` in the order in which the files are stored, with others that a cache `admits`.
+
+        The others are whole files that a request for those covers, because it reads over small gaps, and few that
+        follow one of them at once. `wanted` has each key once.
+        """
+        return wanted
 
     def _read_bytes(self, key: str) -> bytes:
         """The content of the file `key`."""

@@ -3,9 +3,9 @@
 A layer is transparent: same keys, same root, same capabilities, and whatever else the inner FS offers. It overrides the
 core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
-bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_local_path`) lead through that, unless it overrides them, too;
-and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that; so do `_list_names` and
-`_walk_names` with `_list` and `_walk`.
+bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through that, unless
+it overrides them, too; and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that; so do
+`_list_names` and `_walk_names` with `_list` and `_walk`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from . import process
 from .blobs import Blob
 from .files import Writer
 from .fs import FS, Capabilities, FileStat, Path
-from .limits import Limits
 
 if TYPE_CHECKING:
     from typing import Self
 
 
 _DERIVED_FROM = {
-    "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_local_path"),
+    "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"),
     "_create": ("_write_bytes", "_write_many"),
     "_list": ("_list_names",),
     "_walk": ("_walk_names",),
@@ -75,11 +74,6 @@ class LayerFS(FS):
     def default_concurrency(self) -> int:  # type: ignore[override]
         """The inner FS's."""
         return self.inner.default_concurrency
-
-    @property
-    def limits(self) -> Limits:  # type: ignore[override]
-        """The inner FS's."""
-        return self.inner.limits
 
     def _stat(self, key: str) -> FileStat:
         return self.inner._stat(key)
@@ -137,6 +131,14 @@ class LayerFS(FS):
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         return self.inner._read_many(wanted, concurrency)
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        return self.inner._read_many_versioned(wanted, concurrency)
+
+    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+        return self.inner._in_storage_order(wanted, admits)
 
     def _read_bytes(self, key: str) -> bytes:
         return self.inner._read_bytes(key)

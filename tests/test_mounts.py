@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsabs import mounts
-from fsabs.cache.engine import Engine
+from fsabs.cache.items.engine import Engine
 
 pytestmark = pytest.mark.quick
 

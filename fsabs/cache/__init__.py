@@ -8,24 +8,26 @@ from ..lazy import exports
 
 if TYPE_CHECKING:
     from .cachedfs import CachedFS
-    from .codecs import Codec
-    from .filecache import FileCache, MultiprocessFileCache, ReadOnlyFileCache
-    from .http import HTTPCache, HTTPConnector
+    from .http import HTTPConnector
     from .httpfs import HTTPCachedFS
-    from .items import Cache, NaiveCache
+    from .items.base import Cache, NaiveCache
+    from .items.codecs import Codec
+    from .items.files import FileCache, MultiprocessFileCache
+    from .items.http import HTTPCache
+    from .items.stored import ReadOnlyFileCache
     from .layering import cached, http_cached
 
 _HOMES = {
-    "Cache": "items",
+    "Cache": "items.base",
     "CachedFS": "cachedfs",
-    "Codec": "codecs",
-    "FileCache": "filecache",
-    "HTTPCache": "http",
+    "Codec": "items.codecs",
+    "FileCache": "items.files",
+    "HTTPCache": "items.http",
     "HTTPCachedFS": "httpfs",
     "HTTPConnector": "http",
-    "MultiprocessFileCache": "filecache",
-    "NaiveCache": "items",
-    "ReadOnlyFileCache": "filecache",
+    "MultiprocessFileCache": "items.files",
+    "NaiveCache": "items.base",
+    "ReadOnlyFileCache": "items.stored",
     "cached": "layering",
     "http_cached": "layering",
 }

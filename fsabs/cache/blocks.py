@@ -7,9 +7,10 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import errors, identity, process
+from .. import errors, process
 from ..blobs import Blob, BytesBlob, Origin
-from .tiers import Part, Tiers
+from ..identity import encode
+from .content import ContentCache, EntryKey
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
@@ -40,14 +41,26 @@ class Blocks:
     def __len__(self) -> int:
         return -(-self.size // self.block_size)
 
-    def part(self, number: int) -> Part:
-        """The block's name in the cache."""
-        return Part(b"%b%b" % (self._name, identity.encode(number, self.block_size)), self._url)
+    def entry(self, number: int) -> EntryKey:
+        """Return the name of a block in the cache."""
+        return EntryKey(b"%b%b" % (self._name, encode(number, self.block_size)), self._url)
 
-    def range(self, number: int) -> tuple[int, int]:
-        """The block's `(size, offset)` in the file."""
+    def place(self, number: int) -> tuple[int, int]:
+        """Return size and offset of a block in the file."""
         offset = number * self.block_size
         return min(self.block_size, self.size - offset), offset
+
+    def touched_by(self, size: int, offset: int) -> range:
+        """Return the numbers of the blocks that a range lies in."""
+        return range(offset // self.block_size, -(-(offset + size) // self.block_size) if size else 0)
+
+    def cut(self, data: bytes) -> Iterator[bytes]:
+        """Yield the blocks of which `data`, from the start of one, consists."""
+        if len(data) <= self.block_size:
+            yield data
+            return
+        for at in range(0, len(data), self.block_size):
+            yield data[at : at + self.block_size]
 
 
 class _Source:
@@ -63,17 +76,17 @@ class _Source:
     def has_stream(self) -> bool:
         """Whether the store has one; asked when the first block is missing."""
         if self._has_stream is None:
-            pieces = self._blob._store()._stream(0)  # begins when something is taken of it
+            pieces = self._blob._inner_blob()._stream(0)  # begins when something is taken of it
             self._has_stream = pieces is not None
             _end(pieces)
         return self._has_stream
 
     def take(self, number: int, _: Sequence[int]) -> list[bytes]:
         """A block; blocks that others have fetched meanwhile are passed over, or begun anew behind."""
-        size, offset = self._blob.blocks.range(number)
+        size, offset = self._blob.blocks.place(number)
         if self._pieces is None or not self._next <= offset <= self._next + AHEAD:
             self.close()
-            self._pieces, self._next = self._blob._store()._stream(offset), offset
+            self._pieces, self._next = self._blob._inner_blob()._stream(offset), offset
         self._read(offset - self._next)
         return [self._read(size)]
 
@@ -107,7 +120,7 @@ def _end(pieces: Iterator[memoryview] | None) -> None:
 class BlockBlob(Blob):
     """A large file, read by whole blocks. The store is opened by the first read that the cache can't answer."""
 
-    __slots__ = ("_inner", "_keep", "_lock", "_open_inner", "_tiers", "blocks")
+    __slots__ = ("_admit", "_cache", "_inner", "_lock", "_open_inner", "blocks")
 
     def __init__(
         self,
@@ -115,106 +128,125 @@ class BlockBlob(Blob):
         key: str,
         version: str | None,
         blocks: Blocks,
-        tiers: Callable[[], Tiers],
+        cache: Callable[[], ContentCache],
         open_inner: Callable[[str], Blob],
-        keep: bool,
+        admit: bool,
         opened: Blob | None = None,
     ) -> None:
         super().__init__(origin, key, blocks.size, version)
         self.blocks = blocks
-        self._tiers = tiers  # asked for at each use: a forked child has its own
+        self._cache = cache  # asked for at each use: a forked child has its own
         self._open_inner = open_inner
-        self._keep = keep
+        self._admit = admit
         self._inner = opened
         self._lock = process.Lock()
 
     def _pread(self, size: int, offset: int) -> bytes:
-        step = self.blocks.block_size
-        first, end = offset // step, (offset + size - 1) // step + 1
         pieces: list[bytes | memoryview] = []
-        for start in range(first, end, MOST_AT_ONCE):
-            numbers = range(start, min(start + MOST_AT_ONCE, end))
-            for number, data in zip(numbers, self._contents(numbers), strict=True):
-                begin = max(0, offset - number * step)
-                stop = min(len(data), offset + size - number * step)
-                pieces.append(data if stop - begin == len(data) else memoryview(data)[begin:stop])
+        touched = self.blocks.touched_by(size, offset)
+        for start in range(0, len(touched), MOST_AT_ONCE):
+            found = self._contents(touched[start : start + MOST_AT_ONCE])
+            pieces += [self._part(number, data, size, offset) for number, data in found.items()]
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
-    def _contents(self, numbers: Sequence[int]) -> list[bytes]:
-        """Whole blocks: from the cache, and what it hasn't got from the store."""
-        parts = [self.blocks.part(number) for number in numbers]
-        found = [self._known(part, number) for part, number in zip(parts, numbers, strict=True)]
-        missing = [at for at, data in enumerate(found) if data is None]
+    def _part(self, number: int, data: bytes, size: int, offset: int) -> bytes | memoryview:
+        """Return the part of a block that lies in a range."""
+        start = number * self.blocks.block_size
+        begin, stop = max(0, offset - start), min(len(data), offset + size - start)
+        return data if stop - begin == len(data) else memoryview(data)[begin:stop]
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read the blocks of as many ranges together as fit into memory."""
+        found: list[bytes] = []
+        at = 0
+        while at < len(ranges):
+            touched: set[int] = set()
+            stop = at
+            while (
+                stop < len(ranges) and len(more := touched.union(self.blocks.touched_by(*ranges[stop]))) <= MOST_AT_ONCE
+            ):
+                touched, stop = more, stop + 1
+            if stop == at:
+                found.append(self._pread(*ranges[at]))
+                stop += 1
+            else:
+                data = self._contents(sorted(touched))
+                for size, offset in ranges[at:stop]:
+                    numbers = self.blocks.touched_by(size, offset)
+                    found.append(b"".join(self._part(number, data[number], size, offset) for number in numbers))
+            at = stop
+        return found
+
+    def _contents(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return whole blocks: from the cache, and what is missing from the store."""
+        found = {number: self._lookup(number) for number in numbers}
+        missing = [number for number, data in found.items() if data is None]
         if missing:
-            fetch = self._fetcher([numbers[at] for at in missing])
-            fresh = self._tiers().fill([parts[at] for at in missing], fetch, self._keep)
-            for at, data in zip(missing, fresh, strict=True):
-                found[at] = data
-        return [data for data in found if data is not None]
+            fresh = self._cache().fetch(
+                [self.blocks.entry(number) for number in missing],
+                lambda chosen: self._fetch([missing[at] for at in chosen]),
+                self._admit,
+            )
+            found.update(zip(missing, fresh, strict=True))
+        return {number: data for number, data in found.items() if data is not None}
 
-    def _known(self, part: Part, number: int) -> bytes | None:
-        data = self._tiers().get(part)
-        return data if data is not None and len(data) == self.blocks.range(number)[0] else None
-
-    def _fetcher(self, numbers: Sequence[int]) -> Callable[[Sequence[int]], Iterator[bytes]]:
-        def fetch(chosen: Sequence[int]) -> Iterator[bytes]:
-            return self._fetch([numbers[at] for at in chosen])
-
-        return fetch
+    def _lookup(self, number: int) -> bytes | None:
+        data = self._cache().lookup(self.blocks.entry(number))
+        return data if data is not None and len(data) == self.blocks.place(number)[0] else None
 
     def _fetch(self, numbers: Sequence[int]) -> Iterator[bytes]:
-        """Blocks of the store, those that follow one another by one range."""
+        """Yield blocks of the store, those that follow one another by one range; what lies between two is admitted."""
+        inner = self._inner_blob()
+        wanted = set(numbers)
         runs: list[list[int]] = []
         for number in numbers:
-            if runs and runs[-1][-1] == number - 1:
-                runs[-1].append(number)
+            if runs and 0 <= (number - runs[-1][-1] - 1) * self.blocks.block_size <= inner.max_gap_bytes:
+                runs[-1] += range(runs[-1][-1] + 1, number + 1)
             else:
                 runs.append([number])
         ranges = []
         for run in runs:
-            (_, offset), (size, last) = self.blocks.range(run[0]), self.blocks.range(run[-1])
+            (_, offset), (size, last) = self.blocks.place(run[0]), self.blocks.place(run[-1])
             ranges.append((last + size - offset, offset))
-        for run, data in zip(runs, self._store().pread_many(ranges), strict=True):
-            if len(run) == 1:
-                yield data
-                continue
-            view, step = memoryview(data), self.blocks.block_size
-            for at in range(len(run)):
-                yield bytes(view[at * step : (at + 1) * step])
+        for run, data in zip(runs, inner.pread_many(ranges), strict=True):
+            for number, block in zip(run, self.blocks.cut(data), strict=True):
+                if number in wanted:
+                    yield block
+                elif self._admit:
+                    self._cache().admit(self.blocks.entry(number), block)
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
         return self._in_order(start)
 
     def _in_order(self, start: int) -> Iterator[memoryview]:
-        """Block after block, what is missing by a stream of the store, or several blocks at once where it has none."""
+        """Yield block after block, what is missing by a stream of the store, or several at once if it has none."""
         step = self.blocks.block_size
         ahead = max(1, min(MOST_AT_ONCE, AHEAD // step))
         number, skip = start // step, start % step
         with contextlib.closing(_Source(self)) as source:
             while number < len(self.blocks):
-                part = self.blocks.part(number)
-                data = self._known(part, number)
+                data = self._lookup(number)
                 if data is not None:
                     found = [data]
                 elif source.has_stream():
-                    found = self._tiers().fill([part], functools.partial(source.take, number), self._keep)
+                    fetch = functools.partial(source.take, number)
+                    found = self._cache().fetch([self.blocks.entry(number)], fetch, self._admit)
                 else:
-                    found = self._contents(range(number, min(number + ahead, len(self.blocks))))
+                    found = [*self._contents(range(number, min(number + ahead, len(self.blocks)))).values()]
                 for content in found:
                     yield memoryview(content)[skip:]
                     skip = 0
                 number += len(found)
 
-    def fill(self, numbers: Sequence[int]) -> int:
-        """Fetch those of the blocks that aren't kept; returns how many bytes that were."""
-        tiers = self._tiers()
-        missing = [number for number in numbers if not tiers.has(self.blocks.part(number))]
+    def warm(self) -> int:
+        """Fetch the blocks that are not cached; returns their bytes."""
+        missing = [n for n in range(len(self.blocks)) if not self._cache().contains(self.blocks.entry(n))]
         for start in range(0, len(missing), MOST_AT_ONCE):
             self._contents(missing[start : start + MOST_AT_ONCE])
-        return sum(self.blocks.range(number)[0] for number in missing)
+        return sum(self.blocks.place(number)[0] for number in missing)
 
-    def _store(self) -> Blob:
-        """The file where it lies, of this blob's version."""
+    def _inner_blob(self) -> Blob:
+        """Return the file in its store, of this blob's version."""
         inner = self._inner
         if inner is None:
             with self._lock:
@@ -229,7 +261,7 @@ class BlockBlob(Blob):
 
     def fileno(self) -> int:
         """As of the file where it lies."""
-        return self._store().fileno()
+        return self._inner_blob().fileno()
 
     def _close(self) -> None:
         if self._inner is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from .layout import checksum
+from .checksums import checksum
 
 MAGIC = b"fsabsCE1"
 _HEAD = struct.Struct("<8sIQI")

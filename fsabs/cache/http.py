@@ -1,4 +1,4 @@
-"""Caches that a web server keeps, for all machines that reach it: the connector, and PFIO's `HTTPCache`.
+"""HTTPConnector: GET and PUT of what a web server keeps, for all machines that reach it.
 
 The server is any that keeps what is PUT and gives it to a GET: nginx with its DAV module, say. Whatever it does wrong
 is a miss and one warning; after a failure it is left alone for a while, so that a dead one costs one timeout and not
@@ -16,12 +16,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import hooks, identity, keys, process
+from .. import hooks, keys, process
 from . import frames
-from .codecs import Codec
-from .flights import MISSING
-from .items import ItemCache, Key
-from .layout import checksum
+from .backoff import Backoff
+from .checksums import checksum
 
 if TYPE_CHECKING:
     import urllib3
@@ -32,7 +30,6 @@ TOKEN_PATH_VARIABLE = "PFIO_HTTP_BEARER_TOKEN_PATH"
 """Names a file with a bearer token, where none is given; PFIO's."""
 TIMEOUT = 3.0
 CONNECTIONS = 64
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _TOKEN_AGE = 1.0
 _STORED = (200, 201, 204)
 _MISSING = (404, 410)
@@ -40,53 +37,15 @@ _TOO_LARGE = 413
 _TOO_MUCH = 0  # in place of the 200 of a response whose body is too large
 _MOST_OF_A_REFUSAL = 1 << 16
 _PIECE = 1 << 20
-_NONE, _BYTES = b"N", b"B"
 MAX_ITEM_BYTES = 1 << 30
 """Bytes of the largest item that is accepted, if nothing else is said."""
 
 
-class Answer(NamedTuple):
+class HTTPAnswer(NamedTuple):
     """The response to one request."""
 
     status: int
     body: bytes
-
-
-class Pause:
-    """When a server is left alone: for a second after a failure, then twice as long after each, up to a minute."""
-
-    def __init__(self) -> None:
-        self._since = -math.inf
-        self._until = 0.0
-        self._length = 0.0
-
-    @property
-    def over(self) -> bool:
-        """Whether the server may be asked; changes nothing."""
-        return time.monotonic() >= self._until
-
-    def begin(self) -> bool:
-        """Whether to ask the server now; after a failure one may try, and the others wait for what comes of it."""
-        now = time.monotonic()
-        if now < self._until:
-            return False
-        if self._length:
-            self._until = now + self._length
-        return True
-
-    def failed(self, began: float) -> None:
-        """A request that began at `began` (`time.monotonic()`) has failed; one of before a pause lengthens nothing."""
-        if began > self._since:
-            self._length = min(LONGEST_PAUSE, max(FIRST_PAUSE, 2 * self._length))
-        self._since = time.monotonic()
-        self._until = self._since + self._length
-
-    def worked(self) -> None:
-        """The server is well."""
-        self._since, self._until, self._length = -math.inf, 0.0, 0.0
-
-    def __reduce__(self) -> tuple[type[Pause], tuple[()]]:
-        return Pause, ()  # another machine has another clock
 
 
 class Token:
@@ -161,8 +120,8 @@ class HTTPConnector:
         self._retries = retries
         self._timeout = timeout
         self._token = Token(bearer_token, bearer_token_path)
-        self._gets = Pause()
-        self._puts = Pause()
+        self._gets = Backoff()
+        self._puts = Backoff()
         self._refused_size: int | None = None
         self._warned: set[str] = set()
         make = functools.partial(_pool, f"{parts.scheme}://{parts.netloc}", timeout)
@@ -230,7 +189,7 @@ class HTTPConnector:
         """Close this process's connections; they are made again when needed."""
         self._pool.close()
 
-    def _ask(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> Answer | None:
+    def _ask(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> HTTPAnswer | None:
         """One answer, what was unexpected being warned of; None if there was none."""
         if not keys.is_key(suffix):
             raise ValueError(f"an item's path has no empty, '.' or '..' segments: {suffix!r}")
@@ -248,7 +207,7 @@ class HTTPConnector:
         except OSError:  # no file any more: then there is no new token in it
             return False
 
-    def _send(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> Answer | None:
+    def _send(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> HTTPAnswer | None:
         import urllib3
 
         from . import deadlines
@@ -275,7 +234,7 @@ class HTTPConnector:
         self.warn(f"does not answer: {problem}")
         return None
 
-    def _exchange(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> Answer:
+    def _exchange(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> HTTPAnswer:
         headers = {"Accept-Encoding": "identity", **self._token.headers()}
         if method == "PUT":
             headers["Content-Length"] = str(size)
@@ -293,8 +252,8 @@ class HTTPConnector:
             body = read(response) if response.status == 200 else _read(response, _MOST_OF_A_REFUSAL)
             if body is None:
                 response.close()  # the rest of it isn't worth reading
-                return Answer(_TOO_MUCH if response.status == 200 else response.status, b"")
-            return Answer(response.status, body)
+                return HTTPAnswer(_TOO_MUCH if response.status == 200 else response.status, b"")
+            return HTTPAnswer(response.status, body)
         except BaseException:
             response.close()
             raise
@@ -310,97 +269,6 @@ class HTTPConnector:
 
     def __repr__(self) -> str:
         return f"HTTPConnector({self.url!r})"
-
-
-class HTTPCache(ItemCache):
-    """Items in a web server, for all machines that reach it; item `i` lies at `url/i`, in a frame that checks it.
-
-    Whatever the server does wrong is a miss and one warning. The frame (see `frames`) names the item's path, the codec
-    and the fingerprint: an item of another one is a miss. A string key lies at `key-` and its hash.
-
-    Args:
-        length: how many numbered items there can be.
-        url, bearer_token_path, timeout: as of `HTTPConnector`.
-        do_pickle: pickle items.
-        codec: store what a codec makes of items, as `FileCache` does.
-        fingerprint: what the items are derived from, a URL and version say.
-        max_item_bytes: the largest item that is accepted.
-        raw: items are their bytes and nothing else, as PFIO has them. **Nothing checks them**: whatever the server
-            sends with status 200 is taken for the item. None can't be stored.
-        claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
-    """
-
-    def __init__(
-        self,
-        length: int,
-        url: str,
-        bearer_token_path: str | os.PathLike[str] | None = None,
-        do_pickle: bool = False,
-        *,
-        codec: str | Codec | None = None,
-        timeout: float = TIMEOUT,
-        claim_timeout: float = 60.0,
-        fingerprint: str | bytes = b"",
-        max_item_bytes: int = MAX_ITEM_BYTES,
-        raw: bool = False,
-    ) -> None:
-        super().__init__(length, do_pickle, codec, None, claim_timeout)
-        self.connector = HTTPConnector(url, bearer_token_path, timeout)
-        source = fingerprint.hex() if isinstance(fingerprint, bytes) else fingerprint
-        self._name = (urllib.parse.urlsplit(self.connector.url).path, self.codec.name, source)
-        self._max_item_bytes = max_item_bytes
-        self.raw = raw
-
-    @property
-    def multiprocess_safe(self) -> bool:
-        """Always: the server takes care."""
-        return True
-
-    def put(self, i: Key, data: Any) -> bool:
-        """Store an item, in place of what is there; whether the server took it."""
-        suffix = self._suffix(i)
-        if self.raw:
-            stored = (data is not None or self.do_pickle) and self.connector.put(suffix, self.codec.encode(data))
-        else:
-            body = _NONE if data is None and not self.do_pickle else _BYTES + self.codec.encode(data)
-            stored = self.connector.put_framed(suffix, identity.encode(suffix, *self._name), body)
-        self._puts += stored
-        return stored
-
-    def get(self, i: Key, default: Any = None) -> Any:
-        """The item `i`, or `default` where the server doesn't give it; None can be an item."""
-        value = self._look(i)
-        if value is MISSING:
-            self._miss()
-            return default
-        self._hit(0)
-        return value
-
-    def _look(self, i: Key) -> Any:
-        suffix = self._suffix(i)
-        if self.raw:
-            body = self.connector.get(suffix, self._max_item_bytes)
-        else:
-            name = identity.encode(suffix, *self._name)
-            body = self.connector.get_framed(suffix, name, self._max_item_bytes + len(_BYTES))
-            if body == _NONE:
-                return None
-            body = body[len(_BYTES) :] if body is not None else None
-        if body is None:
-            return MISSING
-        try:
-            return self.codec.decode(body)
-        except Exception as exc:  # whatever a codec says of bytes that are none of its own: somebody else's item
-            self.connector.warn(f"has no item of codec {self.codec.name!r}: {type(exc).__name__}: {exc}")
-            return MISSING
-
-    def _suffix(self, i: Key) -> str:
-        key = self._check(i)
-        return f"key-{identity.digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
-
-    def close(self) -> None:
-        """Close this process's connections."""
-        self.connector.close()
 
 
 def _pool(origin: str, timeout: float) -> urllib3.HTTPConnectionPool:

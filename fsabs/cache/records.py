@@ -1,4 +1,4 @@
-"""What `CachedFS` remembers of files beside their bytes: when it last asked for a file's version, and what it heard.
+"""What `CachedFS` remembers of files beside their bytes: when it last asked for a file's stat, and what that was.
 
 A record is kept in this process, and on disk under a name of the file's URL alone, as JSON: the times of the last
 question and of the first one with the same answer, in seconds since 1970, then the fields of `FileStat`.
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from .. import identity
 from ..fs import FileStat
-from .tiers import Tiers
+from .content import ContentCache
 
 LONGEST = 100_000
 """Records that a process keeps in memory; then it forgets them all."""
 
 
-class Record(NamedTuple):
+class FileRecord(NamedTuple):
     """A file as it was when it was asked for."""
 
     asked: float
@@ -28,84 +28,84 @@ class Record(NamedTuple):
     stat: FileStat
 
 
-class Records:
+class FileRecords:
     """The records of one process; `store` and `url` name a file."""
 
-    def __init__(self, store: str, tiers: Tiers) -> None:
+    def __init__(self, store: str, contents: ContentCache) -> None:
         self._store = store
-        self._tiers = tiers
-        self._known: dict[str, Record] = {}
+        self._contents = contents
+        self._known: dict[str, FileRecord] = {}
 
-    def recall(self, url: str) -> Record | None:
+    def recall(self, url: str) -> FileRecord | None:
         """What was last known of a file, however old."""
         found = self._known.get(url)
         return found if found is not None else self._load(url)
 
-    def recall_since(self, url: str, after: float) -> Record | None:
+    def recall_since(self, url: str, after: float) -> FileRecord | None:
         """What is known of a file, by this or another process, if it was asked for after that time."""
         found = self._known.get(url)
         if found is None or found.asked < after:
             found = self._load(url)
         return found if found is not None and after <= found.asked <= time.time() else None
 
-    def note(self, url: str, stat: FileStat) -> Record:
+    def remember(self, url: str, stat: FileStat) -> FileRecord:
         """Remember, in this process, what a file is now."""
         now = time.time()
         before = self._known.get(url)
         same = before is not None and _content(before.stat) == _content(stat)
-        record = Record(now, before.since if before is not None and same else now, stat)
+        record = FileRecord(now, before.since if before is not None and same else now, stat)
         if len(self._known) >= LONGEST:
             self._known = {}
         self._known[url] = record
         return record
 
-    def knows(self, url: str) -> bool:
+    def contains(self, url: str) -> bool:
         """Whether anything is known of a file. Takes no memory, and counts as a use of what is on disk."""
-        disk = self._tiers.disk
+        disk = self._contents.disk
         return url in self._known or (disk is not None and disk.get(self._name(url), url) is not None)
 
-    def jot(self, url: str, stat: FileStat) -> None:
-        """Have `knows(url)` from now on: on disk alone, if that can be."""
-        if not self.knows(url):
+    def remember_on_disk(self, url: str, stat: FileStat) -> None:
+        """Have `contains(url)` from now on: on disk alone, if that can be."""
+        if not self.contains(url):
             now = time.time()
-            if not self.save(url, Record(now, now, stat)):
-                self.note(url, stat)
+            if not self.save(url, FileRecord(now, now, stat)):
+                self.remember(url, stat)
 
-    def save(self, url: str, record: Record) -> bool:
+    def save(self, url: str, record: FileRecord) -> bool:
         """Remember it for other processes, too; whether it is on disk now."""
-        if self._tiers.disk is not None:
+        if self._contents.disk is not None:
             name, text = self._name(url), json.dumps([record.asked, record.since, *record.stat])
-            return self._tiers.disk.put(name, url, text.encode(), self._tiers.order)
+            return self._contents.disk.put(name, url, text.encode(), self._contents.order)
         return False
 
     def forget(self, url: str) -> None:
         """A file has changed."""
         self._known.pop(url, None)
-        if self._tiers.disk is not None:
-            self._tiers.disk.remove(self._name(url), url)
+        if self._contents.disk is not None:
+            self._contents.disk.remove(self._name(url), url)
 
-    def keep_list(self, url: str, kind: str, members: list[FileStat]) -> None:
+    def save_list(self, url: str, kind: str, members: list[FileStat]) -> None:
         """Remember what a directory holds; `kind` tells one sort of listing from another."""
-        if self._tiers.disk is not None:
+        if self._contents.disk is not None:
             name = self._name(url, kind)
             text = json.dumps(members)
-            self._tiers.disk.put(name, url, text.encode(), self._tiers.order)
+            self._contents.disk.put(name, url, text.encode(), self._contents.order)
 
     def recall_list(self, url: str, kind: str) -> list[FileStat] | None:
         """What a directory held when it was last listed."""
-        data = self._tiers.disk.get(self._name(url, kind), url) if self._tiers.disk is not None else None
+        data = self._contents.disk.get(self._name(url, kind), url) if self._contents.disk is not None else None
         try:
             return [FileStat(*fields) for fields in json.loads(data)] if data is not None else None
         except (ValueError, TypeError):  # of another release
             return None
 
-    def _load(self, url: str) -> Record | None:
-        data = self._tiers.disk.get(self._name(url), url) if self._tiers.disk is not None else None
+    def _load(self, url: str) -> FileRecord | None:
+        data = self._contents.disk.get(self._name(url), url) if self._contents.disk is not None else None
         if data is None:
             return None
         try:
             asked, since, *fields = json.loads(data)
-            record = Record(float(asked), float(since), FileStat(*fields))
+            record = FileRecord(float(asked), float(since), FileStat(*fields))
         except (ValueError, TypeError):  # of another release
             return None
         self._known[url] = record

@@ -43,19 +43,21 @@ class UsageLog:
         self._lock = process.Lock()
 
     def totals(self) -> Totals:
-        """Return what all processes have noted."""
+        """Return what all processes have recorded."""
         with self._lock:
-            return self._catch_up()
-
-    def add(self, size: int, entries: int, hits: int = 0, misses: int = 0) -> Totals:
-        """Note a change, and return the sums."""
-        with self._lock:
-            self._open()
-            os.write(self._fd, _RECORD.pack(size, entries, hits, misses))
-            totals = self._catch_up()
+            size = self._open()
+            while self._read < size and self._catch_up():
+                pass
+            totals = Totals(max(0, self._totals[0]), max(0, self._totals[1]), *self._totals[2:])
             if self._read > LONGEST:
                 self._begin(totals, os.replace)
             return totals
+
+    def add(self, size: int, entries: int, hits: int = 0, misses: int = 0) -> None:
+        """Record a change."""
+        with self._lock:
+            self._open()
+            os.write(self._fd, _RECORD.pack(size, entries, hits, misses))
 
     def begin(self, totals: Totals, replace: bool = True) -> None:
         """Begin a new log that says what a sweep has found; without `replace`, only if there is none."""
@@ -76,29 +78,30 @@ class UsageLog:
             os.close(fd)
         self._shut()
 
-    def _open(self) -> None:
-        if self._fd < 0 or not os.fstat(self._fd).st_nlink:  # another process has begun a new one
+    def _open(self) -> int:
+        """Open the log, unless it is open and still the one at its path; returns its size."""
+        status = os.fstat(self._fd) if self._fd >= 0 else None
+        if status is None or not status.st_nlink:  # another process has begun a new one
             self._shut()
             # A log has a first record, made by a sweep: none is made here.
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             self._read, self._totals = 0, [0, 0, 0, 0]
-        if os.fstat(self._fd).st_size % _RECORD.size:  # a record was cut short by a full disk: none behind it is right
+            status = os.fstat(self._fd)
+        if status.st_size % _RECORD.size:  # a full disk cut a record short: none after it is right
             os.unlink(self.path)
             self._shut()
             raise FileNotFoundError(errno.ENOENT, "the log is damaged, and was removed", self.path)
+        return status.st_size
 
-    def _catch_up(self) -> Totals:
-        self._open()
-        while data := os.pread(self._fd, 1 << 20, self._read):
-            data = data[: len(data) // _RECORD.size * _RECORD.size]
-            if not data:
-                break
-            self._read += len(data)
-            numbers = array("q", data)
-            for at in range(4):
-                self._totals[at] += sum(numbers[at::4])
-        size, entries, hits, misses = self._totals
-        return Totals(max(0, size), max(0, entries), hits, misses)
+    def _catch_up(self) -> bool:
+        """Add what others have recorded; False if there is no more of it."""
+        data = os.pread(self._fd, 1 << 20, self._read)
+        data = data[: len(data) // _RECORD.size * _RECORD.size]
+        self._read += len(data)
+        numbers = array("q", data)
+        for at in range(4):
+            self._totals[at] += sum(numbers[at::4])
+        return bool(data)
 
     def __del__(self) -> None:
         self._shut()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors, keys
@@ -10,12 +11,16 @@ from ..blobs import Blob
 from ..files import WriteFile
 from ..fs import FS, Capabilities, Path
 from ..layers import LayerFS
-from ..limits import Limits
 
 if TYPE_CHECKING:
     from typing import Self
 
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
+
+
+READ_AHEAD = 4
+"""A cache admits members that follow one that is read, within the part of the store's `max_gap_bytes` that this is: so
+an epoch of small members does not read gaps again of which it has the members already."""
 
 
 class Container(FS):
@@ -28,9 +33,8 @@ class Container(FS):
     modes: str = "r"
     """The modes that the format knows, of `r w x a`."""
 
-    def __init__(self, parent: FS, path: Path, mode: str = "r", limits: Limits | None = None) -> None:
+    def __init__(self, parent: FS, path: Path, mode: str = "r") -> None:
         self._parent = parent
-        self.limits = parent.limits if limits is None else limits.checked()
         self._file = parent._key(path, "open_container")
         self._mode = mode
         self._owned: list[FS] = []
@@ -114,7 +118,14 @@ class Container(FS):
             fs._abort()
 
     def _url(self, key: str) -> str:
-        return keys.join_url(self.file_url, key) if key else self.file_url
+        return f"{self.file_url}/{keys.to_url_path(key)}" if key else self.file_url
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        """Yield contents and versions: a member's is the archive's, which is open."""
+        for key, data in zip(wanted, self._read_many(wanted, concurrency), strict=True):
+            yield data, self._stat(key).version
 
     def _resolved_store(self) -> str:
         return self._parent._resolved_store()

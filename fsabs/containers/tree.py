@@ -33,6 +33,11 @@ class NameTree(Generic[E]):
             raise self._no_file(key)
         return entry
 
+    def after(self, key: str) -> Iterator[tuple[str, E]]:
+        """Yield the entries whose names come after `key`, in order."""
+        for at in range(bisect_left(self._names, key) + 1, len(self._names)):
+            yield self._names[at], self.entries[self._names[at]]
+
     def isdir(self, key: str) -> bool:
         """Whether `key` is a directory."""
         if not key:

@@ -178,6 +178,7 @@ class FaultyFS(LayerFS):
     # The fast paths are taken apart, so that every operation meets its faults.
     _walk = FS._walk
     _read_many = FS._read_many
+    _read_many_versioned = FS._read_many_versioned
     _read_bytes = FS._read_bytes
     _open_from_start = FS._open_from_start
     _makedirs = FS._makedirs

@@ -89,6 +89,12 @@ class TracedFS(LayerFS):
         contents = self._inner._read_many(wanted, concurrency)
         return contents if hooks.active is None else self._each(wanted, contents)
 
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        found = self._inner._read_many_versioned(wanted, concurrency)
+        return found if hooks.active is None else self._each_versioned(wanted, found)
+
     def _create(self, key: str, exclusive: bool) -> Writer:
         if hooks.active is None:
             return self._inner._create(key, exclusive)
@@ -158,13 +164,18 @@ class TracedFS(LayerFS):
                 active.record_span("fs", name, monotonic_ns() - spent, 0, where, error)
 
     def _each(self, wanted: Sequence[str], contents: Iterator[bytes]) -> Iterator[bytes]:
-        """An event for each content of `read_many`, for as long as it was waited for; and one for the batch."""
+        """Yield contents, each with a span for as long as it was waited for; and one for the batch."""
+        return (data for data, _ in self._each_versioned(wanted, ((data, None) for data in contents)))
+
+    def _each_versioned(
+        self, wanted: Sequence[str], contents: Iterator[tuple[bytes, str | None]]
+    ) -> Iterator[tuple[bytes, str | None]]:
         name, begun, total = self._name("read_many"), monotonic_ns(), 0
         try:
             for key in wanted:
-                begin, data, error = monotonic_ns(), b"", ""
+                begin, data, version, error = monotonic_ns(), b"", None, ""
                 try:
-                    data = next(contents)
+                    data, version = next(contents)
                 except BaseException as exc:
                     error = type(exc).__name__
                     raise
@@ -172,7 +183,7 @@ class TracedFS(LayerFS):
                     if (active := hooks.active) is not None:
                         active.record_span("fs", name, begin, len(data), self._url(key), error)
                 total += len(data)
-                yield data
+                yield data, version
         finally:
             if hasattr(contents, "close"):
                 contents.close()
@@ -250,6 +261,11 @@ class TracedBlob(Blob):
         if isinstance(recorder := hooks.active, Recorder):
             return fast.watched(recorder, self._inner, told, self._name, self._where)
         return told
+
+    @property
+    def max_gap_bytes(self) -> int:
+        """As of the blob that it is around."""
+        return self._inner.max_gap_bytes
 
     def _pread(self, size: int, offset: int) -> bytes:
         return self.pread(size, offset)

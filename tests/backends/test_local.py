@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import descriptors
 from tests.test_process import in_child
 
 pytestmark = pytest.mark.quick
@@ -176,17 +175,17 @@ def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visib
     monkeypatch.delattr(os, "O_TMPFILE")  # there is none
     fs = fsabs.from_url(tmp_path)
     fs.write_bytes("x", b"old")
-    close = descriptors.close
+    close = os.close
 
-    def full(held: list[int]) -> None:
-        close(held)
+    def full(fd: int) -> None:
+        close(fd)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for mode in ("wb", "xb"):
         file = fs.open("x" if mode == "wb" else "y", mode)
         file.write(b"new")
         with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
-            patch.setattr(descriptors, "close", full)
+            patch.setattr(os, "close", full)
             file.close()
         assert (caught.value.errno, caught.value.operation) == (errno.ENOSPC, "close")  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == ["x"]

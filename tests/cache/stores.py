@@ -55,9 +55,14 @@ class Store(LayerFS):
             return blob.read_all()
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return (data for data, _ in self._read_many_versioned(wanted, concurrency))
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
         self._check()
         self.many.append(list(wanted))
-        return map(self._read_bytes, wanted)
+        return FS._read_many_versioned(self, wanted, concurrency)
 
     @property
     def reads(self) -> int:

@@ -163,17 +163,17 @@ def test_an_open_large_file_that_is_replaced_raises_and_never_mixes(store: Store
 
 def test_a_file_that_changes_while_it_is_read_many(store: Store, folder: str) -> None:
     fs = cached(store, folder)
-    before = store._read_many
+    before = store._read_many_versioned
 
-    def racing(wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        for number, data in enumerate(before(wanted, concurrency)):
-            if number == 5:
-                store.inner.write_bytes(wanted[number], noise(1000, 77))
-            yield data
+    def racing(wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[bytes, str | None]]:
+        for number, found in enumerate(before(wanted, concurrency)):
+            if number == 4:
+                store.inner.write_bytes(wanted[5], noise(1000, 77))
+            yield found
 
-    store._read_many = racing  # type: ignore[method-assign]
+    store._read_many_versioned = racing  # type: ignore[method-assign]
     found = list(fs.read_many(NAMES))
-    assert found[5] == noise(1000, 77), "the bytes that were read belong to no version that was seen after them"
+    assert found[5] == noise(1000, 77), "not the version that the cache had asked for"
     assert found[:5] + found[6:] == CONTENTS[:5] + CONTENTS[6:]
     assert list(fs.read_many(NAMES)) == found
 
@@ -374,7 +374,7 @@ def test_offline_gives_what_is_here_when_the_store_is_down(store: Store, folder:
             list(one.list("dir"))
     store.down = False
     store.inner.write_bytes("00.bin", b"changed")
-    fs._down.worked()  # as if the pause were over
+    fs._stats._backoff.worked()  # as if the pause were over
     assert fs.read_bytes("00.bin") == b"changed"
     store.inner.remove("00.bin")
     with pytest.raises(FileNotFoundError):

@@ -100,7 +100,7 @@ def test_killed_while_filling(store: Local, tmp_path: Path, kind: Callable[..., 
     chance = random.Random(1)
     for _ in range(25):
         fs = make()
-        fs._now()  # opened by all
+        fs._files.contents()  # opened by all
         pids = []
         for seed in range(3):
             pid = os.fork()
@@ -504,8 +504,9 @@ def test_no_credentials_are_in_the_folder(store: Local, tmp_path: Path) -> None:
 
     s3 = S3("bucket", endpoint="http://user:PASSWORD@store.example", aws_secret_access_key="SECRET")
     fs = CachedFS(s3, tmp_path / "cache", check_interval=60)
-    fs._part(fs._now(), s3.url("a"), "v", 1)
-    fs._now().tiers.put(fs._part(fs._now(), s3.url("a"), "v", 1), b"x")
+    entry = fs._files._new("a", 1, "v").entry
+    assert entry is not None
+    fs._files.contents().admit(entry, b"x")
     found = b"".join(bytes(path) + path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
     assert b"store.example" in found
     assert b"PASSWORD" not in found

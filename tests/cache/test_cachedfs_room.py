@@ -14,7 +14,8 @@ import pytest
 
 from fsabs.backends.local import Local
 from fsabs.cache import CachedFS
-from fsabs.cache.disk import DiskCache, Limits, open_disk
+from fsabs.cache.disk import DiskCache, open_disk
+from fsabs.cache.eviction import Limits
 from fsabs.cache.memory import MemoryCache
 from fsabs.cache.policy import Order, Passes, key_of
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, noise
@@ -103,7 +104,7 @@ def test_a_file_larger_than_the_cache(store: Store, folder: str) -> None:
 
 def test_the_floor_of_free_space(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     free = 10**9
-    monkeypatch.setattr("fsabs.cache.disk._free", lambda folder: free)
+    monkeypatch.setattr("fsabs.cache.eviction.free", lambda folder: free)
     fs = cached(store, folder, min_free=10**6)
     assert list(fs.read_many(NAMES)) == CONTENTS
     free = 10**6
@@ -134,10 +135,10 @@ def test_what_is_needed_last_goes_first(store: Store, folder: str) -> None:
     fs.set_order(NAMES)
     prefetched = NAMES[1:11]
     for name in prefetched:
-        fs._fetched(name)  # as a prefetch does: without being the reader
+        fs._files.read(name)  # as a prefetch does: without being the reader
     fs.read_bytes(NAMES[0])
     for name in NAMES[15:]:
-        fs._fetched(name)
+        fs._files.read(name)
     store.opened.clear()
     for name in prefetched:
         fs.read_bytes(name)

@@ -23,8 +23,10 @@ from typing import Any, NoReturn
 import pytest
 
 from fsabs.cache import FileCache
-from fsabs.cache.disk import DiskCache, Limits, open_disk
+from fsabs.cache.disk import DiskCache, open_disk
+from fsabs.cache.eviction import Limits
 from fsabs.cache.policy import Order
+from fsabs.cache.single_flight import token_of
 
 ROUNDS = int(os.environ.get("FSABS_CHAOS_ROUNDS", "120"))
 BATCH = 20
@@ -109,9 +111,9 @@ def files_work(cache: DiskCache, dice: random.Random) -> None:
         assert found in (None, right), f"{name!r}: {found!r}"
     elif what < 0.9:
         order = Order(f"url {dice.randrange(ITEMS)}" for _ in range(50)) if what < 0.6 else Order()
-        if cache.claim(name):
+        if cache.lease(token_of(name)):
             cache.put(name, url, right, order)
-            cache.release(name)
+            cache.release(token_of(name))
     elif what < 0.97:
         cache.remove(name, url)
     elif what < 0.9995:

@@ -1,4 +1,4 @@
-"""What the first reading of a file costs its store; streams of large files; and tiers across a fork."""
+"""What the first reading of a file costs its store; streams of large files; and contents across a fork."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.cache import CachedFS, blocks
+from fsabs.cache.content import ContentCache, EntryKey
 from fsabs.cache.memory import MemoryCache
 from fsabs.cache.policy import Order, Passes
-from fsabs.cache.tiers import Part, Tiers
 from fsabs.testing.children import forked
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, noise
 
@@ -143,7 +143,7 @@ def test_a_stream_that_ends_early_is_an_error(far: Far, folder: str, monkeypatch
 
 def test_a_fork_while_a_thread_fetches_leaves_the_child_nothing_to_wait_for() -> None:
     """Its parent's thread is not there to bring it."""
-    tiers, part = Tiers(1000, None), Part(b"x", "memory:x")
+    contents, part = ContentCache(None, 1000), EntryKey(b"x", "memory:x")
     started, go_on = threading.Event(), threading.Event()
 
     def slow(numbers: Sequence[int]) -> Iterable[bytes]:
@@ -151,25 +151,25 @@ def test_a_fork_while_a_thread_fetches_leaves_the_child_nothing_to_wait_for() ->
         go_on.wait(30)
         return [b"parent's"]
 
-    thread = threading.Thread(target=tiers.fill, args=([part], slow))
+    thread = threading.Thread(target=contents.fetch, args=([part], slow))
     thread.start()
     assert started.wait(30)
-    mine = forked("a child", [lambda: tiers.fill([part], lambda numbers: [b"child's"])] * 2, 10)
+    mine = forked("a child", [lambda: contents.fetch([part], lambda numbers: [b"child's"])] * 2, 10)
     go_on.set()
     thread.join()
     assert mine == [[b"child's"]] * 2
-    assert tiers.get(part) == b"parent's"
+    assert contents.lookup(part) == b"parent's"
 
 
 def test_a_memory_that_was_being_changed_is_not_the_childs() -> None:
-    tiers, part = Tiers(1000, None), Part(b"x", "memory:x")
-    tiers.put(part, b"1")
-    tiers.memory._all.clear()
+    contents, part = ContentCache(None, 1000), EntryKey(b"x", "memory:x")
+    contents.admit(part, b"1")
+    contents.memory._all.clear()
 
     def child() -> object:
         for number in range(100):
-            tiers.put(Part(b"%d" % number, "memory:"), bytes(100))
-        return len(tiers.memory), tiers.memory.size
+            contents.admit(EntryKey(b"%d" % number, "memory:"), bytes(100))
+        return len(contents.memory), contents.memory.size
 
     assert forked("a child", [child], 10) == [(10, 1000)]
 
@@ -225,7 +225,7 @@ def test_what_is_kept_without_its_record_is_opened_once_and_asked_for_then(far: 
     """A record may be evicted before the content."""
     fs = cached(far, folder)
     assert fs.read_bytes("00.bin") == CONTENTS[0]
-    fs._forget("00.bin")
+    fs._invalidate("00.bin")
     for _ in range(3):
         assert cached(far, folder).read_bytes("00.bin") == CONTENTS[0]
     assert (far.opened["00.bin"], far.asked) == (2, 2)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fsabs.cache import FileCache, layout
-from fsabs.cache.engine import Engine
+from fsabs.cache import FileCache
+from fsabs.cache.items import layout
+from fsabs.cache.items.engine import Engine
 
 RUBBISH = [(1 << 63, 100), (4096, 1 << 62), (1 << 62, 1 << 62), ((1 << 64) - 1, (1 << 64) - 1), (0, 4096)]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fsabs.cache import cachefile, layout
-from fsabs.cache.engine import RAW, Engine, Outcome
+from fsabs.cache.checksums import checksum
+from fsabs.cache.items import cachefile, layout
+from fsabs.cache.items.engine import RAW, Engine, Outcome
 from fsabs.errors import CorruptFileError
 from fsabs.testing.children import forked, threaded
 
@@ -52,7 +53,7 @@ def test_keys_are_kept_apart_from_numbers_and_from_each_other(engine: Engine) ->
 
 
 def test_keys_of_one_hash_are_all_found(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "key_hash", lambda key: 7)
+    monkeypatch.setattr("fsabs.cache.items.engine.key_hash", lambda key: 7)
     for number in range(layout.WINDOW):
         assert engine.put_key(b"%d" % number, b"value %d" % number) is Outcome.STORED
     assert engine.put_key(b"one more", b"") is Outcome.FULL
@@ -117,7 +118,7 @@ def test_what_is_no_whole_cache_is_refused_when_it_is_opened(tmp_path: Path, dam
         }.get(damage)
         if damage == "version":
             head = whole[:8] + version + whole[12 : layout.HEADER.size]
-            changed = head + struct.pack("@I", layout.checksum(head)) + whole[layout.HEADER.size + 4 :]
+            changed = head + struct.pack("@I", checksum(head)) + whole[layout.HEADER.size + 4 :]
         assert changed is not None
         path.unlink()
         path.write_bytes(changed) if damage != "folder" else path.mkdir()
@@ -197,11 +198,11 @@ def test_puts_of_threads_do_not_mix(engine: Engine) -> None:
 
 
 def test_a_claim_is_one_process_s_and_ends_with_it(engine: Engine) -> None:
-    assert engine.claim(5)
-    assert forked("claiming", [lambda: engine.claim(5), lambda: engine.claim(6)], 20) == [False, True]
-    assert forked("claiming what a dead process had", [lambda: engine.claim(6)], 20) == [True]
+    assert engine.lease(5)
+    assert forked("claiming", [lambda: engine.lease(5), lambda: engine.lease(6)], 20) == [False, True]
+    assert forked("claiming what a dead process had", [lambda: engine.lease(6)], 20) == [True]
     engine.release(5)
-    assert forked("claiming what was released", [lambda: engine.claim(5)], 20) == [True]
+    assert forked("claiming what was released", [lambda: engine.lease(5)], 20) == [True]
 
 
 MOUNTS = """\

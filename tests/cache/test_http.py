@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fsabs.cache import http
-from fsabs.cache.http import HTTPCache, HTTPConnector
+from fsabs.cache import HTTPCache, HTTPConnector, backoff
+from fsabs.cache.http import TOKEN_PATH_VARIABLE
 from tests.cache.web import Reply, Request, serving
 from tests.servers.dav import DavServer
 from tests.servers.process import free_port
@@ -80,14 +80,14 @@ def test_a_url_without_a_scheme_is_http() -> None:
 
 
 def test_tokens(dav: DavServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(http.TOKEN_PATH_VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN_PATH_VARIABLE, raising=False)
     path = tmp_path / "token"
     path.write_text(dav.token + "\n")
     assert HTTPConnector(dav.token_url, bearer_token=dav.token).put("by text", b"1")
     assert HTTPConnector(dav.token_url, path).get("by text") == b"1"
     with pytest.warns(RuntimeWarning, match="401"):
         assert HTTPConnector(dav.token_url).get("by text") is None
-    monkeypatch.setenv(http.TOKEN_PATH_VARIABLE, str(path))
+    monkeypatch.setenv(TOKEN_PATH_VARIABLE, str(path))
     assert HTTPConnector(dav.token_url).get("by text") == b"1"
     with pytest.raises(ValueError, match="not both"):
         HTTPConnector(dav.token_url, path, bearer_token="x")
@@ -223,7 +223,7 @@ def test_nobody_listens() -> None:
 def test_the_pause_grows_to_a_minute_and_ends_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("fsabs.cache.http.time.monotonic", lambda: now[0])
-    pause = http.Pause()
+    pause = backoff.Backoff()
     lengths = []
     for _ in range(9):
         assert pause.begin()

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from fsabs.cache import FileCache, MultiprocessFileCache, ReadOnlyFileCache, layout, locks
-from fsabs.cache.engine import RAW
+from fsabs.cache import FileCache, MultiprocessFileCache, ReadOnlyFileCache
+from fsabs.cache.items import layout, locks
+from fsabs.cache.items.engine import RAW
 from fsabs.errors import CorruptFileError
 from fsabs.testing.children import Child, forked, threaded
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fsabs import cache as caches
 from fsabs import hooks, index_cache
 from fsabs.cache import Cache, FileCache, MultiprocessFileCache, NaiveCache, ReadOnlyFileCache
-from fsabs.cache.filecache import default_directory
+from fsabs.cache.items.stored import default_directory
 from fsabs.testing.children import threaded
 
 pytestmark = pytest.mark.quick

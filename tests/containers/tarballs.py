@@ -54,11 +54,11 @@ def tarball(
     return out.getvalue()
 
 
-def opened(data: bytes, name: str = "a.tar", **options: Any) -> Tar:
+def opened(data: bytes, name: str = "a.tar") -> Tar:
     """A Tar over `data`, in memory."""
     parent: FS = Memory()
     parent.write_bytes(name, data)
-    return Tar(parent, name, **options)
+    return Tar(parent, name)
 
 
 def contents(fs: FS) -> dict[str, bytes]:

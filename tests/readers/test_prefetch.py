@@ -80,7 +80,7 @@ def test_a_cache_below_a_layer_and_a_subfs_is_told(tmp_path: Path) -> None:
     assert [below.url(path) for path in watching.orders[0]] == [sub.url("x")]
     assert isinstance(below, TakesOrder)
     assert list(prefetch(LayerFS(below).subfs("d"), ["x"])) == [b"x"]
-    assert below._order
+    assert below._files.order
     below.close()
 
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.quick
 # What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
 DERIVED = {"_key", "_named", "_require", "_unsupported", "_is", "_open_reader", "_open_writer", "_contents", "_members"}
 DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write", "_empty", "_file_key"}
+DERIVED |= {"_read_versioned"}
 
 CORE = sorted(
     name
@@ -62,6 +63,8 @@ def test_the_core_is_known() -> None:
     fast = {
         "_walk",
         "_read_many",
+        "_read_many_versioned",
+        "_in_storage_order",
         "_read_bytes",
         "_open_from_start",
         "_local_path",
@@ -112,6 +115,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_unnamed",
         "_principal",
         "_is_settled",
+        "_in_storage_order",
     }
     assert kept == without_faults
 

@@ -66,6 +66,11 @@ class HdfsBlob(Blob):
                 time.sleep(min(delay, max(0.0, until - time.monotonic())) * (0.5 + random.random() / 2))
                 delay = min(2 * delay, 2.0)
 
+    @property
+    def max_gap_bytes(self) -> int:
+        """As `_pread_many` plans its requests."""
+        return MAX_GAP_BYTES
+
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read neighbours together, and several requests at once."""
         plan = ranges_of.plan(ranges, MAX_GAP_BYTES, MAX_REQUEST_BYTES)

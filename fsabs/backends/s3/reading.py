@@ -8,10 +8,11 @@ import contextlib
 import io
 import socket
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import errors, hooks
 from ...blobs import Blob
@@ -26,6 +27,7 @@ from .pipeline import MAX_BYTES, send_many
 if TYPE_CHECKING:
     from .bucket import S3
 
+T = TypeVar("T")
 FIRST = 128 * 1024
 """What an object that is opened is asked for at once."""
 GAP = 16 * 1024
@@ -69,7 +71,7 @@ def by_boto3(fs: S3, request: Request, reason: UnsupportedResponse) -> bytes:
 
 def get_whole(fs: S3, client: Client, key: str) -> bytes:
     """Return the content of an object; raises `FileNotFoundError`."""
-    request = Request("GET", key, fs.versions.get(key, ""), fs.read_headers, large=LARGE)
+    request = Request("GET", key, large=LARGE)
     try:
         return client.send(request).body
     except UnsupportedResponse as exc:
@@ -80,22 +82,45 @@ def get_whole(fs: S3, client: Client, key: str) -> bytes:
 
 def get_many(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Iterator[bytes]:
     """Yield the contents of objects, in order; one that is missing raises in its turn."""
+
+    def fall_back(key: str, reason: UnsupportedResponse) -> bytes:
+        return by_boto3(fs, Request("GET", key), reason)
+
+    return _get_many(fs, client, wanted, width, attrgetter("body"), fall_back)
+
+
+def get_many_versioned(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Iterator[tuple[bytes, str | None]]:
+    """As `get_many`, each with the version that its response names."""
+
+    def both(response: Response) -> tuple[bytes, str | None]:
+        return response.body, version_of(response.head)
+
+    return _get_many(fs, client, wanted, width, both, lambda key, _: fs._read_versioned(key))
+
+
+def _get_many(
+    fs: S3,
+    client: Client,
+    wanted: Sequence[str],
+    width: int,
+    result: Callable[[Response], T],
+    fall_back: Callable[[str, UnsupportedResponse], T],
+) -> Iterator[T]:
     instrument, total = hooks.active, 0
     begin = time.monotonic_ns() if instrument is not None else 0
-    requests = (Request("GET", key, fs.versions.get(key, ""), fs.read_headers) for key in wanted)
-    outcomes = send_many(client, requests, width)
+    outcomes = send_many(client, (Request("GET", key) for key in wanted), width)
     try:
         for key, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Response):
-                body = outcome.body
+                total += len(outcome.body)
+                content = result(outcome)
             elif isinstance(outcome, UnsupportedResponse):
-                body = by_boto3(fs, Request("GET", key, fs.versions.get(key, "")), outcome)
+                content = fall_back(key, outcome)
             else:
                 raise outcome
             del outcome
-            total += len(body)
-            yield body
-            del body
+            yield content
+            del content
     except FileNotFoundError as exc:
         raise fs._no_file(key) from exc
     finally:
@@ -109,7 +134,7 @@ def head(fs: S3, key: str) -> tuple[int, datetime, str | None]:
     client, found = fs.http, None
     if client is not None:
         try:
-            found = client.send(Request("HEAD", key, fs.versions.get(key, ""), fs.read_headers)).head
+            found = client.send(Request("HEAD", key)).head
         except UnsupportedResponse as exc:
             found = fallback.head(fs, key)
             if exc.redirected:
@@ -141,7 +166,7 @@ def open_from_start(fs: S3, key: str) -> S3Blob | None:
     if client is None:
         return None
     try:
-        found = client.send(Request("GET", key, fs.versions.get(key, ""), fs.read_headers, range=(FIRST, 0)))
+        found = client.send(Request("GET", key, range=(FIRST, 0)))
     except (UnsupportedResponse, errors.StaleFileError):  # a range of an empty object is refused
         return None
     if found.status == 200:  # the store ignores ranges
@@ -200,6 +225,11 @@ class S3Blob(Blob):
         for number, _ in enumerate(self._responses(requests, self._origin.default_concurrency, places)):
             places[number].release()
         return buffer.getvalue()  # the very bytes that were filled, since nobody else has them
+
+    @property
+    def max_gap_bytes(self) -> int:
+        """As `_pread_many` plans its requests."""
+        return GAP if self._origin.http is not None else 0
 
     def _pread_many(self, ranges: Sequence[Range]) -> list[bytes]:
         if self._origin.http is None or len(ranges) < 2:
@@ -282,9 +312,7 @@ class S3Blob(Blob):
                     raise outcome
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
-        fs, key = self._origin, self._key
-        query = fs.versions.get(key, "")
-        return Request("GET", key, query, fs.read_headers, b"", part, self.version, self.size, into)
+        return Request("GET", self._key, range=part, version=self.version, size=self.size, into=into)
 
     def _by_boto3(self, request: Request, reason: UnsupportedResponse) -> bytes:
         try:

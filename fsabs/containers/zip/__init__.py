@@ -8,6 +8,7 @@ costs nothing.
 from __future__ import annotations
 
 import builtins
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,8 +18,7 @@ from ...blobs import Blob
 from ...errors import CorruptFileError
 from ...files import WriteFile, Writer
 from ...fs import FS, Capabilities, FileStat, Path
-from ...limits import Limits
-from ..base import READ_ONLY, Container
+from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
 from . import index, members, records, verify, writing
 from .entries import Whole
@@ -27,6 +27,7 @@ from .table import Table
 
 __all__ = ["Zip"]
 
+MAX_RATIO = 1100.0
 _BATCH_MEMBERS = 256
 _BATCH_BYTES = 32 * 1024 * 1024
 
@@ -63,7 +64,8 @@ class Zip(Container):
         compression: of written members: `stored` (training data is compressed already), `deflated`, `bzip2` or `lzma`.
         compresslevel: 0 to 9 (bzip2: 1 to 9), or None for the method's usual one.
         timestamp: what written members have as their time, in seconds since 1970, to 2 seconds; 1980-01-01 by default.
-        limits: what reading may cost, by default the limits of `parent`.
+        max_ratio: a member of more than 8 MiB that claims to be more than so many times its compressed size is refused
+            with `CorruptFileError` as a decompression bomb (deflate's own limit is 1032); None lets everything through.
     """
 
     modes = "rwxa"
@@ -77,12 +79,13 @@ class Zip(Container):
         compression: str = "stored",
         compresslevel: int | None = None,
         timestamp: float = writing.TIMESTAMP,
-        limits: Limits | None = None,
+        max_ratio: float | None = MAX_RATIO,
     ) -> None:
         how = writing.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
-        super().__init__(parent, path, mode, limits)
+        super().__init__(parent, path, mode)
         self.capabilities = {"r": _READING, "a": _ADDING}.get(mode, _WRITING)
+        self._max_ratio = max_ratio
         self._held = _Held()
         self._archive: writing.Archive | None = None
         try:
@@ -100,12 +103,11 @@ class Zip(Container):
         """Read the whole archive, and tell everything that is wrong or odd with it; empty if nothing is.
 
         The kinds: `unsafe name` (it can't be opened), `odd name`, `duplicate`, `conflict` (a file and a directory of
-        one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`,
-        `bomb` (the members as a whole are over `max_ratio`: they are not read).
+        one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`.
         A store that fails is raised.
         """
         self._require("read", "verify", "")
-        return builtins.list(verify.problems(self._reader(), self.file_url, self.limits))
+        return builtins.list(verify.problems(self._reader(), self.file_url, self._max_ratio))
 
     def info(self) -> dict[str, Any]:
         """As of every FS; of an archive that is read the number of its entries, besides."""
@@ -131,7 +133,7 @@ class Zip(Container):
         return self._held.index or self._held.load(self._load)
 
     def _load(self) -> Index:
-        return index.load(self._reader(), self.file_url, self.limits, 0 if self._is_far() else index.KEPT_FROM)
+        return index.load(self._reader(), self.file_url, 0 if self._is_far() else index.KEPT_FROM)
 
     def _is_far(self) -> bool:
         """Whether a read takes so long that fewer are better."""
@@ -162,7 +164,7 @@ class Zip(Container):
     def _open_blob(self, key: str) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.wrote(key)):
             raise self._unsupported("open for reading", key)
-        return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
+        return members.open_member(self, key, self._index().file(key), self._reader(), self._max_ratio)
 
     def _read_bytes(self, key: str) -> bytes:
         blob, index = self._blob, self._held.index
@@ -189,7 +191,7 @@ class Zip(Container):
         if not members.is_small(entry):
             return super()._read_bytes(key)
         if not members.is_fine(entry):
-            members.refuse(entry, self, key, self.limits)
+            members.refuse(entry, self, key, self._max_ratio)
         bottom, shift = self._bottom()
         size, offset = members.request(entry)
         return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
@@ -207,6 +209,30 @@ class Zip(Container):
             else:  # a large member, or one that can't be read
                 yield self._read_bytes(wanted[start])
             start += len(batch) or 1
+
+    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+        index, bottom = self._index(), self._bottom()[0]
+        known, look, gap = index.known.get, index.whole, bottom.max_gap_bytes
+        placed: builtins.list[tuple[int, int, str]] = []
+        others: builtins.list[str] = []
+        for key in wanted:
+            how = known(key) or look(key)
+            if how is None:
+                others.append(key)
+            else:
+                placed.append((how[0], how[1], key))
+        placed.sort()
+        found: builtins.list[str] = []
+        for at, (offset, size, key) in enumerate(placed):
+            found.append(key)
+            end = offset + size
+            ahead = end + gap // READ_AHEAD
+            following = placed[at + 1][0] if at + 1 < len(placed) else ahead + gap + 1
+            if following - ahead <= gap:
+                found += filter(admits, index.between(key, following))
+            else:
+                found += itertools.takewhile(admits, index.between(key, ahead))
+        return found + others
 
     def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
         """How the first of `wanted` are read together: up to one that is large, or has to be looked at."""

@@ -19,7 +19,6 @@ from typing import Any
 from ... import index_cache, keys, process
 from ...blobs import Blob
 from ...fs import FileStat
-from ...limits import DEFAULT, Limits
 from . import ends
 from .directory import Scan
 from .entries import Entry, Whole
@@ -41,13 +40,12 @@ _LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are re
 class Index:
     """The entries of an archive by key, and its layout."""
 
-    def __init__(self, table: Table, blob: Blob | None, url: str, limits: Limits) -> None:
+    def __init__(self, table: Table, blob: Blob | None, url: str) -> None:
         self.table = table
         """What is looked up in; another one from when this is found to be wrong."""
         self._lock = process.Lock()
         self._blob = blob
         self._url = url
-        self._limits = limits
         self._names: _Names | None = None
         self._seen: dict[str, Entry] = {}
         self.known: dict[str, Whole] = {}
@@ -96,6 +94,26 @@ class Index:
         if how is not None and len(known) < SEEN:
             known[key] = how
         return how
+
+    def between(self, key: str, stop: int) -> Iterator[str]:
+        """Yield the keys of small files whose members lie between that of the file `key` and the offset `stop`.
+
+        As far as the directory has them in the order of the archive, as almost all do.
+        """
+        table = self.table
+        try:
+            offset = (first := self.file(key)).offset
+            for row in range(table.row(first) + 1, table.rows):
+                entry = table.entry(row)
+                if not offset < entry.offset < stop:
+                    return
+                offset, name = entry.offset, table.name(row)
+                if offset + entry.header + entry.compressed <= stop and not name.endswith(b"/"):
+                    how = self.whole(found := name.decode())
+                    if how is not None and how[0] == offset:
+                        yield found
+        except (DamagedError, IndexError, struct.error, OSError):  # found, and mended, when it is read
+            return
 
     def isdir(self, key: str) -> bool:
         """Whether `key` is a directory."""
@@ -198,7 +216,7 @@ class Index:
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
         identity = self._blob.settled_identity
-        self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url, self._limits), None, {}, {}
+        self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url), None, {}, {}
         self.layout = self.table.layout
         index_cache.save(KIND, identity, [self.table.view])
 
@@ -283,7 +301,7 @@ def _after(directory: bytes) -> bytes:
 # ---- where tables come from
 
 
-def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Index:
+def load(blob: Blob, url: str, kept_from: int = KEPT_FROM) -> Index:
     """The index of the archive in `blob`; `CorruptFileError` where it is none, or its directory is damaged.
 
     It is kept if the directory is of `kept_from` bytes or more.
@@ -293,15 +311,15 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> In
     if table is None:
         tail = ends.find(blob, url)
         worthwhile = tail.layout.size >= kept_from
-        if worthwhile and index_cache.save(KIND, identity, Scan(tail, limits).parts()):
+        if worthwhile and index_cache.save(KIND, identity, Scan(tail).parts()):
             table = _cached(blob)
-        table = table or in_memory(Scan(tail, limits))
-    return Index(table, blob, url, limits)
+        table = table or in_memory(Scan(tail))
+    return Index(table, blob, url)
 
 
 def empty() -> Index:
     """The index of an archive that is not there yet."""
-    return Index(in_memory(Scan(ends.nothing(), DEFAULT)), None, "", DEFAULT)
+    return Index(in_memory(Scan(ends.nothing())), None, "")
 
 
 def _cached(blob: Blob) -> Table | None:
@@ -314,8 +332,8 @@ def _cached(blob: Blob) -> Table | None:
         return None
 
 
-def _fresh(blob: Blob, url: str, limits: Limits) -> Table:
-    return in_memory(Scan(ends.find(blob, url), limits))
+def _fresh(blob: Blob, url: str) -> Table:
+    return in_memory(Scan(ends.find(blob, url)))
 
 
 def in_memory(scan: Scan) -> Table:

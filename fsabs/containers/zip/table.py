@@ -154,8 +154,10 @@ class Table:
             or (compressed != size if not method else method not in READABLE or compressed > entries.SMALL)
         ):
             return None
+        if room < header:  # the next member starts there
+            header = room
         return (
-            offset, header + compressed, _LEAD + raw[start + 6 : start + 30], name, room if room < header else header,
+            offset, header + compressed, _LEAD + raw[start + 6 : start + 30], name, header,
             compressed, size, crc, method, flags,
         )  # fmt: skip
 
@@ -166,6 +168,10 @@ class Table:
         start = self._start + self._positions[row]
         (length,) = _LENGTH.unpack_from(self._raw, start + 28)
         return self._raw[start + 46 : start + 46 + length]
+
+    def row(self, entry: Entry) -> int:
+        """Return the row of an entry."""
+        return bisect_left(self._positions, entry.record)
 
     def entry(self, row: int) -> Entry:
         """The entry of a row; `DamagedError`."""

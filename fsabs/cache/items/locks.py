@@ -1,4 +1,4 @@
-"""The locks on a cache's file: one for puts, one that says that the file is in use, and a claim for each entry.
+"""The locks on a file of items: one for puts, and one that says that the file is in use.
 
 All of them are the kernel's and belong to an open file description: they are gone when the process that holds them is
 killed. A description is shared with forked children, so a child must open its own at once: see `reopen`.
@@ -9,34 +9,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import struct
 import time
 
-from .. import process
+from ... import process
+from ..leases import set_lock
 
 PATIENCE = 5.0
 """Seconds that a put waits for another process's put."""
 
-_FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid
-_IN_USE = 0x3FFF_FFFF_FFFF_FFFE  # bytes of the file that are never written: locks need no bytes
-_CLAIMS = 1 << 61
-_CLAIM_BITS = (1 << 60) - 1
-
-
-def _set(fd: int, kind: int, start: int) -> bool:
-    """Set a lock of one byte on the open file description; whether it was free."""
-    try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
-    except OSError as exc:
-        if exc.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True
+_IN_USE = 0x3FFF_FFFF_FFFF_FFFE  # a byte of the file that is never written: locks need no bytes
 
 
 def use(fd: int) -> bool:
     """Say that the file is in use, for as long as `fd` is open; False where it is being removed."""
-    return _set(fd, fcntl.F_RDLCK, _IN_USE)
+    return set_lock(fd, fcntl.F_RDLCK, _IN_USE)
 
 
 def last(fd: int) -> bool:
@@ -44,18 +30,8 @@ def last(fd: int) -> bool:
 
     Of several that end at once one sees True, the last: each takes its own use away before it looks.
     """
-    _set(fd, fcntl.F_UNLCK, _IN_USE)
-    return _set(fd, fcntl.F_WRLCK, _IN_USE)
-
-
-def claim(fd: int, token: int) -> bool:
-    """Claim `token` against other processes (not against other threads); whether it was free."""
-    return _set(fd, fcntl.F_WRLCK, _CLAIMS + (token & _CLAIM_BITS))
-
-
-def release(fd: int, token: int) -> None:
-    """Give a claim back."""
-    _set(fd, fcntl.F_UNLCK, _CLAIMS + (token & _CLAIM_BITS))
+    set_lock(fd, fcntl.F_UNLCK, _IN_USE)
+    return set_lock(fd, fcntl.F_WRLCK, _IN_USE)
 
 
 def reopen(fd: int, flags: int) -> None:

@@ -1,4 +1,4 @@
-"""The disk engine of all caches: values by number or by key, in one file, for all threads and processes that open it.
+"""The engine of item caches: values by number or by key, in one file, for all threads and processes that open it.
 
     engine = Engine.temporary(folder, length=1_000_000)         # goes with the last process that uses it
     engine = Engine.preserved(path)                             # what `preserve` left: read-only
@@ -11,7 +11,7 @@ take no lock, and give whole values or None: what does not fit its checksum is a
 removed. `put` says what became of it; a full disk is Outcome.FULL. Other errors of the disk are raised as `OSError`
 by reads and puts, and a cache is expected to take them for a miss.
 
-To fill a missing entry once: `claim(token)` is against other processes; see `flights.py` for threads and processes.
+`lease(token)` is against other processes that would fetch the same missing item; see `single_flight`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import errno
 import os
 import secrets
 
-from .. import errors, mounts
+from ... import errors, mounts
+from .. import leases
+from ..checksums import key_hash
 from . import cachefile, layout, locks
 from .layout import Layout
 from .space import Entry, Space
@@ -153,7 +155,7 @@ class Engine(Space):
             raise
 
     def _read_key(self, key: bytes) -> tuple[int, bytes] | None:
-        hash_ = layout.key_hash(key)
+        hash_ = key_hash(key)
         for _ in range(_TRIES):
             torn = False
             for at, entry in self.probe(hash_):
@@ -173,7 +175,7 @@ class Engine(Space):
         """Store a value under a key of at most 65,535 bytes, if there is none."""
         if len(key) > layout.LONGEST_KEY:
             raise ValueError(f"a key has at most {layout.LONGEST_KEY} bytes, and this one {len(key)}")
-        hash_, check = layout.key_hash(key), layout.check_of(value, key, kind)
+        hash_, check = key_hash(key), layout.check_of(value, key, kind)
         try:
             with self.lock:
                 there, free = self._find(key)
@@ -185,7 +187,7 @@ class Engine(Space):
 
     def _find(self, key: bytes) -> tuple[int | None, int | None]:
         """Where the key's entry is, and where it could be put."""
-        hash_, free = layout.key_hash(key), None
+        hash_, free = key_hash(key), None
         for at, entry in self.probe(hash_):
             if not entry.there:
                 free = free or at
@@ -226,18 +228,16 @@ class Engine(Space):
                     self.erase(at, entry)
         return True
 
-    # Claims
+    # Leases
 
-    def claim(self, token: int) -> bool:
-        """Claim a number against other processes, until `release` or the end of this one; whether it was free."""
-        if not self.writable or self.fd < 0:
-            return True
-        return locks.claim(self.fd, token)
+    def lease(self, token: int) -> bool:
+        """Lease a number against other processes, until `release` or the end of this one; False if another has it."""
+        return not self.writable or self.fd < 0 or leases.acquire(self.fd, token)
 
     def release(self, token: int) -> None:
-        """Give a claim back."""
+        """Give a lease back."""
         if self.writable and self.fd >= 0:
-            locks.release(self.fd, token)
+            leases.release(self.fd, token)
 
     # Preserving
 

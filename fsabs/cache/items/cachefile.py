@@ -21,7 +21,7 @@ import stat
 import weakref
 from typing import NamedTuple, TypeVar
 
-from .. import errors
+from ... import errors
 from . import layout, locks
 from .layout import Layout
 

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
+
+from ..checksums import checksum, crc32c
 
 MAGIC = b"fsabs\x00C\x01"
 VERSION = 2
@@ -114,31 +115,6 @@ def fingerprint(source: str | bytes) -> bytes:
     """The 32 bytes that stand for a description of a source (its URL and version, say); zeros for an empty one."""
     data = source.encode() if isinstance(source, str) else source
     return hashlib.blake2b(data, digest_size=32).digest() if data else bytes(32)
-
-
-def key_hash(key: bytes) -> int:
-    """The 64 bits that a key is looked up by, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
-
-
-_crc: tuple[Callable[[bytes], int], Callable[[int, bytes], int]] | None = None
-
-
-def crc32c() -> tuple[Callable[[bytes], int], Callable[[int, bytes], int]]:
-    """google_crc32c's `value` and `extend`; both take `bytes` and nothing else."""
-    global _crc
-    if _crc is None:
-        import google_crc32c
-
-        _crc = cast(
-            "tuple[Callable[[bytes], int], Callable[[int, bytes], int]]", (google_crc32c.value, google_crc32c.extend)
-        )
-    return _crc
-
-
-def checksum(data: bytes) -> int:
-    """CRC-32C."""
-    return crc32c()[0](data)
 
 
 def salt(kind: int) -> int:

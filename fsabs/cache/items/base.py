@@ -5,13 +5,12 @@ from __future__ import annotations
 import abc
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import hooks, process
+from ... import hooks, process
+from ..single_flight import MISSING, SingleFlight
 from .codecs import Codec, codec_of
-from .flights import MISSING, Flights
-from .layout import key_hash
 
 Key = int | str
 NAME = "cache.items"
@@ -91,7 +90,7 @@ class ItemCache(Cache):
         self.do_pickle = self.codec.name == "pickle"
         self.cache_size_limit = int(cache_size_limit) if cache_size_limit else None
         self._claim_timeout = claim_timeout
-        self._flights = Flights(None, claim_timeout)
+        self._fetches = SingleFlight(None, claim_timeout)
         self._hits = self._misses = self._puts = 0
 
     def __len__(self) -> int:
@@ -126,12 +125,13 @@ class ItemCache(Cache):
         if value is not MISSING:
             return value
 
-        def make() -> Any:
+        def fetch(_: Sequence[int]) -> list[Any]:
             made = backend_get(i)
             self.put(i, made)
-            return made
+            return [made]
 
-        return self._flights.once(i, _token(i), lambda: self._look(i), make)
+        [value] = self._fetches.fetch([i if isinstance(i, str) else int(i)], lambda _: self._look(i), fetch)
+        return value
 
     @abc.abstractmethod
     def _look(self, i: Key) -> Any:
@@ -165,10 +165,6 @@ class ItemCache(Cache):
         Counters of busy threads may be a few short.
         """
         return {"hits": self._hits, "misses": self._misses, "puts": self._puts}
-
-
-def _token(i: Key) -> int:
-    return key_hash(i.encode("utf-8", "surrogatepass")) | 1 << 59 if isinstance(i, str) else int(i)
 
 
 class NaiveCache(ItemCache):

@@ -1,27 +1,26 @@
-"""Item caches in a file: for the threads and processes of a program, and preserved for the next one."""
+"""Items in a file: what the caches of it share, and `ReadOnlyFileCache`, of a file that was preserved."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import struct
 import tempfile
 import warnings
 from typing import Any
 
-from .. import errors, hooks, index_cache
+from ... import errors, hooks, index_cache
+from ..checksums import crc32c
+from ..single_flight import MISSING, SingleFlight
 from . import layout, pfiofile
+from .base import NAME, ItemCache, Key
 from .codecs import Bytes, Codec, View
 from .engine import RAW, Engine, Outcome
-from .flights import MISSING, Flights
-from .items import NAME, ItemCache, Key
 from .mapped import LARGE, Mapped
 
 NONE, CODED = 2, 3
 """Kinds: None, and what a codec has to decode; RAW is what is given as it is."""
 
-_log = logging.getLogger("fsabs.cache")
 _item = layout.ITEM.unpack_from
 _bytes = layout.BYTES.unpack_from
 _ITEMS, _ENTRY = layout.ITEMS_START, layout.ENTRY_SIZE
@@ -35,7 +34,7 @@ def default_directory() -> str:
     return str(directory / "items") if directory is not None else tempfile.gettempdir()
 
 
-class _Stored(ItemCache):
+class StoredItems(ItemCache):
     """What file caches share: an engine, or none before a preload and after `close()`."""
 
     _engine: Engine | None = None
@@ -60,7 +59,7 @@ class _Stored(ItemCache):
 
     def _attach(self, engine: Engine) -> None:
         """Take an engine into use."""
-        self._crc = layout.crc32c()[0]
+        self._crc = crc32c()[0]
         view = isinstance(self.codec, View)
         # What `get` looks up by itself: bytes, and views that were checked. The rest is `_look`'s.
         self._fd = engine.fd
@@ -68,7 +67,7 @@ class _Stored(ItemCache):
         self._entries = engine.items() if isinstance(self.codec, Bytes) and not view else None
         self._views = engine.layout.length if view and not engine.writable else 0
         self._mapped = Mapped(engine.fd)
-        self._flights = Flights(engine, self._claim_timeout)
+        self._fetches = SingleFlight(engine, self._claim_timeout)
         self._view = memoryview(engine.map) if not engine.writable and engine.map is not None else None
         self._right = bytearray(engine.layout.length if self._view is not None else 0)  # items whose check was right
         before, self._engine = self._engine, engine
@@ -129,7 +128,7 @@ class _Stored(ItemCache):
             return self._look_frozen(engine, key)
         damaged = engine.damaged
         try:
-            found = engine.read(key) if isinstance(key, int) else engine.read_key(_encoded(key))
+            found = engine.read(key) if isinstance(key, int) else engine.read_key(encoded(key))
         except OSError as exc:
             self._warn(f"the cache {engine.path} cannot be read: {exc}")
             return MISSING
@@ -230,12 +229,12 @@ class _Stored(ItemCache):
         return {**super().stats(), **(none if engine is None else engine.usage())}
 
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_crc", "_fd", "_read_at", "_entries", "_views", "_mapped", "_flights", "_view", "_right")
+        made_anew = ("_crc", "_fd", "_read_at", "_entries", "_views", "_mapped", "_fetches", "_view", "_right")
         return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         engine = state.pop("_engine", None)
-        self.__dict__.update(state, _flights=Flights(None, state["_claim_timeout"]))
+        self.__dict__.update(state, _fetches=SingleFlight(None, state["_claim_timeout"]))
         self._nothing()
         self._hits = self._misses = self._puts = 0
         if engine is not None:
@@ -246,165 +245,7 @@ class _Stored(ItemCache):
         return f"{type(self).__name__}({self.length}, {engine.path if engine is not None else 'closed'!r})"
 
 
-class FileCache(_Stored):
-    """Items in one file, for all threads and all processes that have the cache: forked, or spawned with it pickled.
-
-    Its file is removed when the last of them closes it (or its object goes); what killed processes leave is removed
-    when the next cache is made in the folder. To keep it, see `preserve`.
-
-    Args:
-        length: how many numbered items there can be; each takes 32 bytes of disk at once. There can be as many items
-            with string keys besides.
-        multithread_safe: PFIO's; it is in any case.
-        do_pickle: items are any objects, and are pickled: `codec="pickle"`.
-        dir: the folder, made if it isn't there; by default `default_directory()`. Not on NFS.
-        cache_size_limit: bytes that the items may take together. Once an item was refused for it, the cache is
-            `frozen` and takes no more. None or 0 is no limit.
-        verbose: log, as `fsabs.cache`, where the file is, and why a preload or preserve did nothing.
-        trace: PFIO's; an instrument (see `fsabs.hooks`) sees every cache.
-        codec: what items are: `"bytes"` (the default), `"memoryview"` (bytes again, without a copy where the cache is
-            frozen), `"numpy"` (arrays, without pickle, read-only), `"pickle"`, or an object with `name`, `encode` and
-            `decode`.
-        fingerprint: what the items are derived from, a URL and version say. It is preserved with the cache, and a
-            preload of a cache with another one is a `ValueError`.
-        claim_timeout: seconds to wait for another thread's or process's `backend_get` of the same item.
-
-    A full disk, like a limit that is reached, makes `put` return False; it is told once, as a `RuntimeWarning`.
-    """
-
-    def __init__(
-        self,
-        length: int,
-        multithread_safe: bool = False,
-        do_pickle: bool = False,
-        dir: str | os.PathLike[str] | None = None,
-        cache_size_limit: int | None = None,
-        verbose: bool = False,
-        trace: bool = False,
-        *,
-        codec: str | Codec | None = None,
-        fingerprint: str | bytes = b"",
-        claim_timeout: float = 60.0,
-    ) -> None:
-        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout, dir, fingerprint)
-        self.verbose = verbose
-        engine = Engine.temporary(
-            self.dir,
-            length=self.length,
-            slots=max(64, 2 * self.length),
-            align=getattr(self.codec, "align", 1),
-            contents=self.codec.name,
-            fingerprint=fingerprint,
-            limit=self.cache_size_limit,
-        )
-        self._attach(engine)
-        self._tell("cache file: %s", engine.path)
-
-    def put(self, i: Key, data: Any) -> bool:
-        """Store an item; False where it is there already, the cache is frozen or closed, or there is no room."""
-        key, engine = self._check(i), self._engine
-        if engine is None or engine.closed or self._full:
-            return False
-        if data is None:
-            kind, encoded = NONE, b""
-        else:
-            kind = RAW if isinstance(self.codec, Bytes) else CODED
-            encoded = self.codec.encode(data)
-        try:
-            if isinstance(key, int):
-                outcome = engine.put(key, encoded, kind)
-            else:
-                outcome = engine.put_key(_encoded(key), encoded, kind)
-        except OSError as exc:
-            self._warn(f"the cache {engine.path} cannot be written: {exc}")
-            return False
-        if outcome is Outcome.STORED:
-            self._puts += 1
-            return True
-        self._note(engine, outcome, len(encoded))
-        return False
-
-    def _note(self, engine: Engine, outcome: Outcome, size: int) -> None:
-        """Why an item was not stored, where that is worth knowing."""
-        if outcome is Outcome.BUSY:
-            self._warn(f"another process has held the cache {engine.path} for too long: an item was not stored")
-        if outcome is not Outcome.FULL:
-            return
-        if engine.limit is not None and engine.state().used + engine.layout.room(size) > engine.limit:
-            self._full = True
-        else:
-            self._warn(f"the disk of the cache {engine.path} is full: an item was not stored")
-
-    def preserve(self, name: str, overwrite: bool = False) -> bool:
-        """Keep the cache as the file `name` in its folder, for `preload`; nothing can be put any more, by nobody.
-
-        All or nothing, also through a crash of the machine: what was under that name stays until the new one is whole
-        on the disk. False where the name is taken and is not to be overwritten, or the cache is closed. `OSError`
-        where the disk fails; the cache goes on as before then.
-        """
-        engine = self._engine
-        if engine is None or engine.closed:
-            return False
-        path = os.path.join(self.dir, name)
-        if not engine.preserve(path, overwrite=overwrite):
-            self._tell("not preserved: there is a cache %s", path)
-            return False
-        self._preload(name)
-        return True
-
-    def preload(self, name: str) -> bool:
-        """Take the items of a preserved cache instead of one's own; nothing can be put any more.
-
-        False where there is no file `name` in the folder, or this cache was preserved or preloaded before.
-        `CorruptFileError` where the file is no cache, or was cut off or damaged; `ValueError` where it is of another
-        length, codec or fingerprint.
-        """
-        engine = self._engine
-        if engine is None or engine.closed or self.frozen:
-            self._tell("not preloaded: the cache is frozen or closed")
-            return False
-        try:
-            self._preload(name)
-        except FileNotFoundError:
-            self._tell("not preloaded: there is no cache %s", name)
-            return False
-        return True
-
-    def _tell(self, message: str, *values: object) -> None:
-        if self.verbose:
-            _log.info(message, *values)
-
-
-class MultiprocessFileCache(FileCache):
-    """`FileCache` with PFIO's arguments of this class: every `FileCache` may be used by several processes."""
-
-    def __init__(
-        self,
-        length: int,
-        do_pickle: bool = False,
-        dir: str | os.PathLike[str] | None = None,
-        cache_size_limit: int | None = None,
-        verbose: bool = False,
-        trace: bool = False,
-        *,
-        codec: str | Codec | None = None,
-        fingerprint: str | bytes = b"",
-        claim_timeout: float = 60.0,
-    ) -> None:
-        super().__init__(
-            length,
-            do_pickle=do_pickle,
-            dir=dir,
-            cache_size_limit=cache_size_limit,
-            verbose=verbose,
-            trace=trace,
-            codec=codec,
-            fingerprint=fingerprint,
-            claim_timeout=claim_timeout,
-        )
-
-
-class ReadOnlyFileCache(_Stored):
+class ReadOnlyFileCache(StoredItems):
     """The items of a preserved cache; before `preload()` there are none.
 
     Args:
@@ -453,5 +294,5 @@ class ReadOnlyFileCache(_Stored):
         return backend_get(i) if value is MISSING else value
 
 
-def _encoded(key: str) -> bytes:
+def encoded(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")

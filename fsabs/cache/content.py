@@ -1,0 +1,150 @@
+"""ContentCache: from identities to bytes, in memory over disk, each fetched once for all that want it.
+
+It knows no FS. Names are what `Identity.encode` gives, and what follows it for a block of a file. A disk that fails is
+a miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .. import hooks, process
+from .disk import DiskCache
+from .memory import MemoryCache
+from .policy import Order, Passes
+from .single_flight import MISSING, SingleFlight
+
+CLAIM_TIMEOUT = 60.0
+"""Seconds that a thread waits for another's fetch before it fetches itself."""
+PROCESS_TIMEOUT = 1.0
+"""Seconds, at most, that a process waits for another one's fetch: it may be stopped."""
+
+
+class EntryKey(NamedTuple):
+    """The name of one entry, and the URL of the file that it is of: a whole file, or a block of one."""
+
+    name: bytes
+    url: str
+
+
+class Counts:
+    """The lookups of this process."""
+
+    __slots__ = ("hits", "memory_hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = self.memory_hits = self.misses = 0
+
+
+class ContentCache:
+    """See the module. `order` is what is known of the future; replace it when more is.
+
+    A forked child begins with an empty memory: what its parent's threads were changing may be half changed.
+    """
+
+    def __init__(self, disk: DiskCache | None, memory_bytes: int, timeout: float = CLAIM_TIMEOUT) -> None:
+        self.disk = disk
+        self.order = Order()
+        self._memory_bytes = memory_bytes
+        self._fetches = SingleFlight(disk, timeout, PROCESS_TIMEOUT)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.memory = MemoryCache(self._memory_bytes, self.disk.passes if self.disk is not None else Passes())
+        self.counts = Counts()
+        self._generation = process.generation()
+
+    def lookup(self, entry: EntryKey) -> bytes | None:
+        """Return the content of an entry; None for a miss, which `fetch` counts."""
+        data = self.memory.get(entry.name) if self._generation == process.generation() else None
+        if data is not None:
+            self.counts.memory_hits += 1
+        elif (data := self._stored(entry)) is None:
+            return None
+        self.counts.hits += 1
+        if self.disk is not None:
+            self.disk.count(1, 0)
+        if (instrument := hooks.active) is not None:
+            instrument.record_event("hit", "cache", len(data), entry.url)
+        return data
+
+    def _stored(self, entry: EntryKey) -> bytes | None:
+        """As `lookup`, uncounted."""
+        if self._generation != process.generation():
+            self._begin()
+        data = self.memory.get(entry.name)
+        if data is None and self.disk is not None and (data := self.disk.get(entry.name, entry.url)) is not None:
+            self.memory.put(entry.name, entry.url, data, self.order)
+        return data
+
+    def contains(self, entry: EntryKey) -> bool:
+        """Return if there is an entry; it may turn out to be damaged."""
+        return entry.name in self.memory or (self.disk is not None and self.disk.has(entry.name, entry.url))
+
+    def admit(self, entry: EntryKey, data: bytes) -> None:
+        """Store content, if the eviction policy admits it."""
+        if self._generation != process.generation():
+            self._begin()
+        self.memory.put(entry.name, entry.url, data, self.order)
+        if self.disk is not None:
+            self.disk.put(entry.name, entry.url, data, self.order)
+
+    def fetch(
+        self, entries: Sequence[EntryKey], fetch: Callable[[Sequence[int]], Iterable[bytes]], admit: bool = True
+    ) -> list[bytes]:
+        """Return the contents of `entries`, which were missed, and admit them.
+
+        What no other thread or process is fetching comes by one `fetch(numbers)`, in order. What `fetch` raises is
+        raised here; others fetch for themselves then. Without `admit` nothing is stored.
+        """
+        self.count_misses(entries)
+        if not admit:
+            return list(fetch(range(len(entries))))
+
+        def lookup(number: int) -> Any:
+            data = self._stored(entries[number])
+            return MISSING if data is None else data
+
+        def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
+            for number, data in zip(numbers, fetch(numbers), strict=True):
+                self.admit(entries[number], data)
+                yield data
+
+        return self._fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
+
+    def count_misses(self, entries: Sequence[EntryKey]) -> None:
+        """Count misses."""
+        if self._generation != process.generation():
+            self._begin()
+        self.counts.misses += len(entries)
+        if self.disk is not None:
+            self.disk.count(0, len(entries))
+        if (instrument := hooks.active) is not None:
+            for entry in entries:
+                instrument.record_event("miss", "cache", where=entry.url)
+
+    def pin(self, entry: EntryKey, pinned: bool) -> None:
+        """Exempt an entry on disk from eviction, or no longer."""
+        if self.disk is not None:
+            self.disk.pin(*entry, pinned)
+
+    def verify(self) -> list[str]:
+        """Read all that is on disk; returns what was damaged, and has been removed, by URL and version."""
+        return self.disk.verify() if self.disk is not None else []
+
+    def clear(self) -> None:
+        """Remove everything: on disk for all processes, and in this process's memory."""
+        self.memory.clear()
+        if self.disk is not None:
+            self.disk.clear()
+
+    def status(self) -> dict[str, Any]:
+        """Return what there is and may be, in bytes, and what became of the lookups of this process."""
+        return {
+            "disk": self.disk.status() if self.disk is not None else None,
+            "memory": {"items": len(self.memory), "bytes": self.memory.size},
+            "hits": self.counts.hits,
+            "memory_hits": self.counts.memory_hits,
+            "misses": self.counts.misses,
+        }

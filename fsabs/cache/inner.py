@@ -1,0 +1,39 @@
+"""What a cache has to know of the FS that it is around."""
+
+from __future__ import annotations
+
+from ..backends.local import Local
+from ..backends.memory import Memory
+from ..containers.base import Container
+from ..fs import FS
+from ..layers import LayerFS
+
+
+def backend_of(fs: FS) -> FS:
+    """Return what is undermost, below layers and containers."""
+    while isinstance(fs, LayerFS | Container):
+        fs = fs.inner if isinstance(fs, LayerFS) else fs._parent
+    return fs
+
+
+def local_folder(fs: FS) -> str | None:
+    """Return the folder of local files that it has; None for any other FS, and for a container."""
+    while isinstance(fs, LayerFS):
+        fs = fs.inner
+    return f"/{fs._root}" if isinstance(fs, Local) else None
+
+
+def is_asked_by_request(fs: FS) -> bool:
+    """Return if a stat takes a request, which could as well bring the file's start along.
+
+    Not so where versions are made of times, as on filesystems: one has to know how old a file is.
+    """
+    by_content = isinstance(backend_of(fs), Memory) or fs.scheme == "s3"
+    return fs.default_concurrency > 1 and not knows_its_members(fs) and by_content
+
+
+def knows_its_members(fs: FS) -> bool:
+    """Return if it is a container, whose index has the stats of its members: no request is needed for them."""
+    while isinstance(fs, LayerFS):
+        fs = fs.inner
+    return isinstance(fs, Container)

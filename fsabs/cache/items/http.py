@@ -1,0 +1,106 @@
+"""PFIO's `HTTPCache`: items that a web server keeps."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from typing import Any
+
+from ... import identity
+from ..http import MAX_ITEM_BYTES, TIMEOUT, HTTPConnector
+from ..single_flight import MISSING
+from .base import ItemCache, Key
+from .codecs import Codec
+
+_NONE, _BYTES = b"N", b"B"
+
+
+class HTTPCache(ItemCache):
+    """Items in a web server, for all machines that reach it; item `i` lies at `url/i`, in a frame that checks it.
+
+    Whatever the server does wrong is a miss and one warning. The frame (see `frames`) names the item's path, the codec
+    and the fingerprint: an item of another one is a miss. A string key lies at `key-` and its hash.
+
+    Args:
+        length: how many numbered items there can be.
+        url, bearer_token_path, timeout: as of `HTTPConnector`.
+        do_pickle: pickle items.
+        codec: store what a codec makes of items, as `FileCache` does.
+        fingerprint: what the items are derived from, a URL and version say.
+        max_item_bytes: the largest item that is accepted.
+        raw: items are their bytes and nothing else, as PFIO has them. **Nothing checks them**: whatever the server
+            sends with status 200 is taken for the item. None can't be stored.
+        claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        url: str,
+        bearer_token_path: str | os.PathLike[str] | None = None,
+        do_pickle: bool = False,
+        *,
+        codec: str | Codec | None = None,
+        timeout: float = TIMEOUT,
+        claim_timeout: float = 60.0,
+        fingerprint: str | bytes = b"",
+        max_item_bytes: int = MAX_ITEM_BYTES,
+        raw: bool = False,
+    ) -> None:
+        super().__init__(length, do_pickle, codec, None, claim_timeout)
+        self.connector = HTTPConnector(url, bearer_token_path, timeout)
+        source = fingerprint.hex() if isinstance(fingerprint, bytes) else fingerprint
+        self._name = (urllib.parse.urlsplit(self.connector.url).path, self.codec.name, source)
+        self._max_item_bytes = max_item_bytes
+        self.raw = raw
+
+    @property
+    def multiprocess_safe(self) -> bool:
+        """Always: the server takes care."""
+        return True
+
+    def put(self, i: Key, data: Any) -> bool:
+        """Store an item, in place of what is there; whether the server took it."""
+        suffix = self._suffix(i)
+        if self.raw:
+            stored = (data is not None or self.do_pickle) and self.connector.put(suffix, self.codec.encode(data))
+        else:
+            body = _NONE if data is None and not self.do_pickle else _BYTES + self.codec.encode(data)
+            stored = self.connector.put_framed(suffix, identity.encode(suffix, *self._name), body)
+        self._puts += stored
+        return stored
+
+    def get(self, i: Key, default: Any = None) -> Any:
+        """The item `i`, or `default` where the server doesn't give it; None can be an item."""
+        value = self._look(i)
+        if value is MISSING:
+            self._miss()
+            return default
+        self._hit(0)
+        return value
+
+    def _look(self, i: Key) -> Any:
+        suffix = self._suffix(i)
+        if self.raw:
+            body = self.connector.get(suffix, self._max_item_bytes)
+        else:
+            name = identity.encode(suffix, *self._name)
+            body = self.connector.get_framed(suffix, name, self._max_item_bytes + len(_BYTES))
+            if body == _NONE:
+                return None
+            body = body[len(_BYTES) :] if body is not None else None
+        if body is None:
+            return MISSING
+        try:
+            return self.codec.decode(body)
+        except Exception as exc:  # whatever a codec says of bytes that are none of its own: somebody else's item
+            self.connector.warn(f"has no item of codec {self.codec.name!r}: {type(exc).__name__}: {exc}")
+            return MISSING
+
+    def _suffix(self, i: Key) -> str:
+        key = self._check(i)
+        return f"key-{identity.digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
+
+    def close(self) -> None:
+        """Close this process's connections."""
+        self.connector.close()

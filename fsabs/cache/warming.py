@@ -1,0 +1,238 @@
+"""Fetching ahead of reading: `prefetch` in the epoch's order, `warm` for a whole tree, `pin` for what is to stay."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from .. import keys, process
+from ..fs import FS
+from ..threads import in_threads
+from .content import EntryKey
+from .reading import CachedFile, CachedFiles
+
+BATCH = 64
+"""Files that are looked at together."""
+MOST_AHEAD = 4 * 10**9
+"""Bytes that a prefetch is ahead of the reader, if the cache has no limit."""
+_PAUSE = 0.01
+
+
+class WarmCounts(NamedTuple):
+    """The files that were looked at, and what of them was fetched."""
+
+    files: int
+    bytes: int
+    """Of these files."""
+    fetched: int
+    """Bytes of those that were not cached."""
+
+
+def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
+    """Fetch files, in order; yields the size of each, and how many bytes of it were not cached."""
+    workers = min(concurrency or files.inner.default_concurrency, len(wanted))
+    if workers > 1 and not files.in_batches:
+        yield from in_threads(functools.partial(fetch_one, files), wanted, workers)
+        return
+    for start in range(0, len(wanted), BATCH):
+        batch = wanted[start : start + BATCH]
+        small = {key: file for key in batch if (file := _small_and_missing(files, key)) is not None}
+        found = files.fetch(list(small), list(small.values()), concurrency)
+        fetched = {key: len(found[at]) for at, key in enumerate(small) if at in found}
+        for key in batch:
+            yield (fetched[key], fetched[key]) if key in fetched else fetch_one(files, key)
+
+
+def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
+    try:
+        file = files.find(key)
+    except OSError:  # raised when its turn comes
+        return None
+    if file.entry is None or file.stat.size > files.whole_size or files.contents().contains(file.entry):
+        return None
+    return file
+
+
+def fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
+    """Fetch a file; returns its size, and how many bytes of it were not cached."""
+    file, opened = files.find_or_open(key)
+    with opened if opened is not None else contextlib.nullcontext():
+        if file.entry is None:
+            return file.stat.size, 0
+        if file.stat.size > files.whole_size:
+            with contextlib.closing(files.block_blob(key, file, opened)) as blob:
+                return file.stat.size, blob.warm()
+        if files.contents().contains(file.entry):
+            return file.stat.size, 0
+        return file.stat.size, len(files.whole(key, file, files.inner._open_from_start, opened)[0])
+
+
+def most_ahead(files: CachedFiles) -> int:
+    """Return how far a prefetch goes if nothing else is said."""
+    disk = files.contents().disk
+    return MOST_AHEAD if disk is None or disk.limits.max_bytes is None else disk.limits.max_bytes // 2
+
+
+class Prefetch:
+    """Files being fetched ahead by a thread of this process."""
+
+    def __init__(self, files: CachedFiles, wanted: Sequence[str], concurrency: int | None, ahead: int) -> None:
+        self._files = files
+        self._wanted = wanted
+        self._concurrency = concurrency
+        self._ahead = ahead
+        self._order = files.order
+        self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
+        self._stop = threading.Event()
+        self._generation = process.generation()
+        self._counts = WarmCounts(0, 0, 0)
+        self._failed = 0
+        self._thread = threading.Thread(target=self._run, name="fsabs-prefetch", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> WarmCounts:
+        """Wait for the end, or so many seconds; returns what is done by then. A forked child does not wait."""
+        if self._generation == process.generation():
+            self._thread.join(timeout)
+        return self._counts
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._generation != process.generation() or not self._thread.is_alive()
+
+    @property
+    def failed(self) -> int:
+        """How many files couldn't be fetched."""
+        return self._failed
+
+    def cancel(self) -> None:
+        """End it, as soon as what is under way has arrived."""
+        if self._generation == process.generation():  # of an inherited event the lock may be held
+            self._stop.set()
+            self.wait()
+
+    def _run(self) -> None:
+        for start in range(0, len(self._wanted), BATCH):
+            batch = self._wanted[start : start + BATCH]
+            self._wait_for_reader()
+            if self._stop.is_set():
+                return
+            for at in range(self._fetch(start, batch), len(batch)):
+                self._fetch_alone(start + at, batch[at])
+
+    def _fetch(self, start: int, batch: Sequence[str]) -> int:
+        """Fetch what comes before the first that fails; returns how many those are."""
+        done = 0
+        with contextlib.suppress(OSError):  # found again, and counted, by itself
+            for size, fetched in fetch_missing(self._files, batch, self._concurrency):
+                self._count(start + done, size, fetched)
+                done += 1
+        return done
+
+    def _fetch_alone(self, position: int, key: str) -> None:
+        try:
+            self._count(position, *fetch_one(self._files, key))
+        except OSError:  # raised again when it is read
+            self._failed += 1
+
+    def _count(self, position: int, size: int, fetched: int) -> None:
+        done = self._counts
+        self._counts = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
+        self._outstanding.append((position, size))
+
+    def _wait_for_reader(self) -> None:
+        while not self._stop.is_set():
+            while self._outstanding and self._outstanding[0][0] <= self._order.cursor:
+                self._outstanding.popleft()
+            if sum(size for _, size in self._outstanding) < self._ahead:
+                return
+            self._stop.wait(_PAUSE)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a prefetch is a thread of its process, and can't be pickled")
+
+
+def warm(
+    files: CachedFiles, fs: FS, key: str, progress: Callable[[int, int], None] | None, concurrency: int | None
+) -> WarmCounts:
+    """Fetch all files of `fs` at or below `key`."""
+    wanted = list(_sizes(fs, key))
+    done = WarmCounts(0, 0, 0)
+    with _Bar(progress, len(wanted), sum(size for _, size in wanted)) as bar:
+        for size, fetched in fetch_missing(files, [name for name, _ in wanted], concurrency):
+            done = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
+            bar.show(done, size)
+    return done
+
+
+def _sizes(fs: FS, key: str) -> Iterator[tuple[str, int]]:
+    found = fs._stat(key)
+    if not found.directory:
+        yield key, found.size
+        return
+    for member in fs._walk(key):
+        if not member.directory:
+            yield keys.join(key, member.filename), member.size
+
+
+class _Bar:
+    """The user's callback, or tqdm's bar, or neither."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, files: int, size: int) -> None:
+        self._progress = progress
+        self._bar: Any = None
+        if progress is None:
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self._bar = tqdm(total=size, unit="B", unit_scale=True, desc=f"warming {files} files", disable=None)
+
+    def show(self, done: WarmCounts, size: int) -> None:
+        """Show one more file of `size` bytes."""
+        if self._progress is not None:
+            self._progress(done.files, done.bytes)
+        elif self._bar is not None:
+            self._bar.update(size)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def pin(files: CachedFiles, wanted: Iterable[str]) -> int:
+    """Fetch files and exempt them from eviction; returns their bytes."""
+    size = 0
+    for key in wanted:
+        size += fetch_one(files, key)[0]
+        for entry in _entries(files, key):
+            files.contents().pin(entry, True)
+    return size
+
+
+def unpin(files: CachedFiles, wanted: Iterable[str]) -> None:
+    """Take `pin` back."""
+    for key in wanted:
+        for entry in _entries(files, key):
+            files.contents().pin(entry, False)
+
+
+def _entries(files: CachedFiles, key: str) -> Iterator[EntryKey]:
+    """Yield the names of what a file is cached as."""
+    file = files.find(key)
+    if file.entry is None:
+        return
+    if file.stat.size <= files.whole_size:
+        yield file.entry
+        return
+    with contextlib.closing(files.block_blob(key, file)) as blob:
+        for number in range(len(blob.blocks)):
+            yield blob.blocks.entry(number)
