@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .files import Writer
     from .fs import FS, Capabilities, FileStat
     from .layers import LayerFS, lazify
+    from .limits import Limits
     from .paths import Path
     from .registry import register_backend, register_container
     from .trace import TracedFS
@@ -66,6 +67,7 @@ _HOMES = {
     "Hdf5": "containers.hdf5",
     "Hdfs": "backends.hdfs",
     "LayerFS": "layers",
+    "Limits": "limits",
     "Local": "backends.local",
     "Memory": "backends.memory",
     "MissingDependencyError": "errors",
@@ -104,6 +106,7 @@ __all__ = [
     "Hdf5",
     "Hdfs",
     "LayerFS",
+    "Limits",
     "Local",
     "Memory",
     "MissingDependencyError",

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from . import keys, registry
 from .errors import ConfigError, ConfigWarning
+from .limits import Limits
 
 _added: dict[str, dict[str, Any]] = {}
 _read: tuple[Any, _File] | None = None
@@ -37,6 +38,8 @@ class Scheme(NamedTuple):
     """Keyword options, expanded; text where they come from a file."""
     prefix: str
     """The key that goes before every path."""
+    origins: dict[str, str]
+    """Of the options that come from the file: its path, the line and the section."""
 
 
 def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = None) -> None:
@@ -65,6 +68,11 @@ def problems() -> list[str]:
     return list(_file().problems.values())
 
 
+def is_strict(strict: bool | None = None) -> bool:
+    """Return whether what is wrong in the file is an error, and not a warning; None: as the environment says."""
+    return os.environ.get("FSABS_CONFIG_STRICT") == "1" if strict is None else strict
+
+
 def custom_schemes() -> list[str]:
     """The names of all custom schemes."""
     return sorted({*_added, *_sections()})
@@ -77,6 +85,7 @@ def resolve(name: str) -> Scheme | None:
     chain: list[str] = []
     options: dict[str, Any] = {}
     prefixes: list[str] = []
+    origins: dict[str, str] = {}
     while (section := get_custom_scheme(name)) is not None:
         if name in chain:
             raise ConfigError(f"the custom schemes {' -> '.join([*chain, name])} go in a circle ({config_path()})")
@@ -85,10 +94,13 @@ def resolve(name: str) -> Scheme | None:
             raise ConfigError(f"the custom scheme [{name}] has no scheme= ({config_path()})")
         base = section.pop("scheme")
         prefixes.insert(0, _prefix(section.pop("prefix", ""), name))
+        lines = {} if name in _added else _file().lines.get(name, {})
         for key, value in section.items():
+            if key not in options and key in lines:
+                origins[key] = f"{config_path()}, line {lines[key]}: [{name}]"
             options.setdefault(key, expand(value, name, key))
         name = base
-    return Scheme(name, options, "/".join(filter(None, prefixes)))
+    return Scheme(name, options, "/".join(filter(None, prefixes)), origins)
 
 
 def _prefix(value: Any, section: str) -> str:
@@ -122,8 +134,14 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
         return value
     kinds = set(_alternatives(annotation))
     text = value.strip()
+    if Limits in kinds:
+        return Limits.parse(text, where)
     if type(None) in kinds and text.lower() in ("", "none"):
         return None
+    if Mapping in kinds:
+        return _pairs(text, where)
+    if {bool, str} <= kinds and text.lower() not in configparser.ConfigParser.BOOLEAN_STATES:
+        return value
     try:
         if bool in kinds:
             return configparser.ConfigParser.BOOLEAN_STATES[text.lower()]
@@ -138,6 +156,17 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
         items = [item.strip() for item in text.split(",") if item.strip()]
         return tuple(items) if tuple in kinds else items
     return value
+
+
+def _pairs(text: str, where: str) -> dict[str, str]:
+    """Return the pairs of `name=value, name=value`."""
+    found: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not (name and equals):
+            raise ConfigError(f"{where} must be name=value, name=value, ..., not {text!r}")
+        found[name] = value
+    return found
 
 
 def _alternatives(annotation: Any) -> list[type]:
@@ -158,6 +187,8 @@ class _File(NamedTuple):
     sections: dict[str, dict[str, Any]]
     problems: dict[str, str]
     """What is wrong with the sections that can't be used, by their names."""
+    lines: dict[str, dict[str, int]]
+    """The lines of the keys, by section."""
 
 
 def _file() -> _File:
@@ -166,11 +197,11 @@ def _file() -> _File:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return _File({}, {})
+        return _File({}, {}, {})
     stamp = (path, status.st_mtime_ns, status.st_size, status.st_ino)
     if _read is None or _read[0] != stamp:
         file = _parse(path)
-        if file.problems and os.environ.get("FSABS_CONFIG_STRICT") == "1":
+        if file.problems and is_strict():
             raise ConfigError(next(iter(file.problems.values())))
         _read = (stamp, file)
         for problem in file.problems.values():
@@ -189,13 +220,14 @@ def _parse(path: str) -> _File:
     except UnicodeDecodeError as exc:
         raise ConfigError(f"{path}: {_told(exc)}") from None
     starts = sorted({0, *(number for number, line in enumerate(lines) if _HEADER.match(line))})
-    result, defaults = _File({}, {}), dict[str, str]()
+    result, defaults = _File({}, {}, {}), dict[str, str]()
     for start, end in itertools.pairwise([*starts, len(lines)]):
         header = _HEADER.match(lines[start])
         name = header[1] if header else ""
         try:
             # Behind as many empty lines as there are above it: errors then have the numbers of the file.
             found = _parse_section("\n" * start + "\n".join(lines[start:end]), defaults)
+            result.lines[name] = {**result.lines.get("DEFAULT", {}), **_lines_of_keys(lines, start, end)}
             if name == "DEFAULT":
                 defaults = found
             elif header is not None and name in result.sections:
@@ -209,11 +241,25 @@ def _parse(path: str) -> _File:
     return result
 
 
+_KEY = re.compile(r"([^\s;#=:\[][^=:]*?)\s*[=:]")
+
+
+def _lines_of_keys(lines: list[str], start: int, end: int) -> dict[str, int]:
+    """Return the number of the line of each key in a section."""
+    found = ((_KEY.match(lines[at]), at + 1) for at in range(start, end))
+    return {_key(match[1].lower()): number for match, number in found if match}
+
+
+def _key(written: str) -> str:
+    """Return a key as options are named."""
+    return written.replace(" ", "_").replace("-", "_")
+
+
 def _parse_section(text: str, defaults: Mapping[str, str]) -> dict[str, str]:
     parser = configparser.RawConfigParser(defaults, inline_comment_prefixes=(";", "#"))
     parser.read_string(text)
     found = parser[parser.sections()[0]] if parser.sections() else parser.defaults()
-    return {key.replace(" ", "_").replace("-", "_"): value for key, value in found.items()}
+    return {_key(key): value for key, value in found.items()}
 
 
 def _told(exc: Exception) -> str:

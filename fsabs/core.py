@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from . import copying, errors, keys, writemany
 from .blobs import Blob
 from .files import Writer
+from .limits import DEFAULT, Limits
 from .stats import Capabilities, FileStat
 from .threads import in_threads as in_threads
 
@@ -27,6 +28,8 @@ class Core(abc.ABC):
     scheme: str = ""
     default_concurrency: int = 1
     """How many files `read_many` has under way at once if not told."""
+    limits: Limits = DEFAULT
+    """What files, globs and containers that are opened through this FS may cost."""
 
     _root: str = ""
     _cwd: str = ""

@@ -11,7 +11,7 @@ Everything raised for a file is an `OSError` of Python's own family; a library's
      |-- UnknownSchemeError    no backend for a URL's scheme
      +-- ConfigError           a bad pfio.ini
     UserWarning
-     |-- ConfigWarning        a section of pfio.ini that can't be used
+     |-- ConfigWarning        a section or key of pfio.ini that can't be used
      +-- UnnamedKeysWarning   keys that a listing can't show
     ImportError
      +-- MissingDependencyError   an extra is not installed
@@ -59,7 +59,7 @@ class ConfigError(ValueError):
 
 
 class ConfigWarning(UserWarning):
-    """A section of `pfio.ini` can't be used; the others can."""
+    """A section of `pfio.ini` can't be used, or has a key that isn't known; the rest can be used."""
 
 
 class MissingDependencyError(ImportError):

@@ -14,12 +14,14 @@ import io
 import operator
 import os
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol
 
 from . import errors, process
 from .blobs import Blob
+from .limits import DEFAULT, Limits
 from .readahead import ReadAhead
 
 if TYPE_CHECKING:
@@ -119,9 +121,16 @@ class _Binary(_BinaryBase):
 class BlobReader(_Binary):
     """A buffered binary reader of a blob, with a position of its own; safe in threads, forks and pickles."""
 
-    def __init__(self, blob: Blob, buffer_size: int = BUFFER_SIZE, position: int = 0) -> None:
+    def __init__(
+        self,
+        blob: Blob,
+        buffer_size: int = BUFFER_SIZE,
+        position: int = 0,
+        max_line_length: int | None = DEFAULT.max_line_length,
+    ) -> None:
         self._blob = blob
         self._buffer_size = buffer_size
+        self.max_line_length = max_line_length
         # position, offset of the buffer in the blob, buffer, size of the next sequential fetch
         self._state: tuple[int, int, bytes, int] = (position, position, b"", buffer_size)
         self._source = ReadAhead(blob)
@@ -186,7 +195,10 @@ class BlobReader(_Binary):
             return data[position - start :][: max(size, BUFFER_SIZE)] if position >= start else b""
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """The bytes up to and with the next newline, at most `size` of them."""
+        """The bytes up to and with the next newline, at most `size` of them.
+
+        Without `size` a line of more than `max_line_length` bytes is an `OSError` (EFBIG).
+        """
         limit = -1 if size is None else size
         with self._lock:
             there, searched = self._buffered(), 0
@@ -196,11 +208,22 @@ class BlobReader(_Binary):
                 end = data.find(b"\n", begin + searched) + 1 if there else 0
                 if end or 0 <= limit <= there:
                     break
+                if limit < 0:
+                    self.check_line(there)
                 searched, there = there, self._fetch(max(1, 2 * there, self._buffer_size))
                 if there == searched:  # the file ends
                     break
             found = end - begin if end else there
+            if limit < 0:
+                self.check_line(found)
             return self._take(found if limit < 0 else min(found, limit))
+
+    def check_line(self, length: int) -> None:
+        """Raise if a line of `length` bytes or more is too long."""
+        if self.max_line_length is not None and length > self.max_line_length:
+            limits = Limits(max_line_length=self.max_line_length)
+            reason = limits.reason("max_line_length", f"a line has {length} bytes or characters, or more")
+            raise errors.error(errno.EFBIG, "readline", self.name, reason)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move the position; beyond the end is allowed, before the start is an `OSError` (EINVAL)."""
@@ -247,9 +270,14 @@ class BlobReader(_Binary):
             self._blob.close()
             self._state = (self._state[0], 0, b"", 0)
 
+    # When the interpreter ends, what `close` calls is gone, and so will be what it frees.
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if hasattr(self, "_lock") and not ending():  # the last that the constructor sets
+            self.close()
+
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
-        return BlobReader, (self._blob, self._buffer_size, self._state[0])
+        return BlobReader, (self._blob, self._buffer_size, self._state[0], self.max_line_length)
 
     def __repr__(self) -> str:
         return f"<BlobReader {self.name!r} at {self._state[0]}{' closed' if self.closed else ''}>"

@@ -6,10 +6,11 @@ starts with a dot is matched only by a pattern that does. Results come in the or
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import keys
+from . import errors, keys
 
 if TYPE_CHECKING:
     from .fs import FS
@@ -22,7 +23,13 @@ Deeper = tuple[str, list[str]]
 def glob(fs: FS, pattern: str) -> Iterator[str]:
     """Yield the paths on `fs` that match, written as the pattern is (relative or absolute)."""
     anchor = "/" if pattern.startswith("/") else ""
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    parts: list[str] = []
+    for part in pattern.split("/"):
+        if part not in ("", ".") and not (part == "**" and parts[-1:] == ["**"]):
+            parts.append(part)
+    if fs.limits.beyond("max_pattern_parts", len(parts)):
+        reason = fs.limits.reason("max_pattern_parts", f"the pattern has {len(parts)} segments")
+        raise errors.error(errno.E2BIG, "glob", fs.url(), reason)
     paths = _match(fs, anchor, parts)
     if pattern.endswith("/"):
         paths = (path + "/" for path in paths if fs.isdir(path))

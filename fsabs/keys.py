@@ -96,6 +96,14 @@ def from_url_path(path: str) -> str:
     return unquote(path, errors="surrogateescape")
 
 
+def join_url(url: str, key: str) -> str:
+    """Return the URL of `key` in the container at `url`; a query stays at the end."""
+    base, mark, query = url.partition("?")
+    if base.startswith(("http:", "https:")):  # it is sent as it is written
+        return f"{url}/{to_url_path(key)}"
+    return f"{base}/{to_url_path(key)}{mark}{query}"
+
+
 def has_magic(pattern: str) -> bool:
     """Whether `pattern` has a wildcard: `*`, `?` or `[`."""
     return any(char in pattern for char in "*?[")

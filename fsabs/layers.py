@@ -18,6 +18,7 @@ from . import process
 from .blobs import Blob
 from .files import Writer
 from .fs import FS, Capabilities, FileStat, Path
+from .limits import Limits
 
 if TYPE_CHECKING:
     from typing import Self
@@ -74,6 +75,11 @@ class LayerFS(FS):
     def default_concurrency(self) -> int:  # type: ignore[override]
         """The inner FS's."""
         return self.inner.default_concurrency
+
+    @property
+    def limits(self) -> Limits:  # type: ignore[override]
+        """The inner FS's."""
+        return self.inner.limits
 
     def _stat(self, key: str) -> FileStat:
         return self.inner._stat(key)

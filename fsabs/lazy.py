@@ -4,18 +4,16 @@ takes: a fork waits until other threads have finished what they are importing.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from importlib import _bootstrap
 
-if TYPE_CHECKING:
-    from types import FrameType
-
-_BOOTSTRAP = "<frozen importlib._bootstrap>"
-_PATIENCE = 5.0  # seconds that a fork waits: a whole program may be running inside of an import
+PATIENCE = 5.0
+"""Seconds that a fork waits at most: a whole program may be running inside of an import."""
 
 
 def exports(
@@ -27,8 +25,6 @@ def exports(
     """
 
     def get(name: str) -> object:
-        import importlib
-
         if name in modules:
             return importlib.import_module(f"{package}.{name}")
         if name not in homes:
@@ -43,28 +39,31 @@ def exports(
     return get, names
 
 
-def _imports(frame: FrameType | None) -> bool:
-    """Whether the thread whose innermost frame this is has an import under way."""
-    while frame is not None and frame.f_code.co_filename != _BOOTSTRAP:
-        frame = frame.f_back
-    return frame is not None
+def _importing() -> set[int]:
+    """Return the identifiers of the threads that have an import under way: those that own a lock of a module.
 
-
-def _waits(frame: FrameType) -> bool:
-    """Whether that thread waits for what another one imports."""
-    return frame.f_code.co_filename == _BOOTSTRAP and frame.f_code.co_name == "acquire"
+    The table is importlib's own; the frames of running threads, which would show it too, can't be read safely.
+    """
+    locks = [reference() for reference in list(getattr(_bootstrap, "_module_locks", {}).values())]
+    return {lock.owner for lock in locks if getattr(lock, "owner", None) is not None}
 
 
 def _under_way() -> bool:
-    """Whether other threads import something. Where this one does, too, they may be waiting for it: that is none."""
-    frames = sys._current_frames()
-    mine = _imports(frames.pop(threading.get_ident(), None))
-    return any(_imports(frame) and not (mine and _waits(frame)) for frame in frames.values())
+    """Return True if other threads import something that this thread can wait for.
+
+    If this thread imports something itself, those that wait for an import may be waiting for this one.
+    """
+    owners = _importing()
+    others = owners - {threading.get_ident()}
+    if others == owners:
+        return bool(others)
+    waiting = getattr(_bootstrap, "_blocking_on", {})
+    return any(not waiting.get(owner) for owner in others)
 
 
 def _before_fork() -> None:
     """Wait for other threads' imports: a child that needs a module that was half there would wait for it for ever."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + PATIENCE
     while _under_way() and time.monotonic() < end:
         time.sleep(0.001)
 

@@ -157,7 +157,8 @@ class FileMethods(Core):
         except OSError as exc:
             self._named(exc, "open", key)
             raise
-        return BlobReader(blob, buffering if buffering > 1 or not buffering else files.BUFFER_SIZE)
+        size = buffering if buffering > 1 or not buffering else files.BUFFER_SIZE
+        return BlobReader(blob, size, max_line_length=self.limits.max_line_length)
 
     def _key_to_write(self, path: Path) -> str:
         key = self._file_key(path, "write_many")

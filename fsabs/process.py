@@ -274,5 +274,11 @@ def finished(thing: Unfinished) -> None:
 
 @atexit.register
 def _abort_unfinished() -> None:
+    failure: Exception | None = None
     for thing in list(_unfinished):
-        thing.abort()
+        try:
+            thing.abort()
+        except Exception as exc:  # one that fails keeps none of the others from being closed
+            failure = failure or exc
+    if failure is not None:
+        raise failure

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
+from collections.abc import Callable
 from typing import IO, Any, NoReturn, cast
 
+from . import process
 from .files import AbortsOnError, BlobReader, WriteFile, drop
 
 
@@ -14,6 +17,19 @@ class TextReader(io.TextIOWrapper):
 
     buffer: BlobReader
     _newline: str | None = None
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        """Return the text up to and with the next newline, at most `size` characters.
+
+        Without `size` a line of more than `max_line_length` characters is an `OSError` (EFBIG).
+        """
+        longest = self.buffer.max_line_length
+        if longest is None or (size is not None and size >= 0):
+            return super().readline(-1 if size is None else size)
+        line = super().readline(longest + 1)
+        if len(line) > longest:
+            self.buffer.check_line(len(line))
+        return line
 
     def __next__(self) -> str:  # type: ignore[override]
         # The base class's own takes tell() away until the end of the file, and pickling with it.
@@ -24,6 +40,13 @@ class TextReader(io.TextIOWrapper):
     def write(self, text: str, /) -> NoReturn:
         """`UnsupportedOperation`."""
         self.buffer.write(b"")
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        try:
+            if not ending():
+                self.close()
+        except ValueError:  # never made
+            return
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # From Python 3.12 on, the base class has this method, which refuses, and `__reduce__` is never called.
@@ -38,10 +61,15 @@ class TextUpdate(io.TextIOWrapper):
 
     def close(self) -> None:
         """Close the file, with all that was written; in a child, leave that to the parent."""
+        process.finished(self)
         if self.buffer.inherited:
             self.buffer.close()
         else:
             super().close()
+
+    def abort(self) -> None:
+        """Close the file; what was written stays."""
+        self.close()
 
 
 class TextWriter(AbortsOnError, TextUpdate):
@@ -97,6 +125,9 @@ def as_text(
     with file.telling() if isinstance(file, WriteFile) else contextlib.nullcontext():
         text = kind(cast(IO[bytes], file), encoding or io.text_encoding(None, 3), handler, newline, by_line)
     text.mode = mode  # type: ignore[misc]
+    if kind is TextUpdate:  # at the interpreter's end it is closed, and not the file below it, which has less
+        process.finished(cast(TextUpdate, file))
+        process.abort_at_exit(cast(TextUpdate, text))
     if isinstance(text, TextReader):
         text._newline = newline
     return text

@@ -14,13 +14,15 @@ import inspect
 import os
 import re
 import typing
+import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
 from . import config, errors, hooks, keys, modes, registry
 from .containers.base import Container, OwningFS
-from .errors import ConfigError, UnknownSchemeError, error
+from .errors import ConfigError, ConfigWarning, UnknownSchemeError, error
 from .fs import FS
+from .limits import Limits
 
 if TYPE_CHECKING:
     import io
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .files import BlobReader, WriteFile
 
 _VERBATIM = frozenset({"http", "https"})
+_SETTINGS = (*registry.LAYERS, "limits")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
 
 
@@ -42,6 +45,10 @@ class Location(NamedTuple):
     """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
     text: str
     """The URL as it was given, without what is secret in it."""
+    query: tuple[tuple[str, str], ...] = ()
+    """The query's names and values, for the backends that know any."""
+    object: str = ""
+    """The path that the query is about, where it is not `path`."""
 
 
 @overload
@@ -54,6 +61,8 @@ def from_url(
     cache: Literal[True] | str | os.PathLike[str] | dict[str, Any],
     trace: Literal[False] | None = None,
     http_cache: Any = None,
+    limits: Limits | None = None,
+    strict: bool | None = None,
     **options: Any,
 ) -> CachedFS: ...
 @overload
@@ -66,6 +75,8 @@ def from_url(
     cache: Any = None,
     trace: Any = None,
     http_cache: Any = None,
+    limits: Limits | None = None,
+    strict: bool | None = None,
     **options: Any,
 ) -> FS: ...
 def from_url(
@@ -77,6 +88,8 @@ def from_url(
     cache: Any = None,
     trace: Any = None,
     http_cache: Any = None,
+    limits: Limits | None = None,
+    strict: bool | None = None,
     **options: Any,
 ) -> FS:
     """The FS at a URL: a directory of a store, or a container in a file of it, however deep.
@@ -93,6 +106,9 @@ def from_url(
             its options.
         trace: record what is done, as `fsabs.trace` has it.
         http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
+        strict: True: a section of `pfio.ini` that can't be read, and a key that the backend doesn't know, are a
+            `ConfigError`; False: a warning, and they don't count. By default False, unless `FSABS_CONFIG_STRICT=1`.
+        limits: what archives on the path, files, globs and links may cost; by default `Limits()`.
         options: keyword options of the scheme's backend, and of the container.
 
     The layers that `cache`, `trace` and `http_cache` ask for go around the FS; an FS that is written to through a
@@ -100,8 +116,8 @@ def from_url(
 
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
-    layers = {"cache": cache, "trace": trace, "http_cache": http_cache}
-    fs, container = _open_tree(parse(url), mode, force_type, create, options, layers)
+    settings = {"cache": cache, "trace": trace, "http_cache": http_cache, "limits": limits, "strict": strict}
+    fs, container = _open_tree(_parsed(url), mode, force_type, create, options, settings)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
     return fs
@@ -165,22 +181,33 @@ def _opened(
     newline: str | None,
     options: dict[str, Any],
 ) -> Iterator[IO[Any]]:
-    location = parse(url)
+    location = _parsed(url)
     folder, _, name = location.path.rpartition("/")
     if not name:
         raise error(errno.EISDIR, "open", location.text)
     force_type = options.pop("force_type", None)
     create = options.pop("create", False)
-    layers = {name: options.pop(name, None) for name in registry.LAYERS}
+    settings = {name: options.pop(name, None) for name in (*_SETTINGS, "strict")}
     tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
-    location = location._replace(path=folder or "/")
-    tree, _ = _open_tree(location, tree_mode, force_type, create, options, layers)
+    location = location._replace(path=folder or "/", object=location.path)
+    tree, _ = _open_tree(location, tree_mode, force_type, create, options, settings)
     with tree as fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
         yield file
 
 
 def parse(url: str | os.PathLike[str]) -> Location:
-    """Take a URL apart; a path without a scheme is a local one."""
+    """Take a URL without a query apart; a path without a scheme is a local one."""
+    location = _parsed(url)
+    if location.query:
+        raise _no_query(location)
+    return location
+
+
+def _no_query(location: Location) -> ValueError:
+    return ValueError(f"a '?' in a path is written as %3F: {location.text}")
+
+
+def _parsed(url: str | os.PathLike[str]) -> Location:
     text = os.fspath(url)
     match = _SCHEME.match(text)
     if match is None:
@@ -191,13 +218,24 @@ def parse(url: str | os.PathLike[str]) -> Location:
     rest = text[match.end() :]
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
     scheme, shown = match[1].lower(), errors.without_secrets(text)
-    return Location(scheme, authority, slash + path if scheme in _VERBATIM else _decoded(slash + path, shown), shown)
+    if scheme in _VERBATIM:
+        return Location(scheme, authority, slash + path, shown)
+    path, mark, query = path.partition("?")
+    if "#" in path or "#" in query:
+        raise ValueError(f"a '#' in a path is written as %23: {shown}")
+    return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
 
 
-def _decoded(path: str, url: str) -> str:
-    if bad := re.search(r"[?#]", path):
-        raise ValueError(f"a {bad[0]!r} in a path is written as %{ord(bad[0]):02X}: {url}")
-    return keys.from_url_path(path)
+def _query(text: str, url: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and values of a query."""
+    found: dict[str, str] = {}
+    for field in text.split("&"):
+        name, equals, value = field.partition("=")
+        name, value = keys.from_url_path(name), keys.from_url_path(value)
+        if not equals or not value or name in found:
+            raise ValueError(f"a query is name=value, each name once; a '?' in a path is written as %3F: {url}")
+        found[name] = value
+    return tuple(found.items())
 
 
 # ---- the backend
@@ -209,18 +247,30 @@ def _open_tree(
     force_type: str | None,
     create: bool,
     options: dict[str, Any],
-    layers: dict[str, Any],
+    settings: dict[str, Any],
 ) -> tuple[FS, bool]:
     """The FS in its layers, and whether the URL leads into a container."""
     if mode not in ("r", "w", "x", "a"):
         raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
-    opener, location, options, configured = _backend(location, options)
+    scheme = location.scheme
+    strict = config.is_strict(settings.pop("strict"))
+    if strict and (problems := config.problems()):
+        raise ConfigError(problems[0])
+    opener, location, options, configured = _backend(location, options, strict)
+    chosen = {name: configured.get(name) if value is None else value for name, value in settings.items()}
+    opener.limits = _limits(chosen.pop("limits"), scheme)
     fs, container = _open_bare(opener, location, mode, force_type, create, options)
-    chosen = {name: configured.get(name) if value is None else value for name, value in layers.items()}
     instrument = hooks.active
     if chosen.get("trace") is None and instrument is not None and instrument.calls:
         chosen["trace"] = True
     return _layered(fs, chosen), container
+
+
+def _limits(value: Any, scheme: str) -> Limits | None:
+    limits = config.convert(value, Limits, f"[{scheme}] limits")
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(f"limits must be fsabs.Limits, not {type(limits).__name__}")
+    return limits and limits.checked()
 
 
 def _layered(fs: FS, layers: dict[str, Any]) -> FS:
@@ -272,19 +322,27 @@ class _Opener:
         self._open_at = open_at
         self.known = options
         self.name = name
+        self.limits: Limits | None = None
 
     def __call__(self, authority: str, path: str, options: dict[str, Any]) -> FS:
-        return self._open_at(authority, path, **options)
+        fs = self._open_at(authority, path, **options)
+        if self.limits is not None:
+            fs.limits = self.limits
+        return fs
 
 
-def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
+def _backend(
+    location: Location, options: dict[str, Any], strict: bool
+) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
     """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
     scheme = location.scheme
     custom = None if registry.backend(scheme) else config.resolve(scheme)
     if custom is not None:
         scheme = custom.scheme
-        location = location._replace(path=_prefixed(custom.prefix, location))
+        whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
+        location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
     backend = registry.backend(scheme)
+    options = {**_options_of_query(backend, location), **options}
     if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
@@ -295,9 +353,22 @@ def _backend(location: Location, options: dict[str, Any]) -> tuple[_Opener, Loca
             location = location._replace(path=keys.to_url_path(location.path))
     if custom is None:
         return opener, location, options, {}
-    layers = {name: value for name, value in custom.options.items() if name in registry.LAYERS}
-    rest = {name: value for name, value in custom.options.items() if name not in layers}
-    return opener, location, {**_typed(rest, opener, location.scheme), **options}, layers
+    settings = {name: value for name, value in custom.options.items() if name in _SETTINGS}
+    rest = {name: value for name, value in custom.options.items() if name not in settings}
+    return opener, location, {**_typed(rest, opener, location.scheme, custom.origins, strict), **options}, settings
+
+
+def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
+    """Return the options that the query of a URL stands for; it is about the outermost file on the path."""
+    if not location.query:
+        return {}
+    read = getattr(backend, "options_of_query", None)
+    if read is None:
+        raise _no_query(location)
+    parts = keys.normalize(location.object or location.path).split("/")
+    files = [at for at, part in enumerate(parts, 1) if at == len(parts) or registry.container_of(part)]
+    found: dict[str, Any] = read(location.authority, ["/" + "/".join(parts[:at]) for at in files], dict(location.query))
+    return found
 
 
 def _fsspec_opener(scheme: str, location: Location) -> _Opener:
@@ -336,20 +407,31 @@ def _prefixed(prefix: str, location: Location) -> str:
 def known_options(kind: type[FS]) -> dict[str, Any]:
     """The keyword-only options of a backend's or container's constructor, with their types."""
     hints = typing.get_type_hints(kind.__init__)
-    return {
-        name: hints.get(name, str)
-        for name, parameter in inspect.signature(kind.__init__).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            found[name] = hints.get(name, str)
+        elif parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hints.get(name)) is typing.Unpack:
+            found |= typing.get_type_hints(typing.get_args(hints[name])[0])
+    return found
 
 
-def _typed(options: dict[str, Any], opener: _Opener, scheme: str) -> dict[str, Any]:
+def _typed(
+    options: dict[str, Any], opener: _Opener, scheme: str, origins: dict[str, str], strict: bool
+) -> dict[str, Any]:
+    """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
     if opener.known is None:
         return options
-    for name in options:
-        if name not in opener.known:
-            raise ConfigError(f"custom scheme [{scheme}]: {_unknown(name, opener.known, opener.name)}")
-    return {name: config.convert(value, opener.known[name], f"[{scheme}] {name}") for name, value in options.items()}
+    found = {}
+    for name, value in options.items():
+        if name in opener.known:
+            found[name] = config.convert(value, opener.known[name], f"[{scheme}] {name}")
+            continue
+        reason = f"{origins.get(name, f'custom scheme [{scheme}]')}: {_unknown(name, opener.known, opener.name)}"
+        if strict or name not in origins:
+            raise ConfigError(reason)
+        warnings.warn(f"{reason}; the key is ignored", ConfigWarning, stacklevel=2)
+    return found
 
 
 def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[str, Any]:
@@ -362,7 +444,7 @@ def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[
 
 
 def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
-    near = difflib.get_close_matches(name, [*known, *registry.LAYERS], n=1)
+    near = difflib.get_close_matches(name, [*known, *_SETTINGS], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
     return f"{owner} has no option {name!r}{hint}"
 

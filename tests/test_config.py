@@ -266,3 +266,35 @@ def test_a_bad_section_breaks_only_its_own_scheme(
     write(path, bad + good + "\n")
     with pytest.raises(ConfigError, match=r"line \d"):
         fsabs.from_url("good://y")
+
+
+def test_an_unknown_key_is_named_and_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = "[mine]\nscheme = base\n; a comment\nlinsk: inside\n"
+    text = f"[DEFAULT]\nfsync = yes\n\n{mine}[base]\nscheme=file\nprefix={tmp_path}\n"
+    write(tmp_path / ".config/pfio.ini", text)
+    said = r"pfio\.ini, line 7: \[mine\]: Local has no option 'linsk'; did you mean 'links'"
+    with pytest.warns(errors.ConfigWarning, match=said + ".*ignored"):
+        fs = fsabs.from_url("mine:///")
+    assert isinstance(fs, fsabs.Local)
+    assert fs._fsync
+    assert fsabs.from_url("base:///", strict=True).url() == fs.url()  # its own keys are right
+    for strict in (True, None):
+        with pytest.raises(ConfigError, match=said):
+            fsabs.from_url("mine:///", strict=strict)
+        with pytest.raises(ConfigError, match=said), fsabs.open_url("mine:///x", strict=strict):
+            pass
+        monkeypatch.setenv("FSABS_CONFIG_STRICT", "1")
+    with pytest.warns(errors.ConfigWarning, match=said):
+        fsabs.from_url("mine:///", strict=False)
+    monkeypatch.delenv("FSABS_CONFIG_STRICT")
+    fsabs.add_custom_scheme("program", "file", {"linsk": "inside"})
+    with pytest.raises(ConfigError, match="custom scheme .program.*did you mean 'links'"):  # no file can be mended
+        fsabs.from_url("program:///")
+
+
+def test_strict_refuses_a_bad_section_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path / ".config/pfio.ini", "[good]\nscheme = memory\n[bad]\nno key\n")
+    with pytest.warns(errors.ConfigWarning, match="line 4"):
+        fsabs.from_url("good://x")
+    with pytest.raises(ConfigError, match="line 4"):
+        fsabs.from_url("good://x", strict=True)

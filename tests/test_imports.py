@@ -18,6 +18,7 @@ HEAVY = ("boto3", "botocore", "pyarrow", "h5py", "numpy", "fsspec", "hdfs_native
 
 # A module may import from rooms of a lower number, and from its own room.
 FLOORS = {
+    "__main__": 10,
     "cli": 9,
     "prepare": 8,
     "dispatch": 8,
@@ -57,6 +58,7 @@ FLOORS = {
     "descriptors": 0,
     "threads": 0,
     "errors": 0,
+    "limits": 0,
     "process": 0,
     "hooks": 0,
     "mounts": 0,

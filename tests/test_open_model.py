@@ -165,6 +165,8 @@ class Sequence:
             expected = False
         if name == "seekable" and self.buffering == 0 and not self.streams:
             return  # io.FileIO forgets that it is seekable when a seek has failed
+        if (found, expected) == ("UnsupportedOperation", ("TypeError", None)):
+            return  # from 3.13 on, a writer's read() looks at its argument before it refuses
         assert found == expected, name
 
 

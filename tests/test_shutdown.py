@@ -25,6 +25,8 @@ for name in ("c.zip", "c.tar", "c.tar.gz", "c.h5"):
     open_things.append(open_things[-1].open("x", "wb"))
     open_things[-1].write(bytes(1000))
 open_things += [fs.open("b", mode) for mode in ("rb", "r", "wb", "w", "ab", "a", "r+b", "r+")]
+for file in open_things[-2:]:
+    file.write(b"B" if "b" in file.mode else "B")
 open_things[-8].fileno()
 for file in open_things[-8:-6]:
     file.readline()
@@ -49,4 +51,5 @@ def test_what_is_open_at_the_end_is_freed_silently(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     names = {path.name for path in folder.iterdir()}
+    assert (folder / "b").read_bytes()[:5] == b"Bine\n"  # what was written in place is there
     assert names == {"a", "b", "c.zip", "c.tar", "c.tar.gz", "c.h5", "log"}

@@ -33,22 +33,34 @@ def _take(dispatcher: Any, worker: str, most: int) -> int:
 
 
 def drained(url: str, processes: int, tasks: int) -> Run:
-    """All tasks of a job, by so many processes at once."""
+    """All tasks of a job, by so many processes at once, which have their connections; the job is reset before."""
+    dispatcher = _create(url, tasks)
+    orders = [os.pipe() for _ in range(processes)]
+    done, report = os.pipe()
+    for number, (order, _) in enumerate(orders):
+        if not os.fork():
+            for _, write in orders:
+                os.close(write)
+            _serve(dispatcher, f"w{number}", tasks, order, report)
+    dispatcher.close()
 
     def run() -> None:
-        dispatcher = _create(url, tasks)
-        children = []
-        for number in range(processes):
-            pid = os.fork()
-            if not pid:
-                _take(dispatcher, f"w{number}", tasks)
-                os._exit(0)
-            children.append(pid)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-        whole(range(dispatcher.status().tasks.done if not any(codes) else 0), tasks)
-        dispatcher.close()
+        dispatcher.reset()
+        for _, write in orders:
+            os.write(write, b"x")
+        taken = [int.from_bytes(os.read(done, 8)) for _ in orders]
+        whole(range(sum(taken)), tasks)
 
     return run
+
+
+def _serve(dispatcher: Any, worker: str, tasks: int, order: int, report: int) -> None:
+    """Take what there is for each byte of a pipe, and write how much it was to another; end with the pipe."""
+    try:
+        while os.read(order, 1):
+            os.write(report, _take(dispatcher, worker, tasks).to_bytes(8))
+    finally:
+        os._exit(0)
 
 
 def grown(url: str, tasks: int, take: int) -> Run:

@@ -114,10 +114,17 @@ class Local(FS):
         return scanning.names("/" + key) if self._links == "follow" else super()._list_names(key)
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return scanning.walk_stats("/" + key, _entry) if self._links == "follow" else super()._walk(key)
+        if self._links == "follow":
+            return scanning.walk_stats("/" + key, _entry, self.limits)
+        root, links = "/" + self._root, self._links
+
+        def shown(entry: os.DirEntry[str]) -> FileStat:
+            return link_rules.shown(_entry(entry), os.path.dirname(entry.path), root, links)
+
+        return scanning.walk_stats("/" + key, shown, self.limits)
 
     def _walk_names(self, key: str) -> Iterator[str]:
-        return scanning.walk_names("/" + key) if self._links == "follow" else super()._walk_names(key)
+        return scanning.walk_names("/" + key, self.limits) if self._links == "follow" else super()._walk_names(key)
 
     def _leads_back(self, key: str) -> bool:
         return scanning.leads_back("/" + key)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from .. import keys
 from ..files import is_partial
+from ..limits import Limits, LinkedEntries
 from ..stats import FileStat
 
 T = TypeVar("T")
@@ -37,15 +38,15 @@ def stats(path: str, stat_of: Callable[[os.DirEntry[str]], FileStat]) -> Iterato
                 yield stat_of(entry)
 
 
-def walk_names(path: str) -> Iterator[str]:
+def walk_names(path: str, limits: Limits) -> Iterator[str]:
     """Yield the names of all that is below the directory `path`, relative to it, a directory before its members."""
-    return _walk(path, names, lambda base, name: base + name, lambda name: name.endswith("/"))
+    return _walk(path, names, lambda base, name: base + name, lambda name: name.endswith("/"), limits)
 
 
-def walk_stats(path: str, stat_of: Callable[[os.DirEntry[str]], FileStat]) -> Iterator[FileStat]:
+def walk_stats(path: str, stat_of: Callable[[os.DirEntry[str]], FileStat], limits: Limits) -> Iterator[FileStat]:
     """Yield the stats of all that is below the directory `path`, with names relative to it."""
     members = functools.partial(stats, stat_of=stat_of)
-    return _walk(path, members, lambda base, stat: stat._replace(filename=base + stat.filename), FileStat.isdir)
+    return _walk(path, members, lambda base, stat: stat._replace(filename=base + stat.filename), FileStat.isdir, limits)
 
 
 def remove_tree(path: str) -> None:
@@ -67,8 +68,10 @@ def remove_tree(path: str) -> None:
 
 def leads_back(path: str) -> bool:
     """Return True if `path` is a link to a directory that it lies in: it is listed, and not entered."""
-    if not os.path.islink(path):
-        return False
+    return os.path.islink(path) and _lies_in_its_target(path)
+
+
+def _lies_in_its_target(path: str) -> bool:
     try:
         return any(os.path.samefile(path, "/" + above) for above in ("", *keys.ancestors(path[1:])))
     except OSError:  # gone since it was listed
@@ -76,20 +79,33 @@ def leads_back(path: str) -> bool:
 
 
 def _walk(
-    path: str, members: Callable[[str], Iterator[T]], below: Callable[[str, T], T], is_directory: Callable[[T], bool]
+    path: str,
+    members: Callable[[str], Iterator[T]],
+    below: Callable[[str, T], T],
+    is_directory: Callable[[T], bool],
+    limits: Limits,
 ) -> Iterator[T]:
-    waiting = [""]  # directories to be listed: each after the one that it is in has been read to its end
+    entries = LinkedEntries(limits)
+    waiting = [("", False)]  # directories to be listed, and whether a link leads to them: each after its own is read
     while waiting:
-        base = waiting.pop()
-        found: list[str] = []
+        base, linked = waiting.pop()
+        found: list[tuple[str, bool]] = []
         try:
+            repeated = linked and entries.enter(_directory_id(f"{path}/{base}"))
             for member in members(f"{path}/{base}"):
+                entries.count(repeated)
                 if is_directory(member):
                     name = member.filename + "/" if isinstance(member, FileStat) else str(member)
-                    if not leads_back(f"{path}/{base}{name[:-1]}"):
-                        found.append(base + name)
+                    is_link = os.path.islink(f"{path}/{base}{name[:-1]}")
+                    if not (is_link and _lies_in_its_target(f"{path}/{base}{name[:-1]}")):
+                        found.append((base + name, linked or is_link))
                 yield below(base, member)
         except FileNotFoundError:  # a directory that was removed since it was listed
             if not base:
                 raise
         waiting += reversed(found)
+
+
+def _directory_id(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino

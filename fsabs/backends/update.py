@@ -116,6 +116,7 @@ class UpdateFile(io.BufferedRandom):
 
     def __init__(self, fd: int, url: str) -> None:
         super().__init__(_Update(fd, url))
+        process.abort_at_exit(self)
 
     @property
     def inherited(self) -> bool:
@@ -132,6 +133,15 @@ class UpdateFile(io.BufferedRandom):
         if self.inherited:
             self.raw.write(b"")
         return super().write(data)
+
+    def close(self) -> None:
+        """Close the file, with all that was written."""
+        process.finished(self)
+        super().close()
+
+    def abort(self) -> None:
+        """Close the file; what was written stays."""
+        self.close()
 
     def flush(self) -> None:
         """Hand on what is buffered; a child leaves what its parent buffered to the parent."""

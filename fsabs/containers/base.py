@@ -11,6 +11,7 @@ from ..blobs import Blob
 from ..files import WriteFile
 from ..fs import FS, Capabilities, Path
 from ..layers import LayerFS
+from ..limits import Limits
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,8 +34,9 @@ class Container(FS):
     modes: str = "r"
     """The modes that the format knows, of `r w x a`."""
 
-    def __init__(self, parent: FS, path: Path, mode: str = "r") -> None:
+    def __init__(self, parent: FS, path: Path, mode: str = "r", limits: Limits | None = None) -> None:
         self._parent = parent
+        self.limits = parent.limits if limits is None else limits.checked()
         self._file = parent._key(path, "open_container")
         self._mode = mode
         self._owned: list[FS] = []
@@ -118,7 +120,7 @@ class Container(FS):
             fs._abort()
 
     def _url(self, key: str) -> str:
-        return f"{self.file_url}/{keys.to_url_path(key)}" if key else self.file_url
+        return keys.join_url(self.file_url, key) if key else self.file_url
 
     def _read_many_versioned(
         self, wanted: Sequence[str], concurrency: int | None

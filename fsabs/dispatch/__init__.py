@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import errors
 from ..lazy import exports
+
+try:
+    import sqlalchemy as _sqlalchemy  # noqa: F401 - nearly all modules here need it
+except ImportError:
+    raise errors.missing("SQLAlchemy", "sql", "dispatching tasks") from None
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatch, TaskDispatcher

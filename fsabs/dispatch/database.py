@@ -7,23 +7,22 @@ first one did.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
+import os
 import random
+import re
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy import exc as failures
+
 from .. import errors, process
-
-try:
-    import sqlalchemy as sa
-    from sqlalchemy import event
-    from sqlalchemy import exc as failures
-except ImportError as exc:
-    message = "dispatching tasks needs SQLAlchemy: pip install 'fsabs[sql]'"
-    raise errors.MissingDependencyError(message, name="sqlalchemy") from exc
-
 from . import schema
 
 T = TypeVar("T")
@@ -33,6 +32,25 @@ BUSY_SECONDS = 60.0
 MAX_DELAY = 2.0
 """Seconds between two attempts at most."""
 _random = random.SystemRandom()
+
+# SQLite must not carry an open connection over a fork: the child's library would take the parent's locks for its own.
+# So threads take turns at SQLite (it has one writer anyway), and a fork waits for its turn and closes what is open.
+_sqlite_turn = process.Lock()
+_sqlite_engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+_any_turn = contextlib.nullcontext()
+
+
+def _before_fork() -> None:
+    _sqlite_turn.__enter__()
+    for engine in list(_sqlite_engines):
+        engine.dispose()
+
+
+def _after_fork() -> None:
+    _sqlite_turn.__exit__(None, None, None)
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 class Outage(Exception):
@@ -50,7 +68,8 @@ class Database:
         try:
             parsed = sa.make_url(url)
         except failures.ArgumentError as exc:
-            raise ValueError(f"not the URL of a database: {url!r}") from exc
+            shown = re.sub(r"[^/@]*@", "***@", url)  # a URL that is none may hold a password
+            raise ValueError(f"not the URL of a database: {shown!r}") from exc
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
             raise ValueError(f"tasks are kept in SQLite or PostgreSQL, not in {parsed.get_backend_name()}")
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
@@ -59,6 +78,7 @@ class Database:
             parsed = parsed.set(drivername="postgresql+psycopg")
         self.url = parsed.render_as_string(hide_password=True)
         self.outage_seconds = outage_seconds
+        self._sqlite = parsed.get_backend_name() == "sqlite"
         secret = parsed.render_as_string(hide_password=False)
         self._generation = process.generation()
         self._engines = process.PerProcess(functools.partial(_engines, secret), _dispose)
@@ -79,7 +99,7 @@ class Database:
         deadline, attempt = time.monotonic() + self.outage_seconds, 0
         while True:
             try:
-                with self._engines.get().transactions.begin() as connection:
+                with self._turn(), self._engines.get().transactions.begin() as connection:
                     return transaction(connection)
             except failures.DBAPIError as exc:
                 attempt += 1
@@ -110,20 +130,22 @@ class Database:
         The statement goes to the driver as it was compiled once, which takes a third of the time of `run`; on
         PostgreSQL it needs one round trip, where `run` needs three.
         """
+        text, constants, order = _compiled(statement, engine.dialect)
+        given = {**constants, **values}
+        parameters = [given[name] for name in order] if order is not None else given
         try:
-            text, constants, order = _compiled(statement, engine.dialect)
-            given = {**constants, **values}
-            connection = engine.raw_connection()
-            try:
-                cursor = connection.cursor()
-                cursor.execute(text, [given[name] for name in order] if order is not None else given)
-                row: tuple[Any, ...] | None = cursor.fetchone()
-                cursor.close()
-            except BaseException:
-                connection.invalidate()  # it may be in any state
-                raise
-            finally:
-                connection.close()
+            with self._turn():
+                connection = engine.raw_connection()
+                try:
+                    cursor = connection.cursor()
+                    cursor.execute(text, parameters)
+                    row: tuple[Any, ...] | None = cursor.fetchone()
+                    cursor.close()
+                except BaseException:
+                    connection.invalidate()  # it may be in any state
+                    raise
+                finally:
+                    connection.close()
             return row
         except (engine.dialect.loaded_dbapi.Error, failures.DBAPIError, ImportError) as exc:
             raise Outage from exc
@@ -138,7 +160,12 @@ class Database:
 
     def close(self) -> None:
         """Close the connections of this process."""
-        self._engines.close()
+        with self._turn():
+            self._engines.close()
+
+    def _turn(self) -> contextlib.AbstractContextManager[Any]:
+        """Return what is held while a connection is in use."""
+        return _sqlite_turn if self._sqlite else _any_turn
 
     def _error(self, exc: failures.DBAPIError, operation: str) -> OSError:
         reason = str(exc.orig).strip().partition("\n")[0]
@@ -183,6 +210,7 @@ def _engines(url: str) -> _Engines:
         engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_SECONDS}, pool_size=4, max_overflow=60)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+        _sqlite_engines.add(engine)
         return _Engines(engine, engine, engine)
     given = parsed.query.get("options", "")
     own = given if isinstance(given, str) else " ".join(given)

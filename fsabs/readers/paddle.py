@@ -11,15 +11,19 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .. import errors
+from .. import errors, urls
 from ..fs import FS, Path
 from . import instances
 from .background import mapped, read_ahead
+from .children import in_processes
 from .locate import find
 from .recordio import Reader
 from .recordio.index import OnError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DataReader = Callable[[], Iterable[Any]]
 """A data reader: each call begins the data set anew."""
@@ -75,6 +79,22 @@ class Creator:
         def read() -> Iterator[Any]:
             runs = read_ahead(lambda: _runs(wanted, fs, how, on_error), max(1, buf_size // _RUN))
             return itertools.chain.from_iterable(runs)
+
+        return read
+
+    recordio = RecordIO
+
+    def np_array(self, x: np.ndarray[Any, Any]) -> DataReader:
+        """Return a reader of the rows of an array: its parts along the first axis; of a scalar, the scalar."""
+        return lambda: iter(x if x.ndim else [x[()]])
+
+    def text_file(self, path: Path, *, fs: FS | None = None) -> DataReader:
+        """Return a reader of the lines of a file in UTF-8, at a URL or path or in `fs`, without their line ends."""
+
+        def read() -> Iterator[str]:
+            with urls.open_url(path, "r") if fs is None else fs.open(path, "r") as file:
+                for line in file:
+                    yield line.rstrip("\n")
 
         return read
 
@@ -189,6 +209,38 @@ def compose(*readers: DataReader, check_alignment: bool = True) -> DataReader:
 
 
 _OVER = object()
+
+
+def cache(reader: DataReader) -> DataReader:
+    """A reader that keeps all instances in memory, from the first call on that reads them to the end."""
+    kept: list[Any] | None = None
+
+    def read() -> Iterator[Any]:
+        nonlocal kept
+        if kept is None:
+            found = []
+            for instance in reader():
+                found.append(instance)
+                yield instance
+            kept = found
+        else:
+            yield from kept
+
+    return read
+
+
+def multiprocess_reader(readers: Sequence[DataReader], use_pipe: bool = True, queue_size: int = 1000) -> DataReader:
+    """A reader of the instances of all `readers`, each read in a process of its own, as they come.
+
+    An instance of None is a `ValueError`. An error in a process is raised where the instances are read, and so is a
+    `ChildProcessError` for a process that is killed. At most about `queue_size` instances of each reader are ahead.
+    `use_pipe` makes no difference: there is a pipe for each process.
+    """
+    if not readers:
+        raise ValueError("no readers")
+    if queue_size < 1:
+        raise ValueError(f"queue_size must be at least 1, not {queue_size}")
+    return lambda: in_processes(readers, queue_size)
 
 
 def firstn(reader: DataReader, n: int) -> DataReader:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from fsabs import descriptors
 from tests.test_process import in_child
 
 pytestmark = pytest.mark.quick
@@ -175,17 +176,17 @@ def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visib
     monkeypatch.delattr(os, "O_TMPFILE")  # there is none
     fs = fsabs.from_url(tmp_path)
     fs.write_bytes("x", b"old")
-    close = os.close
+    close = descriptors.close
 
-    def full(fd: int) -> None:
-        close(fd)
+    def full(held: list[int]) -> None:
+        close(held)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for mode in ("wb", "xb"):
         file = fs.open("x" if mode == "wb" else "y", mode)
         file.write(b"new")
         with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
-            patch.setattr(os, "close", full)
+            patch.setattr(descriptors, "close", full)
             file.close()
         assert (caught.value.errno, caught.value.operation) == (errno.ENOSPC, "close")  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == ["x"]

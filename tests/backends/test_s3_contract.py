@@ -71,6 +71,7 @@ def test_a_duplicate_is_never_another_objects_content(
 READS: dict[str, Any] = {
     "read_bytes": lambda fs, name: fs.read_bytes(name),
     "read_many": lambda fs, name: next(iter(fs.read_many([name, name], concurrency=2))),
+    "batch": lambda fs, name: list(fs.read_many([name] * 3, concurrency=3)),
     "open": lambda fs, name: fs.open(name, "rb").read(),
     "pread": lambda fs, name: fs._open_blob(name).pread(1000, 1000),
     "stat": lambda fs, name: fs.stat(name).size,
@@ -102,6 +103,28 @@ def test_each_response_comes_again_before_the_next_one(first: str, second: str, 
             for name in "abcd":
                 assert READS[first](fs, name) == READS[first](right, name)
                 assert READS[second](fs, chr(ord(name) + 4)) == READS[second](right, chr(ord(name) + 4))
+
+
+@pytest.mark.parametrize("echo", [True, False])
+def test_a_late_duplicate_is_detected_after_objects_were_looked_at_and_read(echo: bool) -> None:
+    """A GET and a HEAD of one object may have the same head: that must not end the check of heads."""
+    objects = {name: random.Random(name).randbytes(3000 + number) for number, name in enumerate("abcdefgh")}
+    before: dict[socket.socket, bytes] = {}
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        response = store.respond(asked)
+        late = before.get(connection, b"") if asked.key > "d" else b""
+        connection.sendall(late + response)
+        before[connection] = response
+
+    with ScriptedStore(objects, script, echo=echo) as store:
+        fs = opened(store)
+        for name in "abcd":
+            assert fs.stat(name).size == len(objects[name])
+            assert fs.read_bytes(name) == objects[name]
+        for name in "efgh":
+            assert fs.stat(name).size == len(objects[name])
+            assert fs.read_bytes(name) == objects[name]
 
 
 def test_a_store_without_nonces_is_caught_by_what_it_repeats() -> None:

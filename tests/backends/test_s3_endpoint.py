@@ -23,8 +23,9 @@ from botocore.exceptions import BotoCoreError
 
 import fsabs
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.boto import Options, make_client, shared_client
+from fsabs.backends.s3.boto import make_client, shared_client
 from fsabs.backends.s3.endpoint import EXPRESS, Endpoint, UnsupportedEndpoint, install, invalidate, resolve
+from fsabs.backends.s3.options import Options
 from fsabs.process import PerProcess
 
 pytestmark = pytest.mark.quick

@@ -54,11 +54,11 @@ def tarball(
     return out.getvalue()
 
 
-def opened(data: bytes, name: str = "a.tar") -> Tar:
+def opened(data: bytes, name: str = "a.tar", **options: Any) -> Tar:
     """A Tar over `data`, in memory."""
     parent: FS = Memory()
     parent.write_bytes(name, data)
-    return Tar(parent, name)
+    return Tar(parent, name, **options)
 
 
 def contents(fs: FS) -> dict[str, bytes]:

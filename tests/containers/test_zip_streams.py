@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fsabs import FS, CorruptFileError, Memory
+from fsabs import FS, CorruptFileError, Limits, Memory
 from fsabs.blobs import Blob
 from fsabs.containers.zip import Zip, decoders, entries, members
 
@@ -316,7 +316,7 @@ def test_memory_is_bounded(method: int, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.undo()
     size = 48 << 20
     member = made(bytes(size), method)
-    archive = opened(by_hand([member]), max_ratio=None)
+    archive = opened(by_hand([member]), limits=Limits(max_ratio=None))
     blob = archive._open_blob("x")
     assert type(blob) is members.Streamed
     tracemalloc.start()

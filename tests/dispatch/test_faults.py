@@ -225,3 +225,37 @@ def test_the_creator_may_die(url: str) -> None:
 def _create_and_hang(url: str) -> None:
     TaskDispatcher.create(url, training=[("a", 0, 100)], records_per_task=1, train_end_callback=False)
     time.sleep(600)
+
+
+def test_an_open_dispatcher_may_be_forked(url: str) -> None:
+    """Parent and children act on one database, whoever closes its connections first."""
+    parent = TaskDispatcher.create(url, training=[("a", 0, 60)], records_per_task=1, train_end_callback=False)
+    held = parent.get("parent")
+    orders = [os.pipe() for _ in range(2)]
+    children = []
+    for number, (order, _) in enumerate(orders):
+        if not (pid := os.fork()):
+            code = 1
+            with contextlib.suppress(BaseException):
+                for _ in range(2):
+                    os.read(order, 1)
+                    for _ in range(10):
+                        assert parent.report(*parent.get(f"child {number}"))
+                code = 0
+            os._exit(code)
+        children.append(pid)
+    for _ in range(2):
+        parent.close()  # of SQLite, the last connection that closes removes the log of its writes
+        for _, write in orders:
+            os.write(write, b"x")
+        deadline = time.monotonic() + 30
+        while parent.status().tasks.done % 20 or not parent.status().tasks.done:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+    assert codes == [0, 0]
+    assert parent.report(*held)
+    assert parent.status().tasks.done == 41
+    parent.close()
+    with TaskDispatcher(url) as again:
+        assert again.status().tasks == (19, 0, 41, 0, 41)

@@ -74,7 +74,7 @@ def _decoded(compressor: int, stored: bytes) -> bytes:
 
 
 def _encoded(compressor: int, payload: bytes) -> bytes:
-    codecs: tuple[Callable[[bytes], bytes], ...] = (bytes, framed, gzip.compress)
+    codecs: tuple[Callable[[bytes], bytes], ...] = (bytes, framed, lambda data: gzip.compress(data, mtime=0))
     return codecs[compressor](payload)
 
 

@@ -6,12 +6,15 @@ import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fsabs
 from fsabs import CorruptFileError
+from fsabs.readers import Writer
 from fsabs.readers.data import (
     AbstractDataReader,
     ImageFolderDataReader,
@@ -247,6 +250,13 @@ def test_params_are_literals_or_text() -> None:
     assert parse_params('cols=["a", "b"];sep=,') == {"cols": ["a", "b"], "sep": ","}
     assert parse_params("x=__import__('os').getcwd()") == {"x": "__import__('os').getcwd()"}
     assert parse_params("") == {}
+    assert parse_params("sep=';'; names=['a;b', 'c;d'];x=it's;y=[1;z=\"") == {
+        "sep": ";",
+        "names": ["a;b", "c;d"],
+        "x": "it's",
+        "y": "[1",
+        "z": '"',
+    }
     for bad in ("novalue", "=1", "a=1;a=2"):
         with pytest.raises(ValueError):
             parse_params(bad)
@@ -278,3 +288,27 @@ class Records(AbstractDataReader):
     with pytest.raises(ZeroDivisionError):
         create_custom_data_reader(tmp_path / "broken.py", "Records")
     assert not any("broken%2Epy" in name for name in sys.modules)
+
+
+def test_tasks_of_elasticdls_later_protocol(tmp_path: Path) -> None:
+    """Their shard is an object of its own: `task.shard.name`, `.start`, `.end`, `.indices`."""
+    with Writer(fsabs.from_url(tmp_path), "f") as writer:
+        for number in range(20):
+            writer.write(b"%d" % number)
+    (tmp_path / "rows.csv").write_text("".join(f"{number},x\n" for number in range(20)))
+    reader = RecordIODataReader(data_dir=str(tmp_path / "f"))
+    name = shards_of(reader)[0].name
+    later = SimpleNamespace(shard=SimpleNamespace(name=name, start=5, end=8, indices=[]))
+    assert list(reader.read_records(later)) == [b"5", b"6", b"7"]  # type: ignore[arg-type]
+    some = SimpleNamespace(shard=SimpleNamespace(name=name, start=5, end=8, indices=[7, 5]))
+    assert list(reader.read_records(some)) == [b"7", b"5"]  # type: ignore[arg-type]
+    text = create_data_reader(str(tmp_path / "rows.csv"))
+    later.shard.name = shards_of(text)[0].name
+    assert [row[0] for row in text.read_records(later)] == ["5", "6", "7"]
+
+
+@pytest.mark.parametrize("nothing", ["", None, "an empty directory"])
+def test_no_data_gives_no_shards_and_a_warning(tmp_path: Path, nothing: str | None) -> None:
+    reader = RecordIODataReader(data_dir=str(tmp_path) if nothing else nothing)  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match="there are no shards"):
+        assert reader.create_shards() == []

@@ -75,6 +75,27 @@ def test_partitions(service: OdpsServer) -> None:
     assert shards_of(reader_of(service, "empty", records_per_task=5)) == []
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_whole_partitioned_table(service: OdpsServer, threads: int) -> None:
+    reader = reader_of(service, "parted", columns=["x", "pt"], records_per_task=2, num_processes=threads)
+    assert [tuple(shard) for shard in shards_of(reader)] == [("parted:shard_0", 0, 2), ("parted:shard_1", 2, 1)]
+    assert read_all(reader) == [["1", "1"], ["2", "1"], ["3", "2"]]
+    assert list(pickle.loads(pickle.dumps(reader)).read_records(Task(0, "parted", 1, 3))) == [["2", "1"], ["3", "2"]]
+    service.tables["parted"].rows["pt=1"] = [[1, "a"]]
+    reader.close()
+    with pytest.raises(StaleFileError, match="pt=1 has 1 rows, and had 2"):
+        list(reader.read_records(Task(0, "parted", 0, 3)))
+
+
+def test_what_no_attempt_mends_is_not_tried_again(service: OdpsServer) -> None:
+    reader = reader_of(service, max_attempts=5)
+    assert len(reader)
+    service.fault = lambda start, count, request: Status(400, "InvalidArgument")
+    with pytest.raises(OSError, match="InvalidArgument"):
+        list(reader.read_records(Task(0, "t", 0, 5)))
+    assert len(service.ranges) == 1
+
+
 def once(fault: Fault) -> Callable[[int, int, int], Fault]:
     return lambda start, count, request: fault if request == 0 else None
 

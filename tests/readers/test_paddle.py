@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gc
 import itertools
+import multiprocessing
+import os
+import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fsabs
@@ -20,11 +25,13 @@ from fsabs.readers.paddle import (
     ComposeNotAligned,
     batch,
     buffered,
+    cache,
     chain,
     compose,
     creator,
     firstn,
     map_readers,
+    multiprocess_reader,
     shuffle,
     xmap_readers,
 )
@@ -271,3 +278,116 @@ def test_a_child_does_not_wait_for_its_parents_threads() -> None:
 
     assert all_end_well(forked(check))
     assert list(items) == list(range(1, 100))
+
+
+# ---- readers of other things, and of many processes
+
+
+def test_rows_of_arrays_and_lines_of_files(tmp_path: Path) -> None:
+    rows = np.arange(6).reshape(3, 2)
+    assert [row.tolist() for row in creator.np_array(rows)()] == rows.tolist()
+    assert list(creator.np_array(np.array(2.5))()) == [2.5]
+    (tmp_path / "lines").write_bytes("one\ntwö\r\n\nlast".encode())
+    reader = creator.text_file(tmp_path / "lines")
+    assert list(reader()) == list(reader()) == ["one", "twö", "", "last"]
+    assert list(creator.text_file("lines", fs=fsabs.from_url(tmp_path))()) == ["one", "twö", "", "last"]
+    with pytest.raises(FileNotFoundError):
+        next(iter(creator.text_file(tmp_path / "none")()))
+
+
+def test_recordio_has_its_later_name_too(tmp_path: Path) -> None:
+    convert(str(tmp_path), count(10), 2, "x")
+    assert sorted(creator.recordio(f"{tmp_path}/x-*")()) == list(range(10))
+
+
+def test_a_cache_reads_once_and_only_what_was_read_to_the_end_counts() -> None:
+    calls = []
+
+    def read() -> Iterator[int]:
+        calls.append(1)
+        yield from range(5)
+
+    reader = cache(read)
+    assert list(itertools.islice(reader(), 2)) == [0, 1]
+    assert [list(reader()) for _ in range(3)] == [[0, 1, 2, 3, 4]] * 3
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("queue_size", [1, 7, 1000])
+def test_readers_in_processes(queue_size: int) -> None:
+    reader = multiprocess_reader([count(100), count(3), count(0)], queue_size=queue_size)
+    for _ in range(2):
+        assert sorted(reader()) == sorted([*range(100), *range(3)])
+
+
+def test_a_process_is_no_further_ahead_than_it_may(tmp_path: Path) -> None:
+    def read() -> Iterator[int]:
+        for number in range(1000):
+            (tmp_path / "at").write_text(str(number))
+            yield number
+
+    items = iter(multiprocess_reader([read], queue_size=50)())
+    next(items)
+    time.sleep(0.5)
+    assert int((tmp_path / "at").read_text()) <= 50 + 25
+    items.close()  # type: ignore[attr-defined]
+
+
+def test_errors_of_processes_are_raised_here() -> None:
+    class Odd(Exception):
+        def __init__(self, first: int, second: int) -> None:
+            super().__init__(f"{first} and {second}")
+
+    def odd() -> Iterator[int]:
+        yield 1
+        raise Odd(1, 2)
+
+    def none() -> Iterator[None]:
+        yield None
+
+    def unpicklable() -> Iterator[Any]:
+        yield lambda: None
+
+    found: list[int] = []
+    with pytest.raises(KeyError, match="what went wrong"):
+        found.extend(multiprocess_reader([failing(40)])())
+    for item in multiprocess_reader([count(40)])():
+        found.append(item)
+    assert sorted(found[-40:]) == list(range(40))
+    with pytest.raises(RuntimeError, match="Odd: 1 and 2"):
+        list(multiprocess_reader([odd])())
+    with pytest.raises(ValueError, match="None"):
+        list(multiprocess_reader([none])())
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        list(multiprocess_reader([unpicklable])())
+
+
+def test_a_killed_process_is_an_error_and_the_others_end() -> None:
+    def killed() -> Iterator[int]:
+        yield from range(64)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def endless() -> Iterator[int]:
+        return itertools.count()
+
+    items = multiprocess_reader([killed, endless])()
+    with pytest.raises(ChildProcessError, match="reader 0.*-9|-9.*reader 0"):
+        for _ in items:
+            pass
+    assert not multiprocessing.active_children()
+
+
+def test_a_dropped_iterator_ends_its_processes() -> None:
+    items = iter(multiprocess_reader([itertools.count])())
+    assert next(items) == 0
+    assert multiprocessing.active_children()
+    del items
+    gc.collect()
+    assert not multiprocessing.active_children()
+
+
+def test_what_multiprocess_reader_refuses() -> None:
+    with pytest.raises(ValueError, match="no readers"):
+        multiprocess_reader([])
+    with pytest.raises(ValueError, match="queue_size"):
+        multiprocess_reader([count(1)], queue_size=0)

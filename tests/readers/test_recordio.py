@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
+import pickle
 import random
 import struct
 import time
@@ -332,6 +334,27 @@ class CountedBlob(Blob):
 
 
 @quick
+def test_an_index_by_a_path_as_the_go_codes_wrapper_makes_it(tmp_path: Path) -> None:
+    fs = fsabs.from_url(tmp_path)
+    with Writer(fs, "f", max_chunk_bytes=10) as writer:
+        for number in range(20):
+            writer.write(b"%05d" % number)
+    with contextlib.closing(Index(tmp_path / "f")) as index:
+        assert index.num_records() == len(index) == 20
+        assert index.locate(0) == (0, 0)
+        assert index.locate(7) == (3, 1)
+        assert index.locate(20) == index.locate(-1) == (-1, -1)
+    copy = pickle.loads(pickle.dumps(Index(f"file://{tmp_path}/f")))
+    assert copy.digest() == Index.load(fs, "f").digest()
+    assert (copy.url, copy.version, copy.chunks) == (index.url, index.version, 10)
+    with pytest.raises(FileNotFoundError):
+        Index(tmp_path / "none")
+    (tmp_path / "f").write_bytes(b"no chunk" * 5)
+    with pytest.raises(CorruptFileError):
+        Index(tmp_path / "f")
+    assert Index(tmp_path / "f", on_error="skip").num_records() == 0
+
+
 def test_an_index_reads_heads_and_not_payloads(tmp_path: Path) -> None:
     fs = Counting(fsabs.from_url(tmp_path))
     with Writer(fs, "large", compressor="none", max_chunk_bytes=1 << 20) as writer:

@@ -80,6 +80,9 @@ rgw thread pool size = 64
 debug rgw = 0
 debug rgw access = 0
 rgw enable usage log = false
+rgw crypt require ssl = false
+rgw crypt s3 kms backend = testing
+rgw crypt s3 kms encryption keys = key-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo=
 rgw gc obj min wait = 5
 rgw gc processor period = 10
 """

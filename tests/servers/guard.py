@@ -12,7 +12,6 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -29,13 +28,9 @@ def start() -> None:
     mark, _ = os.pipe()  # never read or written: its name is the mark
     os.set_inheritable(mark, False)  # forked children have it, programs have the variable
     name = os.readlink(f"/proc/self/fd/{mark}")
-    subprocess.Popen(
-        [sys.executable, "-S", __file__, str(os.getpid()), name],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-S", __file__, str(os.getpid()), name]
+    silent = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    os.posix_spawn(sys.executable, command, os.environ, file_actions=silent, setsid=True)
     os.environ[VARIABLE] = name
 
 

@@ -39,9 +39,10 @@ class Break(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Answer with this status."""
+    """Answer with this status and the service's name of the error."""
 
     code: int
+    name: str = "InternalServerError"
 
 
 class WrongSum(NamedTuple):
@@ -203,7 +204,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.service.sessions += 1
         if self.service.failing_sessions:
             self.service.failing_sessions -= 1
-            self._refuse(400, "Flaky", "try again")
+            self._refuse(503, "ServiceUnavailable", "try again")
         elif query.get("partition", "").replace("'", "") not in table.rows:
             self._refuse(404, "NoSuchPartition", "the partition doesn't exist")
         else:
@@ -230,7 +231,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         start, count = (int(part) for part in query["rowrange"].strip("()").split(","))
         fault = self.service.fault(start, count, self.service.next_request(start, count))
         if isinstance(fault, Status):
-            self._refuse(fault.code, "InternalServerError", "a fault")
+            self._refuse(fault.code, fault.name, "a fault")
             return
         rows = table.rows[query.get("partition", "").replace("'", "")][start : start + count]
         names = [name for name, _ in table.columns]

@@ -12,14 +12,16 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from ... import errors, hooks, keys, process
 from . import checksums
 from .failures import refusal
+from .options import Options, core_session
 
 _MODULES = (
     "boto3",
@@ -31,23 +33,9 @@ _MODULES = (
     "s3transfer.subscribers",
 )
 _descriptions: Any = None
+_generations: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""The users' sessions, with the process that has used them."""
 POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at once
-
-
-class Options(NamedTuple):
-    """What a client is made of; as of `S3`."""
-
-    endpoint: str | None = None
-    aws_access_key_id: str | None = None
-    aws_secret_access_key: str | None = None
-    aws_session_token: str | None = None
-    region: str | None = None
-    profile: str | None = None
-    connect_timeout: float = 10
-    read_timeout: float = 60
-    max_attempts: int | None = None
-    anonymous: bool = False
-    path_style: bool | None = None
 
 
 def shared_client(options: Options) -> process.PerProcess[Any]:
@@ -79,7 +67,6 @@ def load() -> None:
 def make_client(options: Options) -> Any:
     """A new boto3 client."""
     try:
-        import boto3
         import botocore
         from botocore.config import Config
         from botocore.exceptions import ProfileNotFound
@@ -88,32 +75,27 @@ def make_client(options: Options) -> Any:
     except ImportError as exc:
         raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
 
-    addressing: Any = None  # as boto3 is configured
+    settings: dict[str, Any] = {
+        "connect_timeout": options.connect_timeout,
+        "read_timeout": options.read_timeout,
+        "max_pool_connections": POOL_SIZE,
+    }
+    if options.max_attempts:
+        settings["retries"] = {"total_max_attempts": options.max_attempts}
+    if options.anonymous:
+        settings["signature_version"] = botocore.UNSIGNED
     if options.path_style is not None:
-        addressing = {"addressing_style": "path" if options.path_style else "virtual"}
-    config = Config(
-        connect_timeout=options.connect_timeout,
-        read_timeout=options.read_timeout,
-        retries={"total_max_attempts": options.max_attempts} if options.max_attempts else None,
-        max_pool_connections=POOL_SIZE,
-        signature_version=botocore.UNSIGNED if options.anonymous else None,
-        s3=addressing,
-    )
+        settings["s3"] = {"addressing_style": "path" if options.path_style else "virtual"}
+    if options.proxies is not None:
+        settings["proxies"] = dict(options.proxies)
+    if options.client_certificate is not None:
+        settings["client_cert"] = options.client_certificate
     try:
-        session = boto3.Session(
-            botocore_session=_core_session(),
-            aws_access_key_id=options.aws_access_key_id,
-            aws_secret_access_key=options.aws_secret_access_key,
-            aws_session_token=options.aws_session_token,
-            region_name=options.region,
-            profile_name=options.profile,
-        )
-        # dateutil, boto3's parser of times, takes two thirds of the time of a listing.
-        session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
+        create, region = _session(options)
         url = options.endpoint or os.environ.get("S3_ENDPOINT") or None
         # A store of one's own has no regions, but a signature needs the name of one.
-        region = session.region_name or "us-east-1"
-        client = session.client("s3", endpoint_url=url, region_name=region, config=config)
+        region = options.region or region or "us-east-1"
+        client = create("s3", endpoint_url=url, region_name=region, config=Config(**settings), verify=options.verify)
         install(client)
         client.meta.events.register("before-send.s3", _begun)
         client.meta.events.register("response-received.s3", _answered)
@@ -137,7 +119,41 @@ def principal(client: Any, options: Options) -> str:
     if found.method in ("explicit", "env", "shared-credentials-file", "config-file", "boto-config"):
         return str(found.get_frozen_credentials().access_key)
     role = os.environ.get("AWS_ROLE_ARN", "")
-    return f"{found.method} {options.profile or os.environ.get('AWS_PROFILE', '')} {role}"
+    if options.session is not None and not (profile := core_session(options.session).profile):
+        return str(found.get_frozen_credentials().access_key)
+    profile = profile if options.session is not None else options.profile
+    return f"{found.method} {profile or os.environ.get('AWS_PROFILE', '')} {role}"
+
+
+def _session(options: Options) -> tuple[Callable[..., Any], str | None]:
+    """Return the function that makes a client in a session, the user's or a new one, and the session's region."""
+    import boto3
+
+    if options.session is not None:
+        core = core_session(options.session)
+        _renew_lock(core)
+        return core.create_client, core.get_config_variable("region")
+    session = boto3.Session(
+        botocore_session=_core_session(),
+        aws_access_key_id=options.aws_access_key_id,
+        aws_secret_access_key=options.aws_secret_access_key,
+        aws_session_token=options.aws_session_token,
+        region_name=options.region,
+        profile_name=options.profile,
+    )
+    # dateutil, boto3's parser of times, takes two thirds of the time of a listing.
+    session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
+    return session.client, session.region_name
+
+
+def _renew_lock(core: Any) -> None:
+    """Give the credentials of a session that a child inherits a new lock: another thread may have held theirs."""
+    generation = _generations.setdefault(core, process.generation())
+    if process.inherited(generation):
+        _generations[core] = process.generation()
+        credentials = core.get_credentials()
+        if hasattr(credentials, "_refresh_lock"):
+            credentials._refresh_lock = threading.Lock()
 
 
 def _core_session() -> Any:

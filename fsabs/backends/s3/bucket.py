@@ -4,27 +4,27 @@ one). Keys that no path can name (with an empty, `.` or `..` segment) are not li
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import os
-import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from ... import keys
 from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
-from .boto import Options, load, principal, resolved_endpoint, shared_client, translated
+from .boto import load, principal, resolved_endpoint, shared_client, translated
+from .buckets import abort_uploads, bucket_of, make_bucket
 from .client import Client, shared
 from .listing import flat, pages
 from .messages import Request
+from .options import MIN_PART_SIZE, S3Options, parse, version_of
 from .pages import ObjectPage, fetch, is_plain, to_stat
 from .reading import S3Blob, get_many, get_many_versioned, get_whole, head, open_from_start
 from .requests import delete_batch, send
-from .writes import MIN_PART_SIZE, S3Writer, put, put_many
+from .writes import S3Writer, check_current, put, put_many
 
 
 class S3(FS):
@@ -33,15 +33,27 @@ class S3(FS):
     What is not given comes from the environment and files that boto3 looks at, credentials that it refreshes included.
 
     Args:
+        bucket: its name, or the ARN of an access point.
+        prefix: the FS's root.
+        create_bucket: make the bucket if it is missing.
+        mpu_chunksize: bytes that are uploaded in one part, at least 5 MiB; a smaller file is one PUT.
         endpoint: URL of the store (`$S3_ENDPOINT`, `$AWS_ENDPOINT_URL`); AWS if there is none.
         aws_access_key_id, aws_secret_access_key, aws_session_token: credentials.
         region, profile: as boto3 has them.
-        create_bucket: make the bucket if it is missing.
-        mpu_chunksize: bytes that are uploaded in one part, at least 5 MiB; a smaller file is one PUT.
+        session: a session of boto3 or botocore. It pickles only if it is made of a profile.
         connect_timeout, read_timeout: seconds, for each attempt.
         max_attempts: how often a request is sent at most; None: as botocore is configured, else 5 times.
         anonymous: send no signature.
         path_style: the bucket in the URL's path (True) or host name (False); None: as boto3 chooses.
+        verify: the file of trusted certificates, or False to trust any; None: as boto3 is configured.
+        client_certificate: the file of the client's certificate, or those of certificate and key.
+        proxies: URLs of proxies by scheme, as boto3 has them; boto3 then sends all requests.
+        requester_pays: pay for requests to a bucket of another owner.
+        sse_customer_key: the key that objects are encrypted by (SSE-C), 32 bytes or their base64.
+        server_side_encryption, sse_kms_key_id: how new objects are encrypted (`AES256`, `aws:kms`, `aws:kms:dsse`).
+        storage_class, acl, metadata: of new objects; `acl` is a canned one.
+        content_type: of new objects; `auto` guesses it by the name, None leaves it to the store.
+        versions: version ids by the paths of objects in the bucket; these are read in that version, and never written.
 
     Mode `x` of a file that is uploaded in parts is only as safe as the store: some ignore the condition of the last
     request, so that of two writers at the same moment the later one may win.
@@ -66,50 +78,26 @@ class S3(FS):
         bucket: str,
         prefix: str | None = None,
         *,
-        endpoint: str | None = None,
-        aws_access_key_id: str | None = None,
-        aws_secret_access_key: str | None = None,
-        aws_session_token: str | None = None,
-        region: str | None = None,
-        profile: str | None = None,
         create_bucket: bool = False,
         mpu_chunksize: int = 32 * 1024 * 1024,
-        connect_timeout: float | None = None,
-        read_timeout: float | None = None,
-        max_attempts: int | None = None,
-        anonymous: bool = False,
-        path_style: bool | None = None,
+        **options: Unpack[S3Options],
     ) -> None:
         if not bucket:
             raise ValueError(f"an S3 URL names a bucket: s3://bucket/key, not s3://{bucket}/{prefix or ''}")
         if mpu_chunksize < MIN_PART_SIZE:
             raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
-        if max_attempts is not None and max_attempts < 1:
-            raise ValueError(f"max_attempts is at least 1, not {max_attempts}")
         self.bucket = bucket
-        self.options = Options(
-            endpoint,
-            aws_access_key_id,
-            aws_secret_access_key,
-            aws_session_token,
-            region,
-            profile,
-            connect_timeout if connect_timeout is not None else Options().connect_timeout,
-            read_timeout if read_timeout is not None else Options().read_timeout,
-            max_attempts,
-            anonymous,
-            path_style,
-        )
+        self.options, self.objects, self.versions = parse(options)
         self._mpu_chunksize = mpu_chunksize
         self._prepare()
         self._root = self._cwd = keys.normalize(prefix or "")
         if create_bucket:
-            self._create_bucket()
+            make_bucket(self)
 
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:
         """Return the FS of a bucket, or of an access point: the name in its ARN may be a segment of the path."""
-        bucket, path = _bucket_of(authority, path)
+        bucket, path = bucket_of(authority, path)
         return cls(bucket, path, **options)
 
     @property
@@ -121,7 +109,8 @@ class S3(FS):
         return f"s3 {resolved_endpoint(self.client)} {self.bucket}"
 
     def _principal(self) -> str:
-        return "" if self.options.anonymous else principal(self.client, self.options)
+        signed_for = "" if self.options.anonymous else principal(self.client, self.options)
+        return " ".join(filter(None, (signed_for, self.objects.key_digest())))
 
     @property
     def http(self) -> Client | None:
@@ -141,6 +130,9 @@ class S3(FS):
 
     def _prepare(self) -> None:
         load()
+        self.bucket_headers = self.objects.bucket_headers()
+        self.read_headers = self.objects.read_headers()
+        self.write_headers = self.objects.write_headers()
         self._client = shared_client(self.options)
         self._http = shared(self._client, self.bucket, self.options)
 
@@ -150,31 +142,19 @@ class S3(FS):
         They are what killed writers leave behind: invisible, but stored. All below the FS's root, or only those of one
         object `key` of the bucket.
         """
-        prefix = key or (self._root + "/" if self._root else "")
-        aborted = 0
-        for upload in self._uploads(prefix):
-            old = time.time() - upload["Initiated"].timestamp() >= older_than
-            if old and (not key or upload["Key"] == key):
-                with translated():
-                    self.client.abort_multipart_upload(
-                        Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-                    )
-                aborted += 1
-        return aborted
-
-    def _uploads(self, prefix: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        marker: dict[str, str] = {}
-        while True:
-            with translated():
-                page = self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=prefix, **marker)
-            found += page.get("Uploads", [])
-            if not page.get("IsTruncated"):
-                return found
-            marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+        return abort_uploads(self, older_than, key)
 
     def _url(self, key: str) -> str:
-        return f"s3://{self.bucket}/{keys.to_url_path(key)}"
+        query = self.versions.get(key, "")
+        return f"s3://{self.bucket}/{keys.to_url_path(key)}{query and '?' + query}"
+
+    @classmethod
+    def options_of_query(cls, authority: str, paths: list[str], query: dict[str, str]) -> dict[str, Any]:
+        """Return the options that the query of a URL stands for; `paths` are those that may be the object's."""
+        for name in query:
+            if name != "versionId":
+                raise ValueError(f"an S3 URL has no ?{name}=, only ?versionId=; a '?' in a path is written as %3F")
+        return {"versions": {bucket_of(authority, path)[1]: query["versionId"] for path in paths}}
 
     # ---- looking
 
@@ -198,7 +178,8 @@ class S3(FS):
     def _list(self, key: str) -> Iterator[FileStat]:
         prefix = key + "/" if key else ""
         found = pages(self, prefix, "/")
-        return self._existing(key, (member for page in found for member in _merged(prefix, page)))
+        members = (member for page in found for member in _merged(prefix, page))
+        return self._pinned(prefix, self._existing(key, members))
 
     def _existing(self, key: str, members: Iterator[FileStat | None]) -> Iterator[FileStat]:
         """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""
@@ -213,7 +194,19 @@ class S3(FS):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._existing(key, self._flat(key + "/" if key else ""))
+        prefix = key + "/" if key else ""
+        return self._pinned(prefix, self._existing(key, self._flat(prefix)))
+
+    def _pinned(self, prefix: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
+        """Return the members, with the stats of the versions that objects are read in."""
+        if not self.versions:
+            return members
+        return (self._in_version(prefix, member) for member in members)
+
+    def _in_version(self, prefix: str, member: FileStat) -> FileStat:
+        key = prefix + member.filename
+        found = self._head(key) if key in self.versions else None
+        return found._replace(filename=member.filename) if found is not None else member
 
     def _flat(self, prefix: str) -> Iterator[FileStat | None]:
         """Everything below `prefix` from a flat listing; directories are put in where their first key shows them."""
@@ -318,23 +311,33 @@ class S3(FS):
         self._delete(key)
 
     def _delete(self, key: str) -> None:
-        send(self, Request("DELETE", key))
+        check_current(self, key)
+        send(self, Request("DELETE", key, headers=self.bucket_headers))
 
     def _remove_tree(self, key: str) -> None:
+        for pinned in self.versions:
+            if pinned.startswith(key + "/"):
+                check_current(self, pinned)
         for page in flat(self, key + "/"):
             delete_batch(self, page.keys())
 
     def _copy(self, src: str, dst: str) -> None:
         """By the store itself, in parts where the object is large."""
-        from boto3.s3.transfer import TransferConfig
+        from boto3.s3.transfer import TransferConfig, create_transfer_manager
 
-        here = TransferConfig(use_threads=False)
+        check_current(self, dst)
+        source = {"Bucket": self.bucket, "Key": src}
+        if version := self.versions.get(src):
+            source["VersionId"] = version_of(version)
         try:
-            with translated():
-                source = {"Bucket": self.bucket, "Key": src}
-                self.client.copy(source, self.bucket, dst, Config=here)
+            with translated(), create_transfer_manager(self.client, TransferConfig(use_threads=False)) as manager:
+                manager.copy(source, self.bucket, dst, self.objects.boto_copy()).result()
         except FileNotFoundError as exc:
             raise self._no_file(src) from exc
+        except OSError as exc:
+            if getattr(exc, "code", "") != "NotImplemented":  # as Ceph's copy of encrypted objects is
+                raise
+            super()._copy(src, dst)
 
     def _rename(self, src: str, dst: str) -> None:
         """By copies and removals: not in one moment. What is interrupted leaves the source whole."""
@@ -349,41 +352,8 @@ class S3(FS):
                 self._copy(name, dst + name[len(src) :])
         self._remove_tree(src)
 
-    def _create_bucket(self) -> None:
-        with translated():
-            try:
-                self.client.head_bucket(Bucket=self.bucket)
-                return
-            except self.client.exceptions.ClientError as exc:
-                if exc.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
-                    raise
-            own_store = self.options.endpoint or os.environ.get("S3_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL")
-            region = self.client.meta.region_name
-            place = {} if own_store or region == "us-east-1" else {"LocationConstraint": region}
-            with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
-                self.client.create_bucket(Bucket=self.bucket, **({"CreateBucketConfiguration": place} if place else {}))
-
     def __repr__(self) -> str:
         return f"S3({self.bucket!r}, {self._root!r})"
-
-
-_ARN_SEGMENTS = {"accesspoint": 2, "outpost": 4}
-"""How many segments the resource of an ARN has: `accesspoint/NAME`, `outpost/ID/accesspoint/NAME`."""
-
-
-def _bucket_of(authority: str, path: str) -> tuple[str, str]:
-    """Return the bucket or ARN, and the path in it, of a URL's authority and path."""
-    fields = authority.split(":", 5)
-    if fields[0] != "arn" or len(fields) < 6:
-        return authority, path
-    resource = fields[5].split(":")
-    missing = _ARN_SEGMENTS.get(resource[0], 0) - len(resource)
-    segments = path.split("/")[1:]
-    if missing <= 0:
-        return authority, path
-    if len(segments) < missing or not all(segments[:missing]):
-        raise ValueError(f"an ARN ends in the name of its access point: s3://{authority}{path}")
-    return "/".join([authority, *segments[:missing]]), "/" + "/".join(segments[missing:])
 
 
 def _is_path(name: str) -> bool:

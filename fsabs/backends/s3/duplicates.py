@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import os
 
+from ...ranges import Range
 from .failures import mismatched, xml_text
 from .http1 import ResponseHead
 from .messages import Request
@@ -29,6 +30,8 @@ CHECKSUM = "x-amz-checksum-crc32c:"
 _TRIALS = 3
 """A store that has not sent back a nonce by so many responses does not know it."""
 _MAX_SEEN = 8192
+_Asked = tuple[str, str, Range | None, str]
+"""Method, key, range and query of a request."""
 _PERMANENT = frozenset({400, 401, 403, 404, 405, 409, 410, 412, 416})
 
 
@@ -41,8 +44,8 @@ class DuplicateDetector:
         self._numbers = itertools.count()
         self._trials = [_TRIALS if nonces else 0] * 2  # of whole objects, of ranges
         self._echoed = [False, False]
-        self._seen: dict[int, int] = {}
-        self._seen_before: dict[int, int] = {}  # an earlier generation of them
+        self._seen: dict[int, _Asked] = {}
+        self._seen_before: dict[int, _Asked] = {}  # an earlier generation of them
         self._checksums = False  # whether the store sends back the checksums of bodies
         self._repeated: set[tuple[str, str, bool, int]] = set()
         """The kinds of responses of which two have had the same identifier or head."""
@@ -105,9 +108,10 @@ class DuplicateDetector:
     def _check_distinct(self, request: Request, head: ResponseHead, used: bool) -> None:
         status, identifier = head.status, head.header(b"x-amz-request-id")
         name = hash(identifier or head.raw)
-        asked = hash((request.method, request.key, request.range, request.query))
-        before = self._seen.get(name, self._seen_before.get(name))
-        self._seen[name] = asked
+        asked = (request.method, request.key, request.range, request.query)
+        before = self._seen.get(name) or self._seen_before.get(name)
+        # The first request stays: several connections may each have the same late response.
+        self._seen[name] = before or asked
         if len(self._seen) > _MAX_SEEN:
             self._seen, self._seen_before = {}, self._seen
         kind = (request.method, request.query[:5], request.range is None, status)
@@ -117,4 +121,5 @@ class DuplicateDetector:
         elif before is not None and (before != asked or identifier):
             if used:
                 raise mismatched("a response that has been received before, for another request")
-            self._repeated.add(kind)
+            if identifier or before[1] != request.key:  # a GET and a HEAD of one object may have the same head
+                self._repeated.add(kind)

@@ -12,7 +12,8 @@ import urllib.parse
 from typing import Any, NamedTuple
 
 from ... import process
-from .boto import Options, environment
+from .boto import environment
+from .options import Options
 
 _PROBE_KEY = "k"
 _DEFAULT_ATTEMPTS = {"legacy": 5, "standard": 3, "adaptive": 3}

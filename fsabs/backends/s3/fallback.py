@@ -13,6 +13,7 @@ from .boto import translated
 from .failures import Transient
 from .http1 import ProtocolError, ResponseHead, parse_head
 from .messages import Request, Response
+from .options import version_of
 from .retry import backoff
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ ATTEMPTS = 3
 
 def get(fs: S3, request: Request) -> bytes:
     """Return the content that a GET requests; raises `OSError`."""
-    conditions: dict[str, Any] = {}
+    conditions: dict[str, Any] = _parameters(fs, request.key)
     if request.range is not None:
         size, offset = request.range
         conditions["Range"] = f"bytes={offset}-{offset + size - 1}"
@@ -73,4 +74,11 @@ def head_of(metadata: dict[str, Any]) -> ResponseHead:
 def head(fs: S3, key: str) -> ResponseHead:
     """Return the head of the response to a HEAD; raises `OSError`."""
     with translated():
-        return head_of(fs.client.head_object(Bucket=fs.bucket, Key=key)["ResponseMetadata"])
+        found = fs.client.head_object(Bucket=fs.bucket, Key=key, **_parameters(fs, key))
+    return head_of(found["ResponseMetadata"])
+
+
+def _parameters(fs: S3, key: str) -> dict[str, Any]:
+    """Return the parameters of boto3 that the FS's options stand for."""
+    version = {"VersionId": version_of(fs.versions[key])} if key in fs.versions else {}
+    return {**fs.objects.boto_read(), **version}

@@ -82,7 +82,7 @@ def fetch(
         start_after=after,
         max_keys=most,
     )
-    body = send(fs, Request("GET", "", query)).body
+    body = send(fs, Request("GET", "", query, fs.bucket_headers)).body
     page = parse(body)
     listed = _prefix.search(body.decode("utf-8").partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
     # Ceph encodes keys, but not the prefix, and drops what XML can't carry.

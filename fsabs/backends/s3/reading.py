@@ -71,7 +71,7 @@ def by_boto3(fs: S3, request: Request, reason: UnsupportedResponse) -> bytes:
 
 def get_whole(fs: S3, client: Client, key: str) -> bytes:
     """Return the content of an object; raises `FileNotFoundError`."""
-    request = Request("GET", key, large=LARGE)
+    request = Request("GET", key, fs.versions.get(key, ""), fs.read_headers, large=LARGE)
     try:
         return client.send(request).body
     except UnsupportedResponse as exc:
@@ -84,7 +84,7 @@ def get_many(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Itera
     """Yield the contents of objects, in order; one that is missing raises in its turn."""
 
     def fall_back(key: str, reason: UnsupportedResponse) -> bytes:
-        return by_boto3(fs, Request("GET", key), reason)
+        return by_boto3(fs, Request("GET", key, fs.versions.get(key, "")), reason)
 
     return _get_many(fs, client, wanted, width, attrgetter("body"), fall_back)
 
@@ -108,7 +108,8 @@ def _get_many(
 ) -> Iterator[T]:
     instrument, total = hooks.active, 0
     begin = time.monotonic_ns() if instrument is not None else 0
-    outcomes = send_many(client, (Request("GET", key) for key in wanted), width)
+    requests = (Request("GET", key, fs.versions.get(key, ""), fs.read_headers) for key in wanted)
+    outcomes = send_many(client, requests, width)
     try:
         for key, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Response):
@@ -134,7 +135,7 @@ def head(fs: S3, key: str) -> tuple[int, datetime, str | None]:
     client, found = fs.http, None
     if client is not None:
         try:
-            found = client.send(Request("HEAD", key)).head
+            found = client.send(Request("HEAD", key, fs.versions.get(key, ""), fs.read_headers)).head
         except UnsupportedResponse as exc:
             found = fallback.head(fs, key)
             if exc.redirected:
@@ -166,7 +167,7 @@ def open_from_start(fs: S3, key: str) -> S3Blob | None:
     if client is None:
         return None
     try:
-        found = client.send(Request("GET", key, range=(FIRST, 0)))
+        found = client.send(Request("GET", key, fs.versions.get(key, ""), fs.read_headers, range=(FIRST, 0)))
     except (UnsupportedResponse, errors.StaleFileError):  # a range of an empty object is refused
         return None
     if found.status == 200:  # the store ignores ranges
@@ -312,7 +313,9 @@ class S3Blob(Blob):
                     raise outcome
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
-        return Request("GET", self._key, range=part, version=self.version, size=self.size, into=into)
+        fs, key = self._origin, self._key
+        query = fs.versions.get(key, "")
+        return Request("GET", key, query, fs.read_headers, b"", part, self.version, self.size, into)
 
     def _by_boto3(self, request: Request, reason: UnsupportedResponse) -> bytes:
         try:

@@ -100,7 +100,7 @@ def _attempt(fs: S3, request: Request) -> Response:
 def delete_batch(fs: S3, names: list[str]) -> None:
     """Remove up to 1,000 objects."""
     for odd in [name for name in names if not name.isprintable()]:  # XML can't carry every character
-        send(fs, Request("DELETE", odd))
+        send(fs, Request("DELETE", odd, headers=fs.bucket_headers))
     names = [name for name in names if name.isprintable()]
     if not names:
         return
@@ -108,7 +108,7 @@ def delete_batch(fs: S3, names: list[str]) -> None:
     namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
     body = f'<Delete xmlns="{namespace}">{objects}<Quiet>true</Quiet></Delete>'.encode()
     checksum = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-    response = send(fs, Request("POST", "", "delete=", (f"content-md5:{checksum}",), body))
+    response = send(fs, Request("POST", "", "delete=", (*fs.bucket_headers, f"content-md5:{checksum}"), body))
     failed = re.search(rb"<Error>(.*?)</Error>", response.body, re.DOTALL)
     if failed is not None:
         code, message, key = (html.unescape(xml_text(failed[1], name)) for name in (b"Code", b"Message", b"Key"))

@@ -25,20 +25,20 @@ from ...files import Writer
 from .client import Client
 from .failures import UnsupportedResponse, xml_text
 from .messages import Request
+from .options import MARK
 from .pipeline import send_many
 from .requests import query_of, send
 
 if TYPE_CHECKING:
     from .bucket import S3
 
-MIN_PART_SIZE = 5 * 1024**2
 MAX_PART_SIZE = 5 * 1024**3
 MAX_PARTS = 10_000
 PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 MAX_PIPELINED = 2 * 1024**2
 """`write_many` has contents of up to so many bytes in flight from one thread; larger ones take a thread each."""
-_MARK = "x-amz-meta-fsabs-write"
+_MARK = f"x-amz-meta-{MARK}"
 """Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
 
 
@@ -67,8 +67,16 @@ def _crc32c() -> Callable[[bytes], int]:
     return found
 
 
+def check_current(fs: S3, key: str) -> None:
+    """Raise an error for an object that is read in one version: to write it would not change what is read."""
+    if key in fs.versions:
+        raise errors.error(errno.EROFS, "write", fs._url(key), "a version of an object can't be changed")
+
+
 def put_request(fs: S3, key: str, body: bytes, headers: tuple[str, ...] = ()) -> Request:
     """Return the PUT of a whole object."""
+    check_current(fs, key)
+    headers = (*fs.write_headers, *fs.objects.type_headers(key), *headers)
     if fs.checksums:
         headers = (*headers, f"x-amz-checksum-crc32c:{checksum(body)}")
     return Request("PUT", key, headers=headers, body=body)
@@ -92,7 +100,7 @@ def put_new(fs: S3, key: str, body: bytes) -> None:
 def _is_marked(fs: S3, key: str, mark: str) -> bool:
     """Return whether the object is the one that this process has written: the response to that may have been lost."""
     try:
-        return send(fs, Request("HEAD", key)).head.header(_MARK.encode()) == mark
+        return send(fs, Request("HEAD", key, headers=fs.read_headers)).head.header(_MARK.encode()) == mark
     except OSError:
         return False
 
@@ -155,6 +163,7 @@ class S3Writer(Writer):
     """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`."""
 
     def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int) -> None:
+        check_current(fs, key)
         self._fs = fs
         self._key = key
         self._exclusive = exclusive
@@ -215,7 +224,7 @@ class _Upload:
         self._parts: list[str] = []
         self._in_flight: deque[Future[str]] = deque()
         algorithm = ("x-amz-checksum-algorithm:CRC32C",) if fs.checksums else ()
-        headers = (*algorithm, f"{_MARK}:{self._mark}")
+        headers = (*fs.write_headers, *fs.objects.type_headers(key), *algorithm, f"{_MARK}:{self._mark}")
         response = send(fs, Request("POST", key, "uploads=", headers))
         self._id = xml_text(response.body, b"UploadId")
         if not self._id:
@@ -236,10 +245,10 @@ class _Upload:
     def _sent_part(self, number: int, body: bytes) -> str:
         """Send a part, and return the element that stands for it when the upload is completed."""
         query = query_of(partNumber=number, uploadId=self._id)
-        element, headers = f"<PartNumber>{number}</PartNumber>", tuple[str, ...]()
+        element, headers = f"<PartNumber>{number}</PartNumber>", self._fs.read_headers
         if self._fs.checksums:
             value = checksum(body)
-            headers = (f"x-amz-checksum-crc32c:{value}",)
+            headers = (*headers, f"x-amz-checksum-crc32c:{value}")
             element += f"<ChecksumCRC32C>{value}</ChecksumCRC32C>"
         response = send(self._fs, Request("PUT", self._key, query, headers, body))
         etag = response.head.header(b"etag")
@@ -253,9 +262,9 @@ class _Upload:
             self._parts.append(self._in_flight.popleft().result())
         namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
         body = f'<CompleteMultipartUpload xmlns="{namespace}">{"".join(self._parts)}</CompleteMultipartUpload>'
-        condition = ("if-none-match:*",) if exclusive else ()
+        headers = (*self._fs.read_headers, *(("if-none-match:*",) if exclusive else ()))
         try:
-            send(self._fs, Request("POST", self._key, query_of(uploadId=self._id), condition, body.encode()))
+            send(self._fs, Request("POST", self._key, query_of(uploadId=self._id), headers, body.encode()))
         except OSError as exc:
             if getattr(exc, "code", "") not in ("NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict"):
                 raise
@@ -269,4 +278,4 @@ class _Upload:
         """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         with contextlib.suppress(OSError):
-            send(self._fs, Request("DELETE", self._key, query_of(uploadId=self._id)))
+            send(self._fs, Request("DELETE", self._key, query_of(uploadId=self._id), self._fs.bucket_headers))

@@ -12,6 +12,7 @@ from ... import errors, keys, process
 from ...blobs import Blob
 from ...files import BlobReader, Writer
 from ...fs import FS, Capabilities, FileStat, Path
+from ...limits import Limits, LinkedEntries
 from ..base import READ_ONLY, Container
 from ..problems import Problem
 from ..spool import SpooledWriter
@@ -44,20 +45,29 @@ class Hdf5(Container):
     Args:
         compression: of the datasets that are written: `gzip`, `lzf`, or None: in one piece and as they are, so that
             they are read without going through HDF5.
+        limits: what reading may cost, by default the limits of `parent`.
 
     Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut.
     """
 
     modes = "rwxa"
 
-    def __init__(self, parent: FS, path: Path, mode: str = "r", *, compression: str | None = None) -> None:
+    def __init__(
+        self,
+        parent: FS,
+        path: Path,
+        mode: str = "r",
+        *,
+        compression: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         if compression not in (None, "gzip", "lzf"):
             raise ValueError(f"unknown compression {compression!r}; known: gzip, lzf")
         if compression is not None and mode == "r":
             raise ValueError("compression is for a file that is written; what is in this one tells its own")
         self._opened = process.PerProcess(self._open_h5py, _close_h5py)
         self._draft: Draft | None = None
-        super().__init__(parent, path, mode)
+        super().__init__(parent, path, mode, limits)
         try:
             if self._out is None:
                 self.capabilities = READ_ONLY
@@ -65,7 +75,7 @@ class Hdf5(Container):
                 made(self._opened)
             else:
                 self.capabilities = _WRITING
-                self._draft = Draft(self.file_url, self._blob, compression)
+                self._draft = Draft(self.file_url, self._blob, compression, self.limits)
         except BaseException:
             self._abort()
             raise
@@ -101,7 +111,7 @@ class Hdf5(Container):
     def _node(self, key: str) -> h5py.Group | h5py.Dataset:
         file = self.h5py_file()
         with translated(self._url(key), "open"):
-            return nodes.find(file, key)
+            return nodes.find(file, key, self.limits)
 
     def _dataset(self, key: str) -> h5py.Dataset:
         node = self._node(key)
@@ -120,7 +130,7 @@ class Hdf5(Container):
         if _is_group(node):
             return FileStat.of_directory(name)
         version = None if self._blob is None or self._draft is not None else self._blob.version
-        return FileStat(name, size_of(node), version=version)
+        return FileStat(name, size_of(node, self.limits), version=version)
 
     def _group(self, key: str) -> h5py.Group:
         node = self._node(key)
@@ -134,7 +144,7 @@ class Hdf5(Container):
         with translated(self._url(key), "list"):
             found = [
                 (self._to_stat(name, child), child if child is not None and _is_group(child) else None)
-                for name, child in nodes.children(file, key, group)
+                for name, child in nodes.children(file, group, self.limits)
             ]
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
         return found
@@ -148,20 +158,25 @@ class Hdf5(Container):
         return self._walk_below(key, group, self._identity(key, group))
 
     def _walk_below(self, key: str, group: h5py.Group, identity: tuple[int, int]) -> Iterator[FileStat]:
-        above = [identity]
-        levels = [("", iter(self._children(key, group)))]
+        entries = LinkedEntries(self.limits)
+        above = {identity: None}
+        levels = [("", entries.enter(identity), iter(self._children(key, group)))]
         while levels:
-            base, members = levels[-1]
+            base, repeated, members = levels[-1]
             stat, member = next(members, (None, None))
             if stat is None:
                 levels.pop()
-                above.pop()
+                above.popitem()
                 continue
+            entries.count(repeated)
             name = base + stat.filename
             yield stat._replace(filename=name)
             if member is not None and (identity := self._identity(keys.join(key, name), member)) not in above:
-                above.append(identity)
-                levels.append((name + "/", iter(self._children(keys.join(key, name), member))))
+                if self.limits.beyond("max_depth", len(levels)):
+                    what = f"groups lie {len(levels)} deep and more"
+                    raise errors.corrupt(self._url(key), self.limits.reason("max_depth", what), "list")
+                above[identity] = None
+                levels.append((name + "/", entries.enter(identity), iter(self._children(keys.join(key, name), member))))
 
     def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
         self.h5py_file()  # a ValueError once the container is closed
@@ -178,7 +193,8 @@ class Hdf5(Container):
     def verify(self) -> list[Problem]:
         """What is wrong or odd with the file; empty if nothing is. Reads everything, and so HDF5's checksums.
 
-        The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`.
+        The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`,
+        `links` (there is too much to be listed: see `Limits`).
         """
         self._require("read", "verify", "")
         self._reader()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ... import errors, process
 from ...blobs import Blob, BlobSlice, BytesBlob, Origin
+from ...limits import Limits
 from .library import made, translated
 
 if TYPE_CHECKING:
@@ -21,15 +22,21 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_STRINGS = 1024  # read at once, of an array of strings
+_REFERENCE_SIZE = 16  # bytes, of a string of any length in an array
+
+
 class Holder(Origin, Protocol):
     """The FS that a dataset's blob belongs to."""
+
+    limits: Limits
 
     def _reader(self) -> Blob: ...
 
     def _dataset(self, key: str) -> h5py.Dataset: ...
 
 
-def size_of(dataset: h5py.Dataset) -> int:
+def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
     """The size of a dataset's file; 0 for one that has none. A string's is known by reading it."""
     try:
         if dataset.shape is None:
@@ -39,30 +46,37 @@ def size_of(dataset: h5py.Dataset) -> int:
         if _is_value(dataset):
             return len(_value(dataset))
         if _is_text_array(dataset):
-            return len(_npy_of_text(dataset))
+            return len(_npy_of_text(dataset, limits))
         return len(_npy_header(dataset)) + _nbytes(dataset)
-    except TypeError:  # h5py has no dtype, or .npy no place, for the type
+    except (TypeError, _TooLargeError):  # h5py has no dtype, or .npy no place, for the type
         return 0
 
 
 def blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
     """The blob of a dataset; `UnsupportedOperation` for one that is no bytes, `PermissionError` for another file's."""
     _check_readable(holder, key, dataset)
-    version = holder._reader().version
     try:
-        if dataset.shape is None:
-            return BytesBlob(holder, key, b"", version)
-        if _is_value(dataset):
-            return BytesBlob(holder, key, _value(dataset), version)
-        if _is_text_array(dataset):
-            return BytesBlob(holder, key, _npy_of_text(dataset), version)
-        body = _body(holder, key, dataset)
-        if _is_bytes(dataset):
-            return body
-        return NpyBlob(holder, key, _npy_header(dataset), body)
+        return _blob_of(holder, key, dataset)
+    except _TooLargeError as exc:
+        raise errors.corrupt(holder._url(key), str(exc), "open") from None
     except TypeError as exc:
         reason = f"{exc}: such a dataset is no file; dataset() gives it as an h5py object"
         raise errors.unsupported("open", holder._url(key), reason) from exc
+
+
+def _blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
+    version = holder._reader().version
+    if dataset.shape is None:
+        return BytesBlob(holder, key, b"", version)
+    if _is_value(dataset):
+        return BytesBlob(holder, key, _value(dataset), version)
+    if _is_text_array(dataset):
+        return BytesBlob(holder, key, _npy_of_text(dataset, holder.limits), version)
+    _check_size(_nbytes(dataset), dataset.id.get_storage_size(), holder.limits)
+    body = _body(holder, key, dataset)
+    if _is_bytes(dataset):
+        return body
+    return NpyBlob(holder, key, _npy_header(dataset), body)
 
 
 def _check_readable(holder: Holder, key: str, dataset: h5py.Dataset) -> None:
@@ -76,6 +90,15 @@ def _check_readable(holder: Holder, key: str, dataset: h5py.Dataset) -> None:
         if not h5py.h5z.filter_avail(code):
             reason = f"the HDF5 filter {code} ({name.decode(errors='replace')}) is not installed"
             raise errors.unsupported("open", holder._url(key), reason)
+
+
+class _TooLargeError(Exception):
+    """A dataset expands to more than the limits allow; the argument says to how much."""
+
+
+def _check_size(size: int, stored: int, limits: Limits) -> None:
+    if limits.expands_too_far(size, stored):
+        raise _TooLargeError(limits.reason("max_ratio", f"a dataset of {size} bytes, of which {stored} are stored"))
 
 
 # ---- kinds of datasets
@@ -119,11 +142,21 @@ def _is_text_array(dataset: h5py.Dataset) -> bool:
 # ---- .npy
 
 
-def _npy_of_text(dataset: h5py.Dataset) -> bytes:
+def _npy_of_text(dataset: h5py.Dataset, limits: Limits) -> bytes:
     """An array of strings of any length, as an array of the longest one's."""
     import numpy as np
 
-    array = dataset.asstr("utf-8", "surrogateescape")[...].astype("U")
+    # Strings lie in heaps of the file, each at most once: what the references to them stand for may be far more.
+    stored, count = dataset.file.id.get_filesize(), math.prod(dataset.shape)
+    _check_size(_REFERENCE_SIZE * count, stored, limits)
+    texts, read, longest, parts = dataset.asstr("utf-8", "surrogateescape"), 0, 1, []
+    step = max(1, _STRINGS * dataset.shape[0] // max(1, count))
+    for row in range(0, dataset.shape[0], step):
+        parts.append(texts[row : row + step])
+        lengths = [len(text) for text in parts[-1].ravel().tolist()]
+        read, longest = read + sum(lengths), max(longest, *lengths)
+        _check_size(max(read, 4 * count * longest), stored, limits)
+    array = (np.concatenate(parts) if parts else texts[...]).astype("U")
     out = io.BytesIO()
     np.lib.format.write_array(out, array, allow_pickle=False)
     return out.getvalue()

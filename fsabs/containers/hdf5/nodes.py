@@ -11,23 +11,21 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ... import keys
+from ...limits import Limits
 
 if TYPE_CHECKING:
     import h5py
 
-_MAX_HOPS = 40
 
-
-def find(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset:
-    """The group or dataset at `key`.
+def find(file: h5py.File, key: str, limits: Limits, start: h5py.Group | None = None) -> h5py.Group | h5py.Dataset:
+    """The group or dataset at `key`, which counts from `start` if that is given.
 
     `FileNotFoundError`, also for a soft link that leads nowhere; `NotADirectoryError`; `PermissionError` for a link to
     another file; `OSError` (ELOOP) for links in a circle.
     """
     import h5py
 
-    node: Any = file["/"]
+    node: Any = file["/"] if start is None else start
     todo = _steps(key)
     hops = 0
     while todo:
@@ -43,8 +41,8 @@ def find(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset:
         if kind != h5py.h5l.TYPE_SOFT:
             raise PermissionError(errno.EACCES, f"the link {_text(name)!r} leads to another file: it is not followed")
         hops += 1
-        if hops > _MAX_HOPS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if limits.beyond("max_links", hops):
+            raise OSError(errno.ELOOP, limits.reason("max_links", f"{hops} links and more are on the way to it"))
         target = _text(node.id.links.get_val(name))
         if target.startswith("/"):
             node = file["/"]
@@ -54,8 +52,10 @@ def find(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset:
     return node
 
 
-def children(file: h5py.File, key: str, group: h5py.Group) -> Iterator[tuple[str, h5py.Group | h5py.Dataset | None]]:
-    """The members of `group`, which is at `key`, in no order; None for a link that leads nowhere, or to another file.
+def children(
+    file: h5py.File, group: h5py.Group, limits: Limits
+) -> Iterator[tuple[str, h5py.Group | h5py.Dataset | None]]:
+    """The members of `group`, in no order; None for a link that leads nowhere, or to another file.
 
     Named datatypes are left out, and names that no path can have.
     """
@@ -69,7 +69,7 @@ def children(file: h5py.File, key: str, group: h5py.Group) -> Iterator[tuple[str
         if unsafe(name):
             continue
         if kind != h5py.h5l.TYPE_HARD:
-            yield name, _behind_link(file, keys.join(key, name))
+            yield name, _behind_link(file, name, limits, group)
             continue
         found = h5py.h5o.open(group.id, raw)  # as `group[raw]`, which asks for the file's mode each time
         if isinstance(found, h5py.h5d.DatasetID):
@@ -78,9 +78,9 @@ def children(file: h5py.File, key: str, group: h5py.Group) -> Iterator[tuple[str
             yield name, h5py.Group(found)
 
 
-def _behind_link(file: h5py.File, key: str) -> h5py.Group | h5py.Dataset | None:
+def _behind_link(file: h5py.File, name: str, limits: Limits, group: h5py.Group) -> h5py.Group | h5py.Dataset | None:
     try:
-        return find(file, key)
+        return find(file, name, limits, group)
     except OSError as exc:
         if exc.errno is None:  # HDF5's own, and not a link's fault
             raise

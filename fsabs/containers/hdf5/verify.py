@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ def problems(hdf5: Hdf5) -> list[Problem]:
         found += _unsafe_names(hdf5, "")
     except errors.CorruptFileError as exc:
         found.append(Problem("", "damaged", str(exc.strerror)))
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+        found.append(Problem("", "links", str(exc.strerror)))
     return found
 
 
@@ -49,6 +54,6 @@ def _of_file(hdf5: Hdf5, key: str) -> list[Problem]:
 
 def _unsafe_names(hdf5: Hdf5, key: str) -> list[Problem]:
     with translated(hdf5._url(key), "verify"):
-        group = nodes.find(hdf5.h5py_file(), key)
+        group = nodes.find(hdf5.h5py_file(), key, hdf5.limits)
         names = [raw.decode("utf-8", "surrogateescape") for raw in group.id]
     return [Problem(keys.join(key, name), "unsafe name", "no path leads to it") for name in names if nodes.unsafe(name)]

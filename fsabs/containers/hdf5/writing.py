@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ... import keys, process
 from ...blobs import Blob
+from ...limits import Limits
 from ..spool import still_open
 from . import nodes
 from .library import Scratch
@@ -27,12 +28,13 @@ _CHUNK = 1024 * 1024
 class Draft:
     """The file that is written, and the same with what an old one held; used under h5py's own lock, and ours."""
 
-    def __init__(self, url: str, old: Blob | None, compression: str | None) -> None:
+    def __init__(self, url: str, old: Blob | None, compression: str | None, limits: Limits) -> None:
         import h5py
 
         from .library import translated
 
         self._compression = compression
+        self._limits = limits
         self._lock = process.Lock()
         self._under_way: dict[object, str] = {}
         self._scratch = Scratch(url)
@@ -115,7 +117,7 @@ class Draft:
     def _find(self, key: str) -> Any:
         """The group or dataset at `key`; None if there is none."""
         try:
-            return nodes.find(self.file, key)
+            return nodes.find(self.file, key, self._limits)
         except FileNotFoundError:
             return None
 

@@ -15,6 +15,7 @@ from ...blobs import Blob, BlobSlice
 from ...files import BlobReader, Writer
 from ...fs import FS, Capabilities, FileStat, Path
 from ...identity import Identity
+from ...limits import Limits, LinkedEntries
 from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
 from ..spool import SpooledWriter
@@ -57,6 +58,7 @@ class Tar(Container):
             that is read tells by itself.
         compresslevel: of the compression; each has its own range and default.
         timestamp: the modification time of every member that is written, in seconds since 1970.
+        limits: what reading may cost, by default the limits of `parent`.
 
     Raises `CorruptFileError` for what is no tar, or is damaged or cut.
     """
@@ -72,20 +74,21 @@ class Tar(Container):
         compression: str | None = None,
         compresslevel: int | None = None,
         timestamp: float = 0,
+        limits: Limits | None = None,
     ) -> None:
         if mode == "r" and (compression is not None or compresslevel is not None or timestamp != 0):
             names = "compression, compresslevel and timestamp"
             raise ValueError(f"{names} are for a tar that is written; this one tells its own")
         codec = _chosen(parent._key(path, "open_container"), mode, compression, compresslevel)
         compress = None if codec is None else writing.compressor(codec, compresslevel, timestamp)
-        super().__init__(parent, path, mode)
+        super().__init__(parent, path, mode, limits)
         self._stream: StreamBlob | None = None
         self._index: Index | None = None
         self._sink: writing.TarSink | None = None
         self._compression = "none" if codec is None else codec.name
         try:
             if self._blob is not None:
-                self._index, self._stream = _load(parent, self._file, self._blob)
+                self._index, self._stream = _load(parent, self._file, self._blob, self.limits)
                 self._compression = "none" if self._stream is None else self._stream.codec_name
             if self._out is None:
                 self.capabilities = _READING
@@ -119,7 +122,7 @@ class Tar(Container):
         """
         self._require("read", "verify", "")
         blob, index = self._reader(), self._reading()
-        found = [*index.problems, *later_problems(index)]
+        found = [*index.problems, *later_problems(index, self.limits)]
         offset = index.end + 2 * BLOCK
         while self._stream is None and (data := blob.pread(_COPY_SIZE, offset)):
             if data.count(0) < len(data):
@@ -134,34 +137,45 @@ class Tar(Container):
         """The index; `ValueError` once the archive is closed."""
         blob = self._reader()
         if self._index is None:
-            self._index = _load(self._parent, self._file, blob)[0]
+            self._index = _load(self._parent, self._file, blob, self.limits)[0]
         return self._index
 
     def _stat(self, key: str) -> FileStat:
         if self._sink is not None:
             return self._sink.stat(key)
-        return self._to_stat(keys.name(key), links.find(self._reading(), key))
+        return self._to_stat(keys.name(key), links.find(self._reading(), key, self.limits))
 
     def _list(self, key: str) -> Iterator[FileStat]:
         if self._sink is not None:
             return self._sink.list(key)
         index = self._reading()
-        found = links.find(index, key)
-        return (self._to_stat(name, child) for name, child in links.children(index, found.key))
+        found = links.find(index, key, self.limits)
+        return (self._to_stat(name, child) for name, child in links.children(index, found.key, self.limits))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
         """As derived, but a link to a directory above itself is listed and not entered."""
         index = None if self._sink is not None else self._reading()
         if index is None or not index.links:
             return super()._walk(key)
-        return self._walk_links(index, links.find(index, key), "", ())
+        return self._walk_links(index, links.find(index, key, self.limits).key)
 
-    def _walk_links(self, index: Index, top: Found, base: str, above: tuple[str, ...]) -> Iterator[FileStat]:
-        above = (*above, top.key)
-        for name, child in links.children(index, top.key):
+    def _walk_links(self, index: Index, top: str) -> Iterator[FileStat]:
+        entries = LinkedEntries(self.limits)
+        above = {top: None}  # the directories on the way, by their own keys
+        levels = [("", entries.enter(top), links.children(index, top, self.limits))]
+        while levels:
+            base, repeated, members = levels[-1]
+            name, child = next(members, ("", None))
+            if child is None:
+                levels.pop()
+                above.popitem()
+                continue
+            entries.count(repeated)
             yield self._to_stat(base + name, child)
             if child.directory and child.key not in above:
-                yield from self._walk_links(index, child, f"{base}{name}/", above)
+                above[child.key] = None
+                members = links.children(index, child.key, self.limits)
+                levels.append((f"{base}{name}/", entries.enter(child.key), members))
 
     def _to_stat(self, name: str, found: Found) -> FileStat:
         member = found.member
@@ -171,7 +185,7 @@ class Tar(Container):
         return FileStat(name, member.size, False, member.mtime, member.mode, self._reader().version)
 
     def _file_member(self, key: str) -> Member:
-        found = links.find(self._reading(), key)
+        found = links.find(self._reading(), key, self.limits)
         if found.directory or found.member is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return found.member
@@ -186,8 +200,15 @@ class Tar(Container):
             raise self._unsupported("read while it is written", key)
         member, content = self._file_member(key), self._content()
         if isinstance(member.extra, tuple):
+            self._check_sparse(key, member, member.extra)
             return SparseBlob(self, key, content, member.offset, member.size, member.extra)
         return BlobSlice(self, key, content, member.offset, member.size, content.version)
+
+    def _check_sparse(self, key: str, member: Member, segments: headers.Segments) -> None:
+        stored = sum(length for _, length in segments)
+        if self.limits.expands_too_far(member.size, stored):
+            what = f"a sparse file of {member.size} bytes, of which {stored} are stored"
+            raise errors.corrupt(self._url(key), self.limits.reason("max_ratio", what), "open")
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """A batch at a time: its ranges at once, or forward in what is compressed, so that nothing is decoded twice."""
@@ -339,11 +360,11 @@ def _offset_in(batch: list[Member]) -> Callable[[int], int]:
     return lambda at: batch[at].offset
 
 
-def _load(parent: FS, key: str, blob: Blob) -> tuple[Index, StreamBlob | None]:
+def _load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[Index, StreamBlob | None]:
     """The index of an archive, and what it holds decoded if it is compressed; kept for the next who asks."""
     identity = blob.settled_identity  # asked before anything is read
     found = _cached(blob.identity)
-    index, decoding, points = found or _scan(blob)
+    index, decoding, points = found or _scan(blob, limits)
     if found is None and identity is not None and _worth_keeping(index, decoding):
         index_cache.save(saved.KIND, identity, saved.pack(index, decoding))
         if points is not None:
@@ -376,15 +397,15 @@ def _worth_keeping(index: Index, decoding: saved.Decoding | None) -> bool:
     return len(index.tree) >= _WORTH_KEEPING or (decoding is not None and decoding.size > SPACING)
 
 
-def _scan(blob: Blob) -> _Scanned:
+def _scan(blob: Blob, limits: Limits) -> _Scanned:
     """The pass over an archive: its index, and if it is compressed, how it is decoded."""
     start = blob.pread(BLOCK, 0)
     codec = None if headers.is_header(start) else codecs.codec_of_content(start[: codecs.MAGIC_SIZE])
     if codec is None:
-        return Scanner(PlainSource(blob), blob.url).run(), None, None
+        return Scanner(PlainSource(blob), blob.url, limits).run(), None, None
     points = Points()
-    source = StreamSource(Cursor(blob, codec, points))
-    index = Scanner(source, blob.url).run()
+    source = StreamSource(Cursor(blob, codec, points), blob, limits)
+    index = Scanner(source, blob.url, limits).run()
     if source.drain():
         index = index._replace(problems=(*index.problems, trailing_data(index)))
     if codec.name == "xz" and source.end > SPACING:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ... import errors, keys
+from ...limits import Limits
 from ..problems import Problem
 from ..tree import NameTree
 from . import headers
@@ -18,7 +19,8 @@ from .headers import BLOCK, Header, HeaderError, Segments
 from .sources import Source
 
 _ZEROS = bytes(BLOCK)
-_MAX_EXTENDED = 16 * 1024 * 1024  # a header of headers that claims more than this is a wrong number
+_SPARSE_KEYWORDS = ("name", "major", "minor", "realsize", "size", "map", "numblocks", "offset", "numbytes")
+_KEYWORDS = frozenset({"path", "linkpath", "size", "mtime", *(f"GNU.sparse.{name}" for name in _SPARSE_KEYWORDS)})
 _LINK_MODE = stat_bits.S_IFLNK | 0o777
 
 
@@ -52,9 +54,12 @@ class Index(NamedTuple):
 class Scanner:
     """The pass over the headers of one archive."""
 
-    def __init__(self, source: Source, url: str) -> None:
+    def __init__(self, source: Source, url: str, limits: Limits) -> None:
         self._source = source
         self._url = url
+        self._limits = limits
+        self._header_bytes = 0  # of all members
+        self._extended_bytes = 0  # of the next member
         self._entries: dict[str, Member] = {}
         self._waiting: dict[str, str] = {}  # hard links whose target has not come yet
         self._links = False
@@ -112,8 +117,11 @@ class Scanner:
             raise self._corrupt(f"a block of zeros in place of a header, at offset {offset}")
 
     def _payload(self, size: int, offset: int) -> bytes:
-        if size > _MAX_EXTENDED:
-            raise HeaderError(f"an extended header of {size} bytes")
+        self._extended_bytes += size + BLOCK
+        if self._limits.beyond("max_header_bytes", self._extended_bytes):
+            what = f"the extended headers of one member have {self._extended_bytes} bytes"
+            raise HeaderError(self._limits.reason("max_header_bytes", what))
+        self._count(size)
         data = self._source.read(size, offset)
         if len(data) < size:
             raise self._corrupt(f"the archive ends at offset {self._source.end}, in the middle of an extended header")
@@ -124,13 +132,16 @@ class Scanner:
     def _entry(self, header: Header, block: bytes, offset: int) -> int:
         """Take one header and what belongs to it; returns the offset of the next."""
         data, kind = offset + BLOCK, header.type
+        self._count(BLOCK)
         if kind in headers.PAX or kind in (headers.PAX_GLOBAL, headers.GNU_LONG_NAME, headers.GNU_LONG_LINK):
             self._take_extended(kind, self._payload(header.size, data))
             return data + _padded(header.size)
         if kind == headers.GNU_VOLUME:
             return data + _padded(header.size)
-        records = {**self._global, **dict(self._records)}
-        records = {key: value for key, value in records.items() if value} if records else records
+        records = self._global
+        if self._records:
+            own = {key: value for key, value in self._records if key in _KEYWORDS}
+            records = {key: value for key, value in {**records, **own}.items() if value}
         header = self._overridden(header, records)
         following = self._member(header, block, data, records)
         self._forget_extended()
@@ -138,7 +149,9 @@ class Scanner:
 
     def _take_extended(self, kind: int, data: bytes) -> None:
         if kind == headers.PAX_GLOBAL:
-            self._global.update(headers.pax_records(data))
+            found = {key: value for key, value in headers.pax_records(data) if key in _KEYWORDS}
+            self._global = {key: value for key, value in {**self._global, **found}.items() if value}
+            self._extended_bytes -= len(data) + BLOCK  # it is no member's
             return
         self._extended = True
         if kind in headers.PAX:
@@ -148,7 +161,15 @@ class Scanner:
         else:
             self._long_link = data.partition(b"\0")[0]
 
+    def _count(self, size: int) -> None:
+        """Count `size` bytes of headers."""
+        self._header_bytes += size
+        if self._limits.beyond("max_index_bytes", self._header_bytes, self._source.stored):
+            what = f"the archive's headers have {self._header_bytes} bytes and more"
+            raise HeaderError(self._limits.reason("max_index_bytes", what))
+
     def _forget_extended(self) -> None:
+        self._extended_bytes = 0
         self._extended = False
         self._records: list[tuple[str, bytes]] = []
         self._long_name = self._long_link = b""
@@ -160,9 +181,12 @@ class Scanner:
         if not records:
             return header._replace(name=name, link=link)
         size = headers.pax_number(records, "size")
+        name = records.get("GNU.sparse.name") or records.get("path", name)
+        link = records.get("linkpath", link)
+        self._count(len(name) + len(link))  # those of a global header come with each member once more
         return header._replace(
-            name=records.get("GNU.sparse.name") or records.get("path", name),
-            link=records.get("linkpath", link),
+            name=name,
+            link=link,
             size=header.size if size is None else size,
             mtime=headers.pax_time(records, header.mtime),
         )
@@ -215,7 +239,7 @@ class Scanner:
 
     def _sparse_map(self, data: int, size: int) -> tuple[list[tuple[int, int]], int]:
         text = b""
-        while len(text) < min(size, _MAX_EXTENDED):
+        while len(text) < size:
             text += self._payload(min(max(BLOCK, len(text)), size - len(text)), data + len(text))
             if found := headers.pax_sparse_1_0(text):
                 return found
@@ -254,12 +278,18 @@ class Scanner:
 
     def _safe(self, name: str) -> str | None:
         """The key of a name; None if it leads, or might lead, out of the archive."""
+        self._check_depth(name)
         if keys.is_key(name) and "\0" not in name:
             return name
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or "\0" in name:
             return None
         return "/".join(part for part in parts if part not in ("", "."))
+
+    def _check_depth(self, name: str) -> None:
+        if self._limits.beyond("max_depth", len(name) // 2) and self._limits.beyond("max_depth", name.count("/")):
+            what = f"a name has {name.count('/')} directories"
+            raise HeaderError(self._limits.reason("max_depth", what))
 
     def _refuse(self, name: str) -> None:
         self._note(name, "unsafe name", "it is absolute, or leads upwards: it can't be reached")
@@ -270,6 +300,7 @@ class Scanner:
 
     def _add_link(self, name: str, header: Header) -> None:
         target = header.link.decode("utf-8", "surrogateescape")
+        self._check_depth(target)
         member = Member(0, 0, header.mtime, _LINK_MODE, target)
         if header.type == headers.HARD_LINK:
             inside = self._safe(target)
@@ -284,7 +315,7 @@ class Scanner:
     def _resolve_waiting(self) -> None:
         """Give the hard links that come before their targets what they point to."""
         while self._waiting:
-            chain = [next(iter(self._waiting))]
+            chain = [*self._waiting.popitem()]
             while (target := self._waiting.pop(chain[-1], None)) is not None:
                 chain.append(target)
             found = self._entries.get(chain[-1])

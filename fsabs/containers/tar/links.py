@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat as stat_bits
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ... import keys
+from ...limits import Limits
 from .index import Index, Member
-
-_MAX_HOPS = 40  # Linux's own limit
 
 
 class Found(NamedTuple):
@@ -24,7 +22,7 @@ class Found(NamedTuple):
     directory: bool
 
 
-def find(index: Index, key: str) -> Found:
+def find(index: Index, key: str, limits: Limits) -> Found:
     """What `key` leads to.
 
     `FileNotFoundError`, also for a link that leads nowhere or out of the archive; `NotADirectoryError`;
@@ -33,7 +31,7 @@ def find(index: Index, key: str) -> Found:
     resolved = key
     found = _exact(index, key)
     if found is None and index.links:
-        resolved = _resolved(index, key)
+        resolved = _resolved(index, key, limits)
         found = _exact(index, resolved)
     if found is not None:
         return found
@@ -72,15 +70,16 @@ def _exact(index: Index, key: str) -> Found | None:
     return None
 
 
-def _resolved(index: Index, key: str) -> str:
+def _resolved(index: Index, key: str, limits: Limits) -> str:
     """`key` with every link on it replaced by where it leads."""
     entries = index.tree.entries
     todo = key.split("/")[::-1]
     done: list[str] = []
     target = key
-    hops = 0
+    hops = steps = 0
     while todo:
         part = todo.pop()
+        steps += 1
         if part in ("", "."):
             continue
         if part == "..":
@@ -88,14 +87,17 @@ def _resolved(index: Index, key: str) -> str:
                 raise _outside(target)
             done.pop()
             continue
+        if limits.beyond("max_depth", steps, len(key)):
+            what = f"the links on the way to it have {steps} segments and more"
+            raise OSError(errno.ELOOP, limits.reason("max_depth", what))
         member = entries.get("/".join([*done, part]))
         if member is None or not is_link(member):
             done.append(part)
             continue
         hops += 1
         target = str(member.extra)
-        if hops > _MAX_HOPS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if limits.beyond("max_links", hops):
+            raise OSError(errno.ELOOP, limits.reason("max_links", f"{hops} links and more are on the way to it"))
         if target.startswith("/"):
             raise _outside(target)
         todo += target.split("/")[::-1]
@@ -106,22 +108,23 @@ def _outside(target: str) -> OSError:
     return FileNotFoundError(errno.ENOENT, f"a link leads to {target!r}, which is not in the archive")
 
 
-def children(index: Index, key: str) -> Iterator[tuple[str, Found]]:
+def children(index: Index, key: str, limits: Limits) -> Iterator[tuple[str, Found]]:
     """The members of the directory `key` (of no link): name and what it leads to; a lost link is itself."""
     found: Iterable[tuple[str, Found]] = (
-        (name, _child(index, keys.join(key, name.rstrip("/")), member)) for name, member in index.tree.children(key)
+        (name, _child(index, keys.join(key, name.rstrip("/")), member, limits))
+        for name, member in index.tree.children(key)
     )
     if index.links:  # a link to a directory is listed as one, which changes the order
         found = sorted(found, key=_listed_name)
     return ((name.rstrip("/"), child) for name, child in found)
 
 
-def _child(index: Index, key: str, member: Member | None) -> Found:
+def _child(index: Index, key: str, member: Member | None, limits: Limits) -> Found:
     if member is None or not is_link(member):
         directory = member is None or stat_bits.S_ISDIR(member.mode)
         return Found(key, member, directory)
     try:
-        return find(index, key)
+        return find(index, key, limits)
     except OSError:  # leads nowhere: listed as the link that it is
         return Found(key, member, directory=False)
 

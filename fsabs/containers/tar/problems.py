@@ -6,13 +6,14 @@ import stat as stat_bits
 from collections.abc import Iterator
 
 from ... import keys
+from ...limits import Limits
 from ..problems import Problem
 from . import links
 from .headers import BLOCK
 from .index import Index
 
 
-def later_problems(index: Index) -> Iterator[Problem]:
+def later_problems(index: Index, limits: Limits) -> Iterator[Problem]:
     """The conflicts of names, and the links that lead nowhere."""
     entries = index.tree.entries
     directories: set[str] = set()
@@ -27,7 +28,7 @@ def later_problems(index: Index) -> Iterator[Problem]:
     for name, member in entries.items() if index.links else ():
         if stat_bits.S_ISLNK(member.mode):
             try:
-                links.find(index, name)
+                links.find(index, name, limits)
             except OSError as exc:
                 yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")
 

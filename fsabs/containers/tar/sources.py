@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ... import errors
 from ...blobs import Blob
+from ...limits import Limits
 from .streams import Cursor
 
 _FIRST_WINDOW = 64 * 1024
@@ -23,6 +25,10 @@ class Source(Protocol):
     def end(self) -> int:
         """The archive's size; known at the latest when a read came out short."""
 
+    @property
+    def stored(self) -> int:
+        """The size of the archive's file, compressed if it is."""
+
 
 class PlainSource:
     """The file itself. Headers that lie close together come by large reads, others by a small read each."""
@@ -39,6 +45,8 @@ class PlainSource:
         """See `Source`."""
         return self._blob.size
 
+    stored = end
+
     def read(self, size: int, offset: int) -> bytes:
         """See `Source`."""
         at = offset - self._start
@@ -52,18 +60,26 @@ class PlainSource:
 
 
 class StreamSource:
-    """What a decoder gives."""
+    """What a decoder gives, unless it is too much for the size of the file."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, blob: Blob, limits: Limits) -> None:
         self._cursor = cursor
+        self._blob = blob
+        self._limits = limits
 
     @property
     def end(self) -> int:
         """See `Source`."""
         return self._cursor.position
 
+    @property
+    def stored(self) -> int:
+        """See `Source`."""
+        return self._blob.size
+
     def read(self, size: int, offset: int) -> bytes:
         """See `Source`."""
+        self._check(offset + size)
         return self._cursor.read(size) if self._cursor.skip_to(offset) else b""
 
     def drain(self) -> bool:
@@ -71,4 +87,11 @@ class StreamSource:
         found = False
         while data := self._cursor.read(1 << 20):
             found = found or data.count(0) < len(data)
+            self._check(self._cursor.position)
         return found
+
+    def _check(self, size: int) -> None:
+        """Raise if `size` decoded bytes are too many."""
+        if self._limits.expands_too_far(size, self._blob.size):
+            what = f"a decompression bomb, as it seems: {self._blob.size} bytes that stand for {size} or more"
+            raise errors.corrupt(self._blob.url, self._limits.reason("max_ratio", what), "open_container")

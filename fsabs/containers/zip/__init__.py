@@ -18,6 +18,7 @@ from ...blobs import Blob
 from ...errors import CorruptFileError
 from ...files import WriteFile, Writer
 from ...fs import FS, Capabilities, FileStat, Path
+from ...limits import Limits
 from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
 from . import index, members, records, verify, writing
@@ -27,7 +28,6 @@ from .table import Table
 
 __all__ = ["Zip"]
 
-MAX_RATIO = 1100.0
 _BATCH_MEMBERS = 256
 _BATCH_BYTES = 32 * 1024 * 1024
 
@@ -64,8 +64,7 @@ class Zip(Container):
         compression: of written members: `stored` (training data is compressed already), `deflated`, `bzip2` or `lzma`.
         compresslevel: 0 to 9 (bzip2: 1 to 9), or None for the method's usual one.
         timestamp: what written members have as their time, in seconds since 1970, to 2 seconds; 1980-01-01 by default.
-        max_ratio: a member of more than 8 MiB that claims to be more than so many times its compressed size is refused
-            with `CorruptFileError` as a decompression bomb (deflate's own limit is 1032); None lets everything through.
+        limits: what reading may cost, by default the limits of `parent`.
     """
 
     modes = "rwxa"
@@ -79,13 +78,12 @@ class Zip(Container):
         compression: str = "stored",
         compresslevel: int | None = None,
         timestamp: float = writing.TIMESTAMP,
-        max_ratio: float | None = MAX_RATIO,
+        limits: Limits | None = None,
     ) -> None:
         how = writing.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
-        super().__init__(parent, path, mode)
+        super().__init__(parent, path, mode, limits)
         self.capabilities = {"r": _READING, "a": _ADDING}.get(mode, _WRITING)
-        self._max_ratio = max_ratio
         self._held = _Held()
         self._archive: writing.Archive | None = None
         try:
@@ -103,11 +101,12 @@ class Zip(Container):
         """Read the whole archive, and tell everything that is wrong or odd with it; empty if nothing is.
 
         The kinds: `unsafe name` (it can't be opened), `odd name`, `duplicate`, `conflict` (a file and a directory of
-        one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`.
+        one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`,
+        `bomb` (the members as a whole are over `max_ratio`: they are not read).
         A store that fails is raised.
         """
         self._require("read", "verify", "")
-        return builtins.list(verify.problems(self._reader(), self.file_url, self._max_ratio))
+        return builtins.list(verify.problems(self._reader(), self.file_url, self.limits))
 
     def info(self) -> dict[str, Any]:
         """As of every FS; of an archive that is read the number of its entries, besides."""
@@ -133,7 +132,7 @@ class Zip(Container):
         return self._held.index or self._held.load(self._load)
 
     def _load(self) -> Index:
-        return index.load(self._reader(), self.file_url, 0 if self._is_far() else index.KEPT_FROM)
+        return index.load(self._reader(), self.file_url, self.limits, 0 if self._is_far() else index.KEPT_FROM)
 
     def _is_far(self) -> bool:
         """Whether a read takes so long that fewer are better."""
@@ -164,7 +163,7 @@ class Zip(Container):
     def _open_blob(self, key: str) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.wrote(key)):
             raise self._unsupported("open for reading", key)
-        return members.open_member(self, key, self._index().file(key), self._reader(), self._max_ratio)
+        return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
 
     def _read_bytes(self, key: str) -> bytes:
         blob, index = self._blob, self._held.index
@@ -191,7 +190,7 @@ class Zip(Container):
         if not members.is_small(entry):
             return super()._read_bytes(key)
         if not members.is_fine(entry):
-            members.refuse(entry, self, key, self._max_ratio)
+            members.refuse(entry, self, key, self.limits)
         bottom, shift = self._bottom()
         size, offset = members.request(entry)
         return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import errors, keys
+from ...limits import Limits
 from . import records, table
 from .ends import Tail
 from .hashing import hashed
@@ -50,9 +51,13 @@ class _Piece(NamedTuple):
 class Scan:
     """One pass over the directory of an archive; an error of its is `CorruptFileError`."""
 
-    def __init__(self, tail: Tail) -> None:
+    def __init__(self, tail: Tail, limits: Limits) -> None:
         self.layout = tail.layout
         self.url = tail.url
+        self._limits = limits
+        if limits.beyond("max_index_bytes", tail.layout.size):
+            what = f"the directory has {tail.layout.size} bytes"
+            raise errors.corrupt(self.url, limits.reason("max_index_bytes", what), "open_container")
         self.refused: dict[int, tuple[str, str]] = {}
         """Entries that can't be read by name: the name, and why."""
         self.changed: dict[int, str] = {}
@@ -157,6 +162,7 @@ class Scan:
         _apply_zip64(piece, offsets, self)
         offsets += self.layout.shift
         lengths = columns["length"].astype(np.int64)
+        self._check_depths(piece, lengths)
         crcs, wide, nul = hashed(data, starts + records.CENTRAL.size, lengths)
         values = crcs.astype(np.uint64)
         suspects = _suspects(piece, lengths) | set(np.flatnonzero(nul).tolist())
@@ -166,6 +172,22 @@ class Scan:
         self._keys.append(np.delete(values, dropped) if dropped else values)
         self._positions.append((starts + self._read).astype(np.uint32 if self._width == 4 else np.uint64))
         self._offsets.append(offsets)
+
+    def _check_depths(self, piece: _Piece, lengths: Numbers) -> None:
+        """Refuse an archive with a name that has too many directories in it."""
+        import numpy as np
+
+        deepest = self._limits.max_depth
+        if deepest is None:
+            return
+        for at in np.flatnonzero(lengths > 2 * deepest).tolist():  # each directory takes a letter and a slash
+            self._check_depth(_name(piece, at))
+
+    def _check_depth(self, name: bytes) -> None:
+        depth = name.count(b"/")
+        if self._limits.beyond("max_depth", depth):
+            what = f"an entry lies below {depth} directories"
+            raise errors.corrupt(self.url, self._limits.reason("max_depth", what), "open_container")
 
     def _look_closer(self, piece: _Piece, suspects: set[int], wide: list[int], values: NDArray[Any]) -> list[int]:
         """Settle the names that need it; returns what is refused of the piece's records."""
@@ -189,6 +211,7 @@ class Scan:
                 self.changed[piece.first + at] = f"it is not normal: {name!r} is read as {settled!r}"
                 fresh[at] = settled.encode()
         for at, raw in fresh.items():
+            self._check_depth(raw)
             if raw != _name(piece, at):
                 self._fresh[piece.first + at] = raw
                 values[at] = zlib.crc32(raw)

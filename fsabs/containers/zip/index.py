@@ -19,6 +19,7 @@ from typing import Any
 from ... import index_cache, keys, process
 from ...blobs import Blob
 from ...fs import FileStat
+from ...limits import DEFAULT, Limits
 from . import ends
 from .directory import Scan
 from .entries import Entry, Whole
@@ -40,12 +41,13 @@ _LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are re
 class Index:
     """The entries of an archive by key, and its layout."""
 
-    def __init__(self, table: Table, blob: Blob | None, url: str) -> None:
+    def __init__(self, table: Table, blob: Blob | None, url: str, limits: Limits) -> None:
         self.table = table
         """What is looked up in; another one from when this is found to be wrong."""
         self._lock = process.Lock()
         self._blob = blob
         self._url = url
+        self._limits = limits
         self._names: _Names | None = None
         self._seen: dict[str, Entry] = {}
         self.known: dict[str, Whole] = {}
@@ -216,7 +218,7 @@ class Index:
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
         identity = self._blob.settled_identity
-        self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url), None, {}, {}
+        self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url, self._limits), None, {}, {}
         self.layout = self.table.layout
         index_cache.save(KIND, identity, [self.table.view])
 
@@ -301,7 +303,7 @@ def _after(directory: bytes) -> bytes:
 # ---- where tables come from
 
 
-def load(blob: Blob, url: str, kept_from: int = KEPT_FROM) -> Index:
+def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Index:
     """The index of the archive in `blob`; `CorruptFileError` where it is none, or its directory is damaged.
 
     It is kept if the directory is of `kept_from` bytes or more.
@@ -311,15 +313,15 @@ def load(blob: Blob, url: str, kept_from: int = KEPT_FROM) -> Index:
     if table is None:
         tail = ends.find(blob, url)
         worthwhile = tail.layout.size >= kept_from
-        if worthwhile and index_cache.save(KIND, identity, Scan(tail).parts()):
+        if worthwhile and index_cache.save(KIND, identity, Scan(tail, limits).parts()):
             table = _cached(blob)
-        table = table or in_memory(Scan(tail))
-    return Index(table, blob, url)
+        table = table or in_memory(Scan(tail, limits))
+    return Index(table, blob, url, limits)
 
 
 def empty() -> Index:
     """The index of an archive that is not there yet."""
-    return Index(in_memory(Scan(ends.nothing())), None, "")
+    return Index(in_memory(Scan(ends.nothing(), DEFAULT)), None, "", DEFAULT)
 
 
 def _cached(blob: Blob) -> Table | None:
@@ -332,8 +334,8 @@ def _cached(blob: Blob) -> Table | None:
         return None
 
 
-def _fresh(blob: Blob, url: str) -> Table:
-    return in_memory(Scan(ends.find(blob, url)))
+def _fresh(blob: Blob, url: str, limits: Limits) -> Table:
+    return in_memory(Scan(ends.find(blob, url), limits))
 
 
 def in_memory(scan: Scan) -> Table:

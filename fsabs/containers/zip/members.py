@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ... import errors, hooks, process
 from ...blobs import Blob, BlobSlice, Origin
+from ...limits import UNSUSPICIOUS_BYTES, Limits
 from . import decoders, entries, records
 from .decoders import DamagedError, Decoder, Source, crc32
 from .entries import ENCRYPTION, SLACK, UNREADABLE, Entry, Whole
@@ -26,8 +27,6 @@ BLOCK = 1024 * 1024
 LEAST_SPACING = 4 * 1024 * 1024
 MOST_CHECKPOINTS = 64
 """Checkpoints take about 50 KB each, and stand at least that many bytes of content apart."""
-UNSUSPICIOUS = entries.SMALL
-"""A member of up to this size is no bomb, whatever its ratio."""
 
 
 def is_fine(entry: Entry) -> bool:
@@ -37,11 +36,11 @@ def is_fine(entry: Entry) -> bool:
         not entry.flags & UNREADABLE
         and entry.method in decoders.READABLE
         and entry.offset + 30 + compressed <= entry.limit
-        and (compressed == size if entry.method == records.STORED else size <= UNSUSPICIOUS)
+        and (compressed == size if entry.method == records.STORED else size <= UNSUSPICIOUS_BYTES)
     )
 
 
-def refuse(entry: Entry, origin: Origin, key: str, max_ratio: float | None) -> None:
+def refuse(entry: Entry, origin: Origin, key: str, limits: Limits) -> None:
     """Raise what is wrong with a member, before anything of it is read, if anything is: `is_fine` doesn't know all."""
     url = origin._url(key)
     if entry.flags & ENCRYPTION:
@@ -58,18 +57,15 @@ def refuse(entry: Entry, origin: Origin, key: str, max_ratio: float | None) -> N
     if entry.method == records.STORED and entry.compressed != entry.size:
         reason = f"a stored member of {entry.size} bytes that takes {entry.compressed} bytes"
         raise errors.corrupt(url, reason, "open")
-    if max_ratio is not None and entry.size > max(UNSUSPICIOUS, max_ratio * entry.compressed):
-        reason = (
-            f"a decompression bomb, as it seems: {entry.compressed} bytes that say they are {entry.size}, over the "
-            f"ratio of {max_ratio:g} that is let through (max_ratio=)"
-        )
-        raise errors.corrupt(url, reason, "open")
+    if limits.expands_too_far(entry.size, entry.compressed):
+        what = f"a decompression bomb, as it seems: {entry.compressed} bytes that say they are {entry.size}"
+        raise errors.corrupt(url, limits.reason("max_ratio", what), "open")
 
 
-def open_member(origin: Origin, key: str, entry: Entry, archive: Blob, max_ratio: float | None) -> Blob:
+def open_member(origin: Origin, key: str, entry: Entry, archive: Blob, limits: Limits) -> Blob:
     """The member's blob; what is wrong with its header or its bytes is raised by the first read."""
     if not is_fine(entry):
-        refuse(entry, origin, key, max_ratio)
+        refuse(entry, origin, key, limits)
     blob: Stored | Inflated
     if entry.method == records.STORED:
         blob = Stored(origin, key, entry, archive)

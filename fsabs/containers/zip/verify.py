@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ... import errors
 from ...blobs import Blob
 from ...errors import CorruptFileError
+from ...limits import Limits
 from ..problems import Problem
 from . import ends, index, members
 from .directory import Scan
@@ -36,17 +37,23 @@ class _Anonymous:
         return False  # nothing is kept of it
 
 
-def problems(archive: Blob, url: str, max_ratio: float | None) -> Iterator[Problem]:
+def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     """The problems of an archive: its layout's, then its names', then its members' in their order."""
-    scan = Scan(ends.find(archive, url))
+    scan = Scan(ends.find(archive, url), limits)
     table = index.in_memory(scan)
     layout = table.layout
     if layout.junk:
         yield Problem("", "trailing data", f"{layout.junk} bytes are behind the archive's end")
     names = [_told(scan, table, row) for row in range(table.rows)]
     yield from _of_names(scan, table, names)
+    entries = map(table.entry, range(table.rows))
+    total = sum(entry.size for entry in entries if not limits.expands_too_far(entry.size, entry.compressed))
+    if limits.expands_too_far(total, archive.size):
+        what = f"{table.rows} members of {total} bytes in a file of {archive.size}: they were not read"
+        yield Problem("", "bomb", limits.reason("max_ratio", what))
+        return
     for _, row in sorted((table.entry(row).offset, row) for row in range(table.rows)):
-        problem = _of_member(table.entry(row), names[row], archive, url, max_ratio)
+        problem = _of_member(table.entry(row), names[row], archive, url, limits)
         if problem is not None:
             yield problem
 
@@ -72,11 +79,11 @@ def _of_names(scan: Scan, table: Table, names: list[str]) -> Iterator[Problem]:
         yield Problem(name, "conflict", "it is a file, and a directory with members, at once")
 
 
-def _of_member(entry: Entry, name: str, archive: Blob, url: str, max_ratio: float | None) -> Problem | None:
+def _of_member(entry: Entry, name: str, archive: Blob, url: str, limits: Limits) -> Problem | None:
     """Read a member to its end."""
     origin = _Anonymous(url)
     try:
-        with members.open_member(origin, name, entry, archive, max_ratio) as blob:
+        with members.open_member(origin, name, entry, archive, limits) as blob:
             if blob.size <= _PART:
                 blob.read_all()
             for offset in range(0, blob.size, _PART) if blob.size > _PART else ():

@@ -13,7 +13,7 @@ from typing import Any
 
 from ... import errors, keys, process
 from ...fs import FS, FileStat
-from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of
+from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of, shard_name_of
 from .files import Files, Location, visible
 
 OPEN_AT_ONCE = 16  # archives that are kept open
@@ -79,7 +79,7 @@ class ArchiveDataReader(AbstractDataReader):
 
     def read_records(self, task: Task) -> Iterator[Sample]:
         """The samples of a task."""
-        yield from self.read_at(task.shard_name, numbers_of(task))
+        yield from self.read_at(shard_name_of(task), numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Sample]:
         """The samples with these numbers, in the order given, read in batches."""

@@ -116,10 +116,20 @@ class Task(NamedTuple):
         return numbers_of(self)
 
 
+def shard_name_of(task: Any) -> str:
+    """Return the name of a task's shard: its `shard_name`, or `task.shard.name` of ElasticDL's later tasks."""
+    name = getattr(task, "shard_name", None)
+    return str(task.shard.name if name is None else name)
+
+
 def numbers_of(task: Any) -> Sequence[int]:
-    """The numbers of a task's records, in order, whoever made the task: its `indices`, if any, or `start` to `end`."""
-    indices = getattr(task, "indices", None)
-    return indices if indices is not None and len(indices) else range(task.start, task.end)
+    """Return the numbers of a task's records, in order: its `indices`, if any, or from `start` to `end`.
+
+    They stand in the task, or in `task.shard` as ElasticDL's later tasks have them.
+    """
+    where = task if hasattr(task, "start") else task.shard
+    indices = getattr(where, "indices", None)
+    return indices if indices is not None and len(indices) else range(where.start, where.end)
 
 
 class Metadata:
@@ -156,7 +166,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
 
     @abc.abstractmethod
     def read_records(self, task: Any) -> Iterator[Any]:
-        """The records of a `Task`: those of shard `task.shard_name`, from `task.start` to `task.end` (exclusive)."""
+        """Read the records of a `Task`: of the shard `task.shard_name`, from `task.start` to `task.end` (exclusive)."""
 
     @abc.abstractmethod
     def create_shards(self, *args: Any, **kwargs: Any) -> Any:

@@ -106,12 +106,15 @@ def create_custom_data_reader(
 
 
 def parse_params(text: str) -> dict[str, Any]:
-    """The parameters in `"k=v;k2=v2"`: a value is a Python literal where it is one, else the text as it stands.
+    """Return the parameters in `"k=v;k2=v2"`: a value is a Python literal where it is one, else the text as it stands.
 
-    Split at `;` and the first `=`; nothing is evaluated. Raises `ValueError` for what has no `=` or no name.
+    Split at `;` and the first `=`; a `;` within a literal (`k="a;b"`, `k=["a;b"]`) is part of it. Nothing is
+    evaluated. Raises `ValueError` for what has no `=` or no name, and for a name that comes twice.
     """
     params: dict[str, Any] = {}
-    for part in text.split(";"):
+    parts = text.split(";")
+    while parts:
+        part = parts.pop(0)
         if not part.strip():
             continue
         name, equals, value = part.partition("=")
@@ -120,11 +123,26 @@ def parse_params(text: str) -> dict[str, Any]:
             raise ValueError(f"a parameter is written name=value, and there is {part!r} in {text!r}")
         if name in params:
             raise ValueError(f"the parameter {name!r} comes twice in {text!r}")
-        try:
-            params[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what literal_eval documents
-            params[name] = value
+        params[name] = _value(value, parts)
     return params
+
+
+def _value(text: str, following: list[str]) -> Any:
+    """Return the value that `text` begins; takes from `following` the parts that its literal goes on in."""
+    joined = text
+    for count in range(len(following) + 1 if text[:1] in _OPENING else 1):
+        if count:
+            joined += ";" + following[count - 1]
+        try:
+            value = ast.literal_eval(joined.strip())
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what literal_eval documents
+            continue
+        del following[:count]
+        return value
+    return text
+
+
+_OPENING = frozenset("\"'[({")  # of literals that a `;` may be in
 
 
 def _definition(model_file: str | os.PathLike[str], name: str) -> Callable[..., Any]:

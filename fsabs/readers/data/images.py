@@ -23,6 +23,7 @@ from .base import (
     check_slice,
     digest_of,
     numbers_of,
+    shard_name_of,
     slices,
 )
 from .files import Files, Location
@@ -75,7 +76,7 @@ class _ImageDataReader(AbstractDataReader):
 
     def read_records(self, task: Task) -> Iterator[RawImage]:
         """The images of a task."""
-        check_slice(task.shard_name, self._name)
+        check_slice(shard_name_of(task), self._name)
         numbers = numbers_of(task)
         if len(numbers):
             check_range(self._name, min(numbers), max(numbers) + 1, len(self.images))

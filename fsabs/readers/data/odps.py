@@ -12,11 +12,24 @@ import functools
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from ... import errors, keys, process
-from .base import AbstractDataReader, Metadata, Mode, Shard, Task, check_range, check_slice, numbers_of, runs, slices
+from ...errors import CorruptFileError
+from .base import (
+    AbstractDataReader,
+    Metadata,
+    Mode,
+    Shard,
+    Task,
+    check_range,
+    check_slice,
+    numbers_of,
+    runs,
+    shard_name_of,
+    slices,
+)
 
 Values = Literal["text", "typed"]
 PIECE = 10_000  # rows that one of several threads reads at once
@@ -25,15 +38,19 @@ PIECE = 10_000  # rows that one of several threads reads at once
 class ODPSDataReader(AbstractDataReader):
     """The rows of a table, or of one partition of it; a record is the list of a row's values.
 
+    The rows of a partitioned table are those of its partitions, in the order of their names.
+
     Args:
         table: `table`, or `project.table`.
         project, access_id, access_key, endpoint, tunnel_endpoint: as PyODPS has them.
         partition: the partition to read, `"pt=20240101,region=eu"`; None is the whole table.
-        columns: names of the columns of a record; None is all but the partition's.
+        columns: names of the columns of a record, those of the partition included; None is all but the partition's.
         num_processes: how many ranges of a task are read at once, each by a thread of its own.
         records_per_task: rows of a shard, the last one having the rest; None is all.
-        values: "text" (as ElasticDL: `str` of each value, None for NULL) or "typed" (as PyODPS gives them).
-        max_attempts: how often one row is tried for before the read fails.
+        values: "text" (as ElasticDL: `str` of each value, None for NULL) or "typed" (as PyODPS gives them: bigint as
+            int, double as float, string as str, boolean as bool, datetime as a datetime in local time).
+        max_attempts: how often one row is tried for before the read fails. What another attempt can't mend (a missing
+            table, a refusal, a wrong argument) fails at once.
 
     Raises `FileNotFoundError` for a missing table or partition, `PermissionError`, `ValueError` for unknown columns,
     `StaleFileError` when the number of rows changed, `CorruptFileError` for rows whose checksum is wrong or that don't
@@ -73,7 +90,8 @@ class ODPSDataReader(AbstractDataReader):
         self._records_per_task = records_per_task
         self._text = values == "text"
         self._max_attempts = max_attempts
-        self._count: int | None = None
+        self._counts: dict[str | None, int] = {}  # rows of each partition that is read, in order
+        self._counted = False
         self._columns: list[tuple[str, str]] | None = None
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
@@ -82,19 +100,29 @@ class ODPSDataReader(AbstractDataReader):
 
     def __len__(self) -> int:
         """The number of rows, as it was when first asked for."""
-        if self._count is None:
-            for attempt in itertools.count(1):
-                try:
-                    self._open(attempt > 1)
-                    break
-                except OSError as exc:
-                    self._wait_or_raise(exc, attempt)
-        assert self._count is not None
-        return self._count
+        if not self._counted:
+            for partition in self._partitions():
+                self._patiently(functools.partial(self._open, partition))
+            self._counted = True
+        return sum(self._counts.values())
+
+    def _partitions(self) -> list[str | None]:
+        if self._partition is not None or not self._patiently(self._is_partitioned):
+            return [self._partition]
+        return list(self._patiently(self._partition_names))
+
+    def _patiently(self, call: Callable[..., Any]) -> Any:
+        """Return what `call(again)` returns, which is called again after errors that may pass."""
+        for attempt in itertools.count(1):
+            try:
+                return call(attempt > 1)
+            except OSError as exc:
+                self._wait_or_raise(exc, attempt)
+        raise AssertionError("unreachable")
 
     def read_records(self, task: Task) -> Iterator[list[Any]]:
         """The rows of a task."""
-        check_slice(task.shard_name, self._name)
+        check_slice(shard_name_of(task), self._name)
         for start, end in runs(numbers_of(task)):
             check_range(self._url, start, end, len(self))
             yield from self._rows(start, end) if self._threads == 1 else self._in_threads(start, end)
@@ -132,16 +160,40 @@ class ODPSDataReader(AbstractDataReader):
             self._columns = [(name, types[name]) for name in chosen]
         return self._columns
 
+    # ---- partitions
+
+    def _is_partitioned(self, again: bool) -> bool:
+        table = self._table.get()
+        try:
+            return bool(table.table_schema.partitions)
+        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
+            raise self._translated(exc, "open") from exc
+
+    def _partition_names(self, again: bool) -> list[str]:
+        table = self._table.get()
+        try:
+            return sorted(str(partition.name).replace("'", "") for partition in table.partitions)
+        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
+            raise self._translated(exc, "open") from exc
+
     # ---- rows
 
     def _rows(self, start: int, end: int) -> Iterator[list[Any]]:
-        """The rows from `start` to `end`, each once, whatever it takes."""
+        """The rows from `start` to `end`, of whichever partitions they are in."""
+        first = 0
+        for partition, count in list(self._counts.items()):
+            if start < first + count and end > first:
+                yield from self._rows_of(partition, max(start - first, 0), min(end - first, count))
+            first += count
+
+    def _rows_of(self, partition: str | None, start: int, end: int) -> Iterator[list[Any]]:
+        """The rows of one partition from `start` to `end`, each once, whatever it takes."""
         at, attempt = start, 0
         rows: Iterator[list[Any]] | None = None
         while at < end:
             try:
                 if rows is None:
-                    rows = self._attempt(at, end, attempt > 0)
+                    rows = self._attempt(partition, at, end, attempt > 0)
                 row = next(rows)
             except StopIteration:
                 rows, attempt = None, attempt + 1
@@ -155,14 +207,16 @@ class ODPSDataReader(AbstractDataReader):
             at, attempt = at + 1, 0
             yield row
 
-    def _attempt(self, start: int, end: int, again: bool) -> Iterator[list[Any]]:
+    def _attempt(self, partition: str | None, start: int, end: int, again: bool) -> Iterator[list[Any]]:
         """What comes of one attempt, at most the rows asked for."""
         names = [name for name, _ in self._column_types()]
-        reader = self._open(again)
+        given = dict(part.split("=", 1) for part in partition.split(",")) if partition else {}
+        stored = [name for name in names if name not in given]
+        reader = self._open(partition, again)
         try:
-            records = reader.read(start=start, count=end - start, columns=names)
+            records = reader.read(start=start, count=end - start, columns=stored)
             for record in itertools.islice(records, end - start):
-                yield [self._value(record[name]) for name in names]
+                yield [self._value(given[name] if name in given else record[name]) for name in names]
         except Exception as exc:  # PyODPS raises its own, requests' and plain ones
             raise self._translated(exc, "read") from exc
 
@@ -171,18 +225,16 @@ class ODPSDataReader(AbstractDataReader):
             return value
         return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
-    def _open(self, again: bool) -> Any:
-        """PyODPS's reader; the table must have as many rows as before."""
+    def _open(self, partition: str | None, again: bool) -> Any:
+        """PyODPS's reader; the partition must have as many rows as before."""
         table = self._table.get()
         try:
-            reader = table.open_reader(partition=self._partition, reopen=again)
+            reader = table.open_reader(partition=partition, reopen=again)
             count = reader.count
         except Exception as exc:  # PyODPS raises its own, requests' and plain ones
             raise self._translated(exc, "open") from exc
-        if self._count is None:
-            self._count = count
-        if count != self._count:
-            raise errors.stale(self._url, f"the table has {count} rows, and had {self._count}")
+        if (known := self._counts.setdefault(partition, count)) != count:
+            raise errors.stale(self._url, f"{partition or 'the table'} has {count} rows, and had {known}")
         return reader
 
     def _in_threads(self, start: int, end: int) -> Iterator[list[Any]]:
@@ -207,7 +259,7 @@ class ODPSDataReader(AbstractDataReader):
     # ---- errors
 
     def _wait_or_raise(self, exc: OSError, attempt: int) -> None:
-        if attempt >= self._max_attempts or isinstance(exc, _PERMANENT):
+        if attempt >= self._max_attempts or not _may_pass(exc):
             raise exc
         time.sleep(min(0.1 * 2**attempt, 10))
 
@@ -225,7 +277,27 @@ class ODPSDataReader(AbstractDataReader):
         return errors.error(errno.EIO, operation, self._url, text)
 
 
-_PERMANENT = (FileNotFoundError, PermissionError, errors.StaleFileError)
+def _may_pass(exc: OSError) -> bool:
+    """Return True for an error that another attempt may mend: of the connection, the service, or the stream."""
+    cause = exc.__cause__
+    if cause is None or isinstance(exc, CorruptFileError):
+        return isinstance(exc, CorruptFileError)
+    status = getattr(cause, "status_code", None) or 0
+    return bool({kind.__name__ for kind in type(cause).__mro__} & _TRANSIENT) or status >= 500 or status in (408, 429)
+
+
+_TRANSIENT = frozenset(
+    {
+        "ChunkedEncodingError",
+        "ConnectionError",
+        "HTTPError",  # urllib3's: a protocol error, an incomplete body
+        "InternalServerError",
+        "RequestQuotaExceeded",
+        "StreamTruncatedException",
+        "Timeout",
+        "TimeoutError",
+    }
+)
 # By the names of their classes, PyODPS's and requests'; the most telling first.
 _CODES = {
     frozenset({"NoSuchObject", "NoSuchTable", "NoSuchPartition", "NoSuchProject"}): errno.ENOENT,

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
 from ... import errors, process
+from ...backends.memory import Memory
 from ...errors import CorruptFileError
 from ...fs import FS
 from .. import recordio
-from .base import LOST, AbstractDataReader, Mode, OnError, Shard, ShardContent, Task, check_range, numbers_of, runs
+from .base import (
+    LOST,
+    AbstractDataReader,
+    Mode,
+    OnError,
+    Shard,
+    ShardContent,
+    Task,
+    check_range,
+    numbers_of,
+    runs,
+    shard_name_of,
+)
 from .files import Files, Location
 
 OPEN_AT_ONCE = 64  # readers that are kept open
@@ -24,7 +38,8 @@ class RecordIODataReader(AbstractDataReader):
     """The RecordIO files below the directory `data_dir` (a URL, a path, an FS), or the one file that it names.
 
     A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
-    sorted, and files that begin with a dot are left out. Raises what `fsabs.readers.recordio.Reader` raises, and
+    sorted, and files that begin with a dot are left out. Where there is none, or `data_dir` is empty, `create_shards`
+    gives no shards and warns. Raises what `fsabs.readers.recordio.Reader` raises, and
     `StaleFileError` for a file that changed since `create_shards`.
 
     With `on_error="skip"`, damage is skipped, and `skipped` lists it. At most `max_skipped` records may be lost in a
@@ -38,7 +53,8 @@ class RecordIODataReader(AbstractDataReader):
         self._on_error: OnError = on_error
         self._max_skipped = max_skipped
         self._lost = 0
-        self._files = Files(data_dir)
+        self._given = isinstance(data_dir, FS) or bool(data_dir)
+        self._files = Files(data_dir if self._given else Memory())
         self._open: OrderedDict[str, recordio.Reader] = OrderedDict()
         self._lock = process.Lock()
         self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
@@ -47,6 +63,9 @@ class RecordIODataReader(AbstractDataReader):
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file."""
         paths = [stat.filename for stat in self._files.list()]
+        if not paths:
+            where = f"no files below {self._files.fs.url()}" if self._given else "no data_dir is given"
+            warnings.warn(f"there are no shards: {where}", stacklevel=2)
         shards = []
         for path, index in zip(paths, _indexes(self._files.fs, paths, self._on_error), strict=True):
             name = self._files.name(path)
@@ -62,7 +81,7 @@ class RecordIODataReader(AbstractDataReader):
 
     def read_records(self, task: Task) -> Iterator[bytes]:
         """The records of a task."""
-        yield from self.read_at(task.shard_name, numbers_of(task))
+        yield from self.read_at(shard_name_of(task), numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
         """The records with these numbers, in the order given: a run by a scan, others in batches.

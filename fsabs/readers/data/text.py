@@ -27,6 +27,7 @@ from .base import (
     digest_of,
     numbers_of,
     runs,
+    shard_name_of,
     slices,
 )
 from .files import Files
@@ -96,7 +97,7 @@ class TextDataReader(AbstractDataReader):
 
     def read_records(self, task: Task) -> Iterator[Any]:
         """The rows of a task."""
-        check_slice(task.shard_name, self._name)
+        check_slice(shard_name_of(task), self._name)
         for start, end in runs(numbers_of(task)):
             check_range(self._name, start, end, len(self))
             yield from self._read(start, end)

@@ -8,12 +8,13 @@ on behind the damage with the next chunk whose payload's CRC is right, and tells
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from ... import errors, index_cache
+from ... import errors, index_cache, urls
 from ...blobs import Blob
 from .codecs import decompress
 from .format import HEADER, Chunk, Damage, Skipped, crc32, foreign, parse
@@ -39,27 +40,46 @@ class Index:
     grows as the file is read (see `proof`); nothing else changes.
     """
 
-    def __init__(
-        self,
+    url: str
+    version: str | None
+    size: int
+    chunks: int
+    records: int
+    damage: tuple[Skipped, ...]
+    proved: int
+    _body: bytes | memoryview
+    _firsts: memoryview
+    _rows: memoryview
+
+    def __init__(self, path: str | os.PathLike[str], *, on_error: OnError = "raise") -> None:
+        """Read the index of the file at a URL or path; `load` does so for a file of an FS, with the same errors."""
+        with urls.open_url(path, "rb") as file:
+            self.__setstate__(Index.of(file.blob, on_error=on_error).__getstate__())
+
+    @classmethod
+    def _made(
+        cls,
         url: str,
         version: str | None,
         size: int,
         body: bytes | memoryview,
         damage: Sequence[Skipped] = (),
         proved: int = 0,
-    ) -> None:
-        view = memoryview(body)
-        count = len(view) // (_ROW.size + 8)
-        self.url = url
-        self.version = version
-        self.size = size
-        self.chunks = count
-        self.damage = tuple(damage)
-        self.proved = proved
-        self._body = body
-        self._rows = view[8 * (count + 1) :]
-        self._firsts = view[: 8 * (count + 1)].cast("Q")
-        self.records: int = self._firsts[count]
+    ) -> Index:
+        index = cls.__new__(cls)
+        index.__setstate__((url, version, size, body, tuple(damage), proved))
+        return index
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.url, self.version, self.size, self._body, self.damage, self.proved = state
+        view = memoryview(self._body)
+        self.chunks = len(view) // (_ROW.size + 8)
+        self._rows = view[8 * (self.chunks + 1) :]
+        self._firsts = view[: 8 * (self.chunks + 1)].cast("Q")
+        self.records = self._firsts[self.chunks]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.url, self.version, self.size, bytes(self._body), self.damage, self.proved
 
     @classmethod
     def load(cls, fs: FS, path: Path, *, on_error: OnError = "raise") -> Index:
@@ -80,13 +100,13 @@ class Index:
         identity = None if url.startswith("memory:") else blob.identity
         kept = blob.settled  # asked before anything is read
         if (cached := index_cache.load(_KIND, identity)) is not None:
-            return cls(url, blob.version, blob.size, cached[8:], proved=_PROVED.unpack_from(cached)[0])
+            return cls._made(url, blob.version, blob.size, cached[8:], proved=_PROVED.unpack_from(cached)[0])
         scan = _HeaderScan(blob, skip=on_error == "skip")
         scan.run()
         body = _packed(scan.chunks)
         if scan.ahead.reads >= _KEPT_FROM and not scan.damage and kept:
             index_cache.save(_KIND, identity, [_PROVED.pack(0), body])
-        return cls(url, blob.version, blob.size, body, scan.damage)
+        return cls._made(url, blob.version, blob.size, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:
         """Whether this is all of the index of this version of the file; False where the store tells no versions."""
@@ -125,8 +145,19 @@ class Index:
         """The number of records."""
         return self.records
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Index, (self.url, self.version, self.size, bytes(self._body), self.damage, self.proved)
+    def num_records(self) -> int:
+        """Return the number of records, as the Go code and its Python wrapper call it."""
+        return self.records
+
+    def locate(self, record: int) -> tuple[int, int]:
+        """Return the number of the chunk that holds a record and the record's number within it, or `(-1, -1)`."""
+        if not 0 <= record < self.records:
+            return -1, -1
+        chunk = self.find(record)
+        return chunk, record - self._firsts[chunk]
+
+    def close(self) -> None:
+        """Do nothing: an index holds no file open. It can be used with `contextlib.closing`."""
 
     def __repr__(self) -> str:
         return f"Index({self.url!r}, chunks={self.chunks}, records={self.records})"

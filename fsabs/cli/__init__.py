@@ -1,0 +1,40 @@
+"""The `fsabs` command: `main` is its entry point.
+
+A command is a module of this package and a line in `COMMANDS`. The module has a click command or group called
+`command`, and is imported when that command is run: `fsabs --help` needs only the line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class CommandLine(NamedTuple):
+    """A command of `COMMANDS`."""
+
+    module: str
+    """The module of this package that has it as `command`."""
+    help: str
+    """One sentence, for `fsabs --help`."""
+
+
+COMMANDS = {
+    "tasks": CommandLine("tasks", "Show and steer a job whose tasks are dispatched to workers."),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `fsabs` with these arguments, or those of the process; return the exit code.
+
+    0 after success, 1 after a failure, 2 for arguments that make no sense, 130 after Ctrl-C.
+    """
+    try:
+        from .program import run
+    except ImportError as exc:
+        if exc.name != "click":
+            raise
+        sys.stderr.write("fsabs: the command needs click: pip install 'fsabs[cli]'\n")
+        return 1
+    return run(arguments)

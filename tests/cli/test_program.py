@@ -1,0 +1,119 @@
+"""The program around the commands: help, version, errors, exit codes, and what `--help` imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs import cli
+from tests.test_imports import HEAVY
+
+pytestmark = pytest.mark.quick
+
+
+def run(arguments: Sequence[str], code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process, and check its exit code."""
+    command = [sys.executable, "-m", "fsabs", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_version_and_help() -> None:
+    assert run(["--version"]).stdout == f"fsabs {fsabs.__version__}\n"
+    help = run(["--help"]).stdout
+    for name, line in cli.COMMANDS.items():
+        assert f"  {name}  {line.help}" in help
+
+
+def test_help_imports_no_command_and_no_heavy_library() -> None:
+    code = (
+        "import sys; from fsabs.cli import main; main(['--help']);"
+        f"print([m for m in {(*HEAVY, 'sqlalchemy', 'rich', 'fsabs.fs', 'fsabs.cli.tasks')} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_each_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"Usage: fsabs {name}" in out
+    assert "Example: fsabs " in out
+
+
+def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["taks"]) == 2
+    assert "No such command 'taks'" in capsys.readouterr().err
+    assert cli.main(["tasks", "status"]) == 2
+    assert "Missing argument 'URL'" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line_and_a_traceback_only_with_debug(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/no/folder.db"
+    assert cli.main(["tasks", "status", url]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"fsabs: unable to open database file [open]: '{url}'\n"
+    for arguments in (["tasks", "status", url, "--debug"], ["--debug", "tasks", "status", url]):
+        assert cli.main(arguments) == 1
+        assert "Traceback" in capsys.readouterr().err
+
+
+def test_passwords_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "status", "--wait", "0", "postgresql://me:hunter2@127.0.0.1:9/x"]) == 1
+    assert "hunter2" not in capsys.readouterr().err
+    assert cli.main(["tasks", "status", "mysql://me:hunter2@host/x"]) == 1
+    assert "hunter2" not in capsys.readouterr().err
+    assert cli.main(["tasks", "status", "me:hunter2@host/x"]) == 1
+    assert "hunter2" not in capsys.readouterr().err
+
+
+def test_a_missing_library_is_named(tmp_path: Path) -> None:
+    for missing, arguments, expected in (
+        ("click", ["--help"], "the command needs click: pip install 'fsabs[cli]'"),
+        ("sqlalchemy", ["tasks", "status", "sqlite:///x"], "needs SQLAlchemy: pip install 'fsabs[sql]'"),
+    ):
+        code = f"import sys; sys.modules[{missing!r}] = None; from fsabs.cli import main; sys.exit(main({arguments!r}))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert expected in done.stderr
+
+
+def test_ctrl_c_is_130(tmp_path: Path) -> None:
+    from fsabs.dispatch import TaskDispatcher
+
+    url = f"sqlite:///{tmp_path}/job.db"
+    TaskDispatcher.create(url, training=[("a", 0, 4)], records_per_task=2).close()
+    command = [sys.executable, "-m", "fsabs", "tasks", "watch", url, "--interval", "0.1", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["state"] == "running"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert (process.returncode, error.strip()) == (130, "fsabs: interrupted")
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    from fsabs.dispatch import TaskDispatcher
+
+    url = f"sqlite:///{tmp_path}/job.db"
+    TaskDispatcher.create(url, training=[("a", 0, 4)], records_per_task=2).close()
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "fsabs", "tasks", "status", url]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    os.close(write)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
