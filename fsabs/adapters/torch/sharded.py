@@ -33,7 +33,7 @@ class ShardedDataset(IterableDataset[Any]):
     """The records of a data reader's shards, each once an epoch, whichever rank and worker it falls to.
 
     Args:
-        source: a data reader (`fsabs.readers.data`), or a directory of RecordIO, tar or zip files.
+        source: a data reader (`fsabs.readers.data`), or a directory of RecordIO, tar, zip or MDS shards.
         transform: makes a sample of a record, in the worker.
         seed: shuffles the shards, and their records within a buffer, anew in each epoch; None leaves the order alone.
         buffer_size: how many records are shuffled among each other; all of them are in memory at once. 0 shuffles only

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...fs import FS
-from ...readers.data import AbstractDataReader, ArchiveDataReader, RecordIODataReader
+from ...readers.data import AbstractDataReader, ArchiveDataReader, MDSDataReader, RecordIODataReader
 from ...readers.data.base import OnError, adopt
 from ...readers.data.files import Files, Location
+from ...readers.data.mds import INDEX
 
 _ARCHIVES = (".tar", ".zip", ".tar.gz", ".tgz")
 _CHUNK = 256  # records that are handed from the thread that reads ahead at once
@@ -22,11 +23,15 @@ def reader_of(source: AbstractDataReader | Location, on_error: OnError) -> Abstr
         return adopt(source)
     files = Files(source, suffixes=_ARCHIVES)
     try:
-        archives = any(stat.filename.lower().endswith(_ARCHIVES) for stat in files.list())
+        names = [stat.filename.lower() for stat in files.list()]
     finally:
         if files.fs is not source:
             files.close()
-    return ArchiveDataReader(source) if archives else RecordIODataReader(source, on_error=on_error)
+    if INDEX in names and any(".mds" in name for name in names):
+        return MDSDataReader(source)
+    if any(name.endswith(_ARCHIVES) for name in names):
+        return ArchiveDataReader(source)
+    return RecordIODataReader(source, on_error=on_error)
 
 
 def in_chunks(records: Iterator[Any]) -> Iterator[list[Any]]:

@@ -10,6 +10,7 @@ from .archives import ArchiveDataReader
 from .base import AbstractDataReader, Metadata, Mode, Shard, Task, TaskType, shards_of
 from .factory import create_custom_data_reader, create_data_reader, parse_params
 from .images import FileListDataReader, ImageFolderDataReader, RawImage
+from .mds import MDSDataReader
 from .odps import ODPSDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
@@ -19,6 +20,7 @@ __all__ = [
     "ArchiveDataReader",
     "FileListDataReader",
     "ImageFolderDataReader",
+    "MDSDataReader",
     "Metadata",
     "Mode",
     "ODPSDataReader",

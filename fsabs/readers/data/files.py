@@ -28,7 +28,8 @@ class Files:
         self._only: str | None = None
         if isinstance(location, FS):
             self.fs: FS = location
-            self._prefix, self._is_url = location.url().rstrip("/") + "/", True
+            url = location.url()
+            self._prefix, self._is_url = url if url.endswith("/") else url + "/", True
             return
         text = os.fspath(location)
         if not text:

@@ -1,0 +1,297 @@
+"""MDSDataReader: the shards of MosaicML Streaming (MDS, version 2), each record a dict of the columns' values.
+
+The format is that of https://docs.mosaicml.com/projects/streaming ("Dataset Format"): `index.json` lists the shards. A
+shard is the number of its samples and, for each sample and the end, an offset (all u32, little-endian), a description
+that is not read, and the samples: the size (u32) of each column that has no fixed one, then the columns' bytes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import json
+import struct
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ... import errors, keys, process
+from ...files import BlobReader
+from .base import (
+    AbstractDataReader,
+    Metadata,
+    Mode,
+    Shard,
+    ShardContent,
+    Task,
+    check_range,
+    digest_of,
+    numbers_of,
+    shard_name_of,
+)
+from .files import Files, Location
+from .mds_values import Decode, decoder_of
+
+INDEX = "index.json"
+OPEN_AT_ONCE = 16
+"""Shards that are kept open, or, where they are compressed, in memory."""
+BATCH = 256
+"""Samples that are read at once."""
+MOST = 4 << 30
+"""Bytes of a shard: an offset has 32 bits."""
+
+
+class _Column(NamedTuple):
+    name: str
+    size: int | None
+    decode: Decode
+
+
+class _Stored(NamedTuple):
+    """A shard as `index.json` has it."""
+
+    path: str
+    size: int
+    raw_size: int
+    samples: int
+    columns: tuple[_Column, ...]
+    compression: str
+    """The name of the algorithm, or ""."""
+    hashes: dict[str, str]
+
+
+class _Open(NamedTuple):
+    """A shard that is open: its offsets, and the file or its decompressed bytes."""
+
+    offsets: Sequence[int]
+    digest: str
+    file: BlobReader | None
+    data: bytes
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of `(size, offset)` ranges."""
+        if self.file is not None:
+            return self.file.blob.pread_many(ranges)
+        return [self.data[offset : offset + size] for size, offset in ranges]
+
+
+class MDSDataReader(AbstractDataReader):
+    """The MDS shards that `index.json` in the directory `data_dir` (a URL, a path, an FS) lists; read only.
+
+    A record is a dict of the columns' values, as Streaming gives them; images are Pillow's. Shards that are compressed
+    (zstd, gz, bz2) are decompressed as a whole, in memory, and compared with the hashes in the index; of others, only
+    the samples that are asked for are read. Raises `ValueError` for another version or format, for an encoding or
+    compression that is not known, and for pickled columns without `allow_pickle`; `CorruptFileError` for a shard that
+    is not as the index says, with its name, and the number of the sample where there is one.
+    """
+
+    def __init__(self, data_dir: Location, *, allow_pickle: bool = False) -> None:
+        super().__init__()
+        self._files = Files(data_dir)
+        self._allow_pickle = allow_pickle
+        self._shards: process.PerProcess[dict[str, _Stored]] = process.PerProcess(self._listed)
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._lock = process.Lock()
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """Return a shard for each one of the index, in its order."""
+        return [Shard(name, 0, stored.samples) for name, stored in self._shards.get().items()]
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the path below the directory, the size, and a digest: of the index's hashes, else of all offsets.
+
+        A compressed shard without a hash has none.
+        """
+        stored = self._shards.get()[shard_name]
+        if stored.hashes:
+            digest: str | None = digest_of(repr(sorted(stored.hashes.items())).encode())
+        else:
+            digest = None if stored.compression else self._shard(shard_name).digest
+        return ShardContent(stored.path, stored.size, digest)
+
+    def read_records(self, task: Task) -> Iterator[dict[str, Any]]:
+        """Read the samples of a task."""
+        yield from self.read_at(shard_name_of(task), numbers_of(task))
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """Read the samples with these numbers, in the order given, in batches."""
+        if not len(numbers):
+            return
+        shard = self._shard(shard_name)
+        check_range(shard_name, min(numbers), max(numbers) + 1, len(shard.offsets) - 1)
+        columns = self._shards.get()[shard_name].columns
+        for first in range(0, len(numbers), BATCH):
+            batch = numbers[first : first + BATCH]
+            starts = [(shard.offsets[number], shard.offsets[number + 1]) for number in batch]
+            contents = shard.read([(end - start, start) for start, end in starts])
+            for number, content in zip(batch, contents, strict=True):
+                yield self._sample(shard_name, number, columns, content)
+
+    @property
+    def metadata(self) -> Metadata:
+        """Return the names of the first shard's columns."""
+        first = next(iter(self._shards.get().values()), None)
+        return Metadata() if first is None else Metadata([column.name for column in first.columns])
+
+    def expect(self, shard_names: Sequence[str]) -> None:
+        """Hand the files of these shards, in order, to a cache below."""
+        self._files.expect(map(self._files.path, shard_names))
+
+    def close(self) -> None:
+        """Close the shards that are open in this process."""
+        with self._lock:
+            shards, self._open = list(self._open.values()), OrderedDict()
+        for shard in shards:
+            if shard.file is not None:
+                shard.file.close()
+        self._files.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": OrderedDict(), "_shards": None}  # each process opens its own
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._shards = process.PerProcess(self._listed)
+
+    # ---- the index
+
+    def _listed(self) -> dict[str, _Stored]:
+        """Return the shards of `index.json` by their names, in order."""
+        url = self._files.fs.url(INDEX)
+        try:
+            index = json.loads(self._files.fs.read_bytes(INDEX))
+            if index["version"] != 2:
+                raise ValueError(f"{url}: MDS of version {index['version']!r}, and 2 can be read")
+            found = [self._stored(item) for item in index["shards"]]
+        except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as exc:
+            raise errors.corrupt(url, f"no index of MDS shards: {type(exc).__name__}: {exc}") from exc
+        except ValueError as exc:
+            raise exc if isinstance(exc, OSError) else ValueError(f"{url}: {exc}") from exc
+        return {self._files.name(stored.path): stored for stored in found}
+
+    def _stored(self, item: dict[str, Any]) -> _Stored:
+        if item["format"] != "mds":
+            raise ValueError(f"shards of the format {item['format']!r}, and only 'mds' can be read")
+        raw, compressed = item["raw_data"], item["zip_data"]
+        file = compressed or raw
+        columns = tuple(
+            _Column(str(name), size or None, decoder_of(encoding, self._allow_pickle))
+            for name, encoding, size in zip(
+                item["column_names"], item["column_encodings"], item["column_sizes"], strict=True
+            )
+        )
+        algorithm = str(item["compression"]).partition(":")[0] if compressed else ""
+        if algorithm and algorithm not in _DECOMPRESS:
+            known = ", ".join(_DECOMPRESS)
+            raise ValueError(f"shards are compressed by {algorithm!r}, and what can be read is {known}")
+        path = keys.normalize(file["basename"])
+        sizes = int(file["bytes"]), int(raw["bytes"]), int(item["samples"])
+        if min(sizes) < 0 or sizes[1] > MOST:
+            raise ValueError(f"the shard {path} has {sizes} as its sizes and number of samples")
+        return _Stored(path, *sizes, columns, algorithm, dict(file["hashes"]))
+
+    # ---- shards
+
+    def _shard(self, name: str) -> _Open:
+        with self._lock:
+            shard = self._open.get(name)
+            if shard is not None:
+                self._open.move_to_end(name)
+                return shard
+        stored = self._shards.get()[name]
+        shard = self._opened(stored)
+        with self._lock:
+            self._open[name] = shard
+            if len(self._open) > OPEN_AT_ONCE:
+                self._open.popitem(last=False)  # not closed: it may be in use
+        return shard
+
+    def _opened(self, stored: _Stored) -> _Open:
+        file = self._files.open(stored.path)
+        try:
+            if file.blob.size != stored.size:
+                reason = f"a shard of {file.blob.size} bytes, and the index says {stored.size}"
+                raise errors.corrupt(file.name, reason)
+            if not stored.compression:
+                return _Open(*_offsets(file.name, stored, file.blob.pread), file, b"")
+            data = _decompressed(file.name, stored, file.read())
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        offsets, digest = _offsets(file.name, stored, lambda size, offset: data[offset : offset + size])
+        return _Open(offsets, digest, None, data)
+
+    def _sample(self, shard_name: str, number: int, columns: Sequence[_Column], data: bytes) -> dict[str, Any]:
+        at = 4 * sum(column.size is None for column in columns)
+        sample: dict[str, Any] = {}
+        name = ""
+        try:
+            sizes = iter(struct.unpack_from(f"<{at // 4}I", data))
+            for name, fixed, decode in columns:
+                size = next(sizes) if fixed is None else fixed
+                if at + size > len(data):
+                    raise ValueError(f"{size} bytes at {at} of {len(data)}")
+                sample[name] = decode(data[at : at + size])
+                at += size
+            if at != len(data):
+                raise ValueError(f"{len(data)} bytes, and the columns have {at}")
+        except (ValueError, struct.error) as exc:
+            where = f"sample {number}" + (f", column {name!r}" if name else "")
+            raise errors.corrupt(self._files.fs.url(self._files.path(shard_name)), f"{where}: {exc}") from exc
+        return sample
+
+
+def _offsets(url: str, stored: _Stored, pread: Callable[[int, int], bytes]) -> tuple[Sequence[int], str]:
+    """Return where each sample begins and the last one ends, and a digest of that."""
+    size = 4 * (stored.samples + 2)
+    head = pread(size, 0)
+    if len(head) < size:
+        raise errors.corrupt(url, f"a shard of {len(head)} bytes can't have {stored.samples} samples")
+    count, *offsets = struct.unpack(f"<{stored.samples + 2}I", head)
+    if count != stored.samples:
+        raise errors.corrupt(url, f"a shard of {count} samples, and the index says {stored.samples}")
+    if offsets[0] < size or offsets[-1] > stored.raw_size or any(end < start for start, end in pairwise(offsets)):
+        raise errors.corrupt(url, "the offsets of its samples are not in order, or lead out of it")
+    columns = repr([(column.name, column.size) for column in stored.columns])
+    return offsets, digest_of(head, columns.encode())
+
+
+def _decompressed(url: str, stored: _Stored, data: bytes) -> bytes:
+    for name, expected in stored.hashes.items():
+        if name not in hashlib.algorithms_guaranteed or name.startswith("shake"):
+            continue  # xxhash's, say
+        if hashlib.new(name, data, usedforsecurity=False).hexdigest() != expected:
+            raise errors.corrupt(url, f"its {name} is not that of the index")
+    try:
+        found = _DECOMPRESS[stored.compression](data, stored.raw_size)
+    except (ValueError, OSError, EOFError, zlib.error) as exc:
+        raise errors.corrupt(url, f"{stored.compression}: {exc}") from exc
+    if len(found) != stored.raw_size:
+        raise errors.corrupt(url, f"it decompresses to other than the {stored.raw_size} bytes that the index says")
+    return found
+
+
+def _gz(data: bytes, size: int) -> bytes:
+    return zlib.decompressobj(31).decompress(data, size + 1)
+
+
+def _bz2(data: bytes, size: int) -> bytes:
+    return bz2.BZ2Decompressor().decompress(data, size + 1)
+
+
+def _zstd(data: bytes, size: int) -> bytes:
+    try:
+        import zstandard
+    except ImportError:
+        raise errors.missing("zstandard", "zstd", "decompressing MDS shards") from None
+    try:
+        found: bytes = zstandard.ZstdDecompressor().stream_reader(data).read(size + 1)
+    except zstandard.ZstdError as exc:
+        raise ValueError(str(exc)) from exc
+    return found
+
+
+_DECOMPRESS: dict[str, Callable[[bytes, int], bytes]] = {"zstd": _zstd, "gz": _gz, "bz2": _bz2}
