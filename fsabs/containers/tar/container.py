@@ -240,9 +240,9 @@ class Tar(Container):
             ahead = end + gap // READ_AHEAD
             following = placed[at + 1][0] if at + 1 < len(placed) else ahead + gap + 1
             if following - ahead <= gap:
-                found += filter(admits, links.between(self._reading(), key, following))
+                found += filter(admits, links.between(self._reading(), key, offset, following))
             else:
-                found += itertools.takewhile(admits, links.between(self._reading(), key, ahead))
+                found += itertools.takewhile(admits, links.between(self._reading(), key, offset, ahead))
         return found + others
 
     def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:

@@ -45,12 +45,11 @@ def find(index: Index, key: str, limits: Limits) -> Found:
     raise missing
 
 
-def between(index: Index, key: str, stop: int) -> Iterator[str]:
-    """Yield the keys of files that lie between the file `key` and the offset `stop` in the archive.
+def between(index: Index, key: str, offset: int, stop: int) -> Iterator[str]:
+    """Yield the keys of files that lie between the file `key`, at `offset`, and the offset `stop` in the archive.
 
     As far as the archive has them in the order of their names, as those have that were made of a sorted tree.
     """
-    offset = find(index, key).member.offset  # type: ignore[union-attr]  # of a file
     for name, member in index.tree.after(key):
         if name.endswith("/"):
             continue
