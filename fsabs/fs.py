@@ -231,10 +231,10 @@ class FS(AdapterMethods, FileMethods):
 
     # ---- trees and containers
 
-    def subfs(self, path: Path) -> Self:
-        """The same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
+    def subfs(self, rel_path: Path) -> Self:
+        """The same FS with the directory `rel_path` as its root and `cwd`: nothing outside of it can be reached."""
         sub = copy.copy(self)
-        sub._root = sub._cwd = self._key(path, "subfs")
+        sub._root = sub._cwd = self._key(rel_path, "subfs")
         sub._borrowed = True
         return sub
 

@@ -213,10 +213,10 @@ class LazyFS(LayerFS):
     def _cwd(self, key: str) -> None:
         self._moved = key
 
-    def subfs(self, path: Path) -> Self:
-        """The directory `path` of the FS, as lazy as this one."""
+    def subfs(self, rel_path: Path) -> Self:
+        """The directory `rel_path` of the FS, as lazy as this one."""
         if self._moved is not None:
-            path = "/" + self._key(path, "subfs")
+            path = "/" + self._key(rel_path, "subfs")
         return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
 
     def _close(self) -> None:

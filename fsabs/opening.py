@@ -27,7 +27,7 @@ class FileMethods(Core):
     @overload
     def open(
         self,
-        path: Path,
+        file_path: Path,
         mode: TextMode = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -35,15 +35,15 @@ class FileMethods(Core):
         newline: str | None = None,
     ) -> io.TextIOWrapper: ...
     @overload
-    def open(self, path: Path, mode: ReadBinaryMode, buffering: int = -1) -> BlobReader: ...
+    def open(self, file_path: Path, mode: ReadBinaryMode, buffering: int = -1) -> BlobReader: ...
     @overload
-    def open(self, path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
+    def open(self, file_path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
     @overload
-    def open(self, path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
+    def open(self, file_path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
     @overload
     def open(
         self,
-        path: Path,
+        file_path: Path,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -52,7 +52,7 @@ class FileMethods(Core):
     ) -> IO[Any]: ...
     def open(
         self,
-        path: Path,
+        file_path: Path,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -66,7 +66,7 @@ class FileMethods(Core):
         """
         how = modes.parsed(mode)
         modes.check(how, buffering, encoding, errors, newline)
-        key = self._key(path, "open") if how.action == "r" else self._file_key(path, "open")
+        key = self._key(file_path, "open") if how.action == "r" else self._file_key(file_path, "open")
         if how.action == "r" and not how.update:
             binary: io.BufferedIOBase = self._open_reader(key, buffering)
         else:

@@ -24,6 +24,7 @@ FLOORS = {
     "dispatch": 8,
     "readers": 8,
     "adapters": 8,
+    "compat": 8,
     "testing": 8,
     "cache": 7,
     "trace": 7,

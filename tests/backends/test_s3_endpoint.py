@@ -237,8 +237,9 @@ def test_what_boto3_has_learnt_from_a_redirect_counts_once_the_endpoint_is_inval
         headers["x-amz-bucket-region"] = "eu-west-1"
         return AWSResponse(request.url, status, headers, _Raw(b""))
 
-    client.get().meta.events.register_first("before-send.s3", redirected)
+    client.get().meta.events.register_first("before-send.s3", redirected, unique_id="test")
     client.get().head_object(Bucket="my-bucket", Key="k")
+    client.get().meta.events.unregister("before-send.s3", unique_id="test")
     assert resolve(client, "my-bucket", options).region == "us-east-1"
     invalidate(client, "my-bucket", options)
     found = resolve(client, "my-bucket", options)

@@ -140,6 +140,8 @@ def prepared(client: Any, bucket: str) -> tuple[str, dict[str, Any]]:
 
 def _resolved(client: Any, bucket: str) -> Endpoint:
     caught = _caught(client, bucket)
+    if answer_of_handler(client, "GetObject", caught.request.prepare()) is not None:
+        raise UnsupportedEndpoint("an event handler answers requests in place of the store")
     parts = urllib.parse.urlsplit(caught.request.url)
     session, config = client._endpoint.http_session, client.meta.config
     tls = parts.scheme == "https"
@@ -166,6 +168,13 @@ def _resolved(client: Any, bucket: str) -> Endpoint:
         checksums=config.request_checksum_calculation != "when_required",
     )
     return found._replace(credentials=_inheritable(client, found))
+
+
+def answer_of_handler(client: Any, operation: str, request: Any) -> Any:
+    """Return the response of an event handler that answers a prepared request in place of the store, as moto's mocks
+    do; None if there is no such handler.
+    """
+    return client.meta.events.emit_until_response(f"before-send.s3.{operation}", request=request)[1]
 
 
 def _inheritable(client: Any, endpoint: Endpoint) -> Any:

@@ -80,14 +80,19 @@ def _attempt(fs: S3, request: Request) -> Response:
     with translated():
         base, context = endpoint.prepared(client, fs.bucket)
         path = urllib.parse.quote(request.key, safe="/~") if request.key else ""
-        url = (base + path if path else base.rstrip("/") or base) + (f"?{request.query}" if request.query else "")
+        url = base + path
+        if not path and urllib.parse.urlsplit(base).path != "/":  # the bucket is in the path
+            url = base.rstrip("/")
+        url += f"?{request.query}" if request.query else ""
         sent = AWSRequest(request.method, url, data=bytes(request.body) if request.method in ("PUT", "POST") else None)
         for header in request.headers:
             name, _, value = header.partition(":")
             sent.headers[name] = value
         sent.context.update(context)
-        client._request_signer.sign(_NAMES.get(request.method, "GetObject"), sent)
-        answer = client._endpoint.http_session.send(sent.prepare())
+        operation = _NAMES.get(request.method, "GetObject")
+        client._request_signer.sign(operation, sent)
+        prepared = sent.prepare()
+        answer = endpoint.answer_of_handler(client, operation, prepared) or client._endpoint.http_session.send(prepared)
         body: bytes = answer.content
     lines = "".join(f"\r\n{name}: {value}" for name, value in answer.headers.items())
     head = parse_head(f"HTTP/1.1 {answer.status_code} {lines}".encode("latin-1", "replace"), request.method)

@@ -1,0 +1,32 @@
+"""PFIO's `ReadOnlyFileCache`."""
+
+from __future__ import annotations
+
+from .... import cache
+from . import folders
+
+
+class ReadOnlyFileCache(cache.ReadOnlyFileCache):
+    """The items of a preserved cache; before `preload()` there are none.
+
+    Args:
+        length: how many items there are.
+        do_pickle: whether they were pickled.
+        dir: the folder; `$XDG_CACHE_HOME/pfio` by default.
+        verbose: PFIO's; there is nothing to log.
+    """
+
+    def __init__(self, length: int, do_pickle: bool = False, dir: str | None = None, verbose: bool = False) -> None:
+        super().__init__(length, do_pickle, folders.directory(dir), verbose)
+        self.verbose, self.closed = verbose, True
+
+    def preload(self, name: str) -> bool:
+        """Take the items of the preserved cache `name`; True."""
+        super().preload(name)
+        self.closed = False
+        return True
+
+    def close(self) -> None:
+        """Close the cache."""
+        super().close()
+        self.closed = True

@@ -1,0 +1,128 @@
+"""PFIO's `HTTPCachedFS`: whole files in a web server, under the names and in the format that PFIO has there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+from ....blobs import Blob, BytesBlob
+from ....layers import LayerFS
+from ..cache import HTTPConnector
+from .fs import FS, FileStat
+from .zip import Zip
+
+
+class HTTPCachedFS(FS):
+    """An FS whose files are looked for in a web server first, and put there when they were not in it.
+
+    An item of the server is the file's content under its path: after a file has changed, another `url` has to be used,
+    or the server be emptied. `fsabs.HTTPCachedFS` knows versions, and keeps items of its own.
+
+    Args:
+        url: below which the server keeps items.
+        fs: what is cached. Only reading is.
+        max_cache_size: bytes; larger files are not cached.
+        bearer_token_path: a file with a token, read again as it changes.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        fs: FS,
+        max_cache_size: int = 1024 * 1024 * 1024,
+        bearer_token_path: str | None = None,
+    ) -> None:
+        if isinstance(fs, HTTPCachedFS):
+            raise AssertionError("an HTTPCachedFS of an HTTPCachedFS")
+        super().__init__(scheme=fs.scheme)
+        self.fs = fs
+        self.trace = fs.is_traced
+        self.max_cache_size = max_cache_size
+        self.conn = HTTPConnector(url, bearer_token_path, trace=self.trace)
+        self.url = url if url.endswith("/") else url + "/"
+        self.fsabs = _CachedFiles(self)
+
+    @property
+    def cwd(self) -> str:
+        """The directory that relative paths start from."""
+        return self.fs.cwd
+
+    @cwd.setter
+    def cwd(self, value: str) -> None:
+        self.fs.cwd = value
+
+    def subfs(self, rel_path: str) -> Any:
+        """Return a cache of the same server around the inner FS's `subfs`."""
+        sub = super().subfs("")
+        sub.fs = self.fs.subfs(rel_path)
+        sub.fsabs = _CachedFiles(sub)
+        return sub
+
+    def _path(self, path: str | None) -> str:
+        return self.fs._path(path)
+
+    def open(self, file_path: str, mode: str = "rb", *args: Any, **kwargs: Any) -> IO[Any]:
+        """Open a file; the arguments are those of the inner FS's `open`."""
+        if "r" not in mode or "+" in mode:
+            return self.fs.open(file_path, mode, *args, **kwargs)
+        return self.fsabs.open(self._path(file_path), mode, *args, **kwargs)
+
+    def list(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """As the inner FS."""
+        return self.fs.list(*args, **kwargs)
+
+    def stat(self, *args: Any, **kwargs: Any) -> FileStat:
+        """As the inner FS."""
+        return self.fs.stat(*args, **kwargs)
+
+    def isdir(self, *args: Any, **kwargs: Any) -> bool:
+        """As the inner FS."""
+        return self.fs.isdir(*args, **kwargs)
+
+    def mkdir(self, *args: Any, **kwargs: Any) -> None:
+        """As the inner FS."""
+        return self.fs.mkdir(*args, **kwargs)
+
+    def makedirs(self, *args: Any, **kwargs: Any) -> None:
+        """As the inner FS."""
+        return self.fs.makedirs(*args, **kwargs)
+
+    def exists(self, *args: Any, **kwargs: Any) -> bool:
+        """As the inner FS."""
+        return self.fs.exists(*args, **kwargs)
+
+    def rename(self, *args: Any, **kwargs: Any) -> None:
+        """As the inner FS."""
+        return self.fs.rename(*args, **kwargs)
+
+    def remove(self, *args: Any, **kwargs: Any) -> None:
+        """As the inner FS."""
+        return self.fs.remove(*args, **kwargs)
+
+    def glob(self, pattern: str) -> Any:
+        """As the inner FS."""
+        return self.fs.glob(pattern)
+
+    def _canonical_name(self, file_path: str) -> str:
+        return self.fs._canonical_name(file_path)
+
+
+class _CachedFiles(LayerFS):
+    """The inner FS, whose files come from the web server."""
+
+    def __init__(self, cached: HTTPCachedFS) -> None:
+        super().__init__(cached.fs.fsabs)
+        self._cached = cached
+
+    def _open_blob(self, key: str) -> Blob:
+        cached = self._cached
+        name = cached.fs._canonical_name(key if isinstance(cached.fs, Zip) else "/" + key)
+        content = cached.conn.get(name)
+        if content is None:
+            blob = self.inner._open_blob(key)
+            if blob.size >= cached.max_cache_size:
+                return blob
+            with blob:
+                content = blob.read_all()
+            cached.conn.put(name, content)
+        return BytesBlob(self, key, content)

@@ -1,0 +1,3 @@
+"""The version of PFIO whose interface this is."""
+
+__version__ = "2.10.0"
