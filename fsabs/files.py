@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BUFFER_SIZE = 128 * 1024  # the first read of a file, and of each jump in it
 MAX_WINDOW = 8 * 1024 * 1024  # what sequential reading grows the buffer to
 WRITE_BUFFER_SIZE = 1024 * 1024
+_MOST_PIECES = 1024  # of what is buffered: more are joined
 PARTIAL_SUFFIX = ".fsabs-partial"
 """What the name of a half-written file ends in; it starts with a dot, and no listing shows it."""
 
@@ -355,7 +356,8 @@ class WriteFile(AbortsOnError, _Binary):
         self._writer: Writer | None = writer
         self._url = url
         self._mode = mode
-        self._buffer = bytearray()
+        self._pieces: list[bytes] = []
+        self._buffered = 0  # bytes in them
         self._buffer_size = buffer_size
         self._position = position
         self._telling = False
@@ -378,19 +380,19 @@ class WriteFile(AbortsOnError, _Binary):
 
     def write(self, data: Buffer, /) -> int:
         """Take all of `data`; returns the number of its bytes."""
-        with memoryview(data) as view, self._lock:
+        piece = data if type(data) is bytes else memoryview(data).tobytes()  # what may change is copied
+        with self._lock:
             self._check_open()
             self._writing = True
-            if view.nbytes >= self._buffer_size:
+            self._pieces.append(piece)
+            self._buffered += len(piece)
+            if self._buffered >= self._buffer_size:
                 self._drain()
-                self._pass_on(view.tobytes())
-            else:
-                self._buffer += view.tobytes()
-                if len(self._buffer) >= self._buffer_size:
-                    self._drain()
-            self._position += view.nbytes
+            elif len(self._pieces) >= _MOST_PIECES:
+                self._pieces = [b"".join(self._pieces)]
+            self._position += len(piece)
             self._writing = False
-            return view.nbytes
+            return len(piece)
 
     def flush(self) -> None:
         """Hand what is buffered to the store; nothing is visible before `close()`."""
@@ -481,8 +483,8 @@ class WriteFile(AbortsOnError, _Binary):
                 raise self._failure
             if self._writing:
                 raise InterruptedError(errno.EINTR, "a write was interrupted, so the file was not written")
-            if self._buffer:
-                writer.write(bytes(self._buffer))
+            if self._buffered:
+                writer.write(b"".join(self._pieces))
             writer.commit()
         except BaseException as exc:
             writer.abort()
@@ -506,7 +508,7 @@ class WriteFile(AbortsOnError, _Binary):
 
     def _close_file(self) -> None:
         self._writer = None
-        self._buffer = bytearray()
+        self._pieces, self._buffered = [], 0
         process.release(self)
         process.finished(self)
         super().close()
@@ -517,9 +519,9 @@ class WriteFile(AbortsOnError, _Binary):
             raise errors.unsupported("write", self._url, "the file was opened for writing in another process")
 
     def _drain(self) -> None:
-        if self._buffer:
-            self._pass_on(bytes(self._buffer))
-            self._buffer.clear()
+        if self._buffered:
+            self._pass_on(b"".join(self._pieces))
+            self._pieces, self._buffered = [], 0
 
     def _pass_on(self, data: bytes) -> None:
         if self._failure is not None:

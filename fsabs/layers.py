@@ -5,7 +5,7 @@ core methods that it has something to add to; every other call goes to the inner
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
 bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through that, unless
 it overrides them, too; and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that; so do
-`_list_names` and `_walk_names` with `_list` and `_walk`.
+`_list_names` and `_walk_names` with `_list` and `_walk`, and `_empty` with `_remove` and `_remove_tree`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _DERIVED_FROM = {
     "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"),
     "_create": ("_write_bytes", "_write_many"),
+    "_remove": ("_empty",),
+    "_remove_tree": ("_empty",),
     "_list": ("_list_names",),
     "_walk": ("_walk_names",),
 }
@@ -166,6 +168,9 @@ class LayerFS(FS):
 
     def _remove_tree(self, key: str) -> None:
         self.inner._remove_tree(key)
+
+    def _empty(self, key: str) -> None:
+        self.inner._empty(key)
 
     def _copy(self, src: str, dst: str) -> None:
         self.inner._copy(src, dst)

@@ -104,8 +104,17 @@ class FileMethods(Core):
 
     def write_bytes(self, path: Path, data: Buffer) -> int:
         """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
-        with self.open(path, "wb") as file:
-            return file.write(data)
+        key = self._file_key(path, "write_bytes")
+        self._require("write", "open for writing", key)
+        if key in ("", self._root):
+            raise errors.error(EISDIR, "write_bytes", self._url(key))
+        content = data if type(data) is bytes else memoryview(data).tobytes()
+        try:
+            self._write_bytes(key, content)
+        except OSError as exc:
+            self._named(exc, "write_bytes", key)
+            raise
+        return len(content)
 
     def write_many(
         self, pairs: Iterable[tuple[Path, Buffer]] | Mapping[Any, Buffer], *, concurrency: int | None = None

@@ -1,7 +1,8 @@
 """Files of this machine, and whatever is mounted on it.
 
-A file is written beside its target under a hidden name that listings leave out, and moved over it at `close()`; where
-Linux has unnamed files (`O_TMPFILE`), even a `kill -9` leaves nothing behind. Blobs read by `os.pread`, which has no
+A file is written beside its target under a hidden name that listings leave out, and moved over it at `close()`; a large
+one has no name before, where Linux has unnamed files (`O_TMPFILE`). What a `kill -9` leaves of hidden files, the next
+writer in the folder removes (`partials.py`). Blobs read by `os.pread`, which has no
 position to share, so that an open file is good in threads and after a fork as it is.
 """
 
@@ -11,6 +12,7 @@ import contextlib
 import errno
 import functools
 import io
+import math
 import os
 import socket
 import stat as stat_bits
@@ -20,16 +22,18 @@ from typing import Any
 from .. import descriptors, errors, identity, keys, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
-from ..files import Writer, partial_name
+from ..files import Writer
 from ..fs import FS, Capabilities, FileStat, Path
 from . import links as link_rules
-from . import scanning
+from . import partials, scanning
+from .local_writers import AppendWriter, LocalWriter, target, write_at_once
 from .update import UpdateFile
 
 _SMALL = 1 << 16  # bytes; as much as a page has anywhere
 _ONE_READ = 1 << 30  # bytes; Linux gives at most 2 GiB in one
 
-_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
+_WRITTEN_AT_ONCE = 1 << 20  # bytes; a larger file is written without a name, so that a kill leaves nothing of it
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 class Local(FS):
@@ -150,6 +154,20 @@ class Local(FS):
             descriptors.close(held)  # the blob has the same list: closed here, it is not closed there
             raise
 
+    def _read_bytes(self, key: str) -> bytes:
+        held: list[int] = []
+        try:
+            fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
+            status = os.fstat(fd)
+            size = status.st_size
+            if stat_bits.S_ISREG(status.st_mode) and status.st_blocks and size <= _ONE_READ:
+                data = os.read(fd, size)
+                if len(data) == size:
+                    return data
+        finally:
+            descriptors.close(held)
+        return super()._read_bytes(key)  # nothing like an ordinary file, or cut while it was read
+
     def _local_path(self, key: str) -> str:
         path = "/" + key
         if stat_bits.S_ISDIR(os.stat(path).st_mode):
@@ -157,21 +175,19 @@ class Local(FS):
         return path
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        path = "/" + key
-        with contextlib.suppress(FileNotFoundError):
-            kind = os.lstat(path).st_mode
-            if exclusive and not stat_bits.S_ISDIR(kind):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            if stat_bits.S_ISLNK(kind):
-                path = os.path.realpath(path)  # what a link points to is replaced, and not the link
-                kind = os.stat(path).st_mode
-            if stat_bits.S_ISDIR(kind):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if not stat_bits.S_ISREG(kind):  # a device or a pipe is written to; moving a file over it would destroy it
-                return AppendWriter(path, False)
-            if not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-                os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # which tells why
+        path, kind = target("/" + key, exclusive)
+        if kind is not None and not stat_bits.S_ISREG(kind):
+            return AppendWriter(path, False)  # a device or a pipe: moving a file over it would destroy it
         return LocalWriter(path, exclusive, self._fsync)
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        if len(data) > _WRITTEN_AT_ONCE or self._fsync:
+            return super()._write_bytes(key, data)
+        path, kind = target("/" + key, False)
+        if kind is not None and not stat_bits.S_ISREG(kind):
+            return super()._write_bytes(key, data)
+        write_at_once(path, kind, data)
+        return None
 
     def _append(self, key: str) -> Writer:
         return AppendWriter("/" + key, self._fsync)
@@ -187,12 +203,22 @@ class Local(FS):
         os.mkdir("/" + key, mode)
 
     def _rename(self, src: str, dst: str) -> None:
-        os.replace("/" + src, "/" + dst)
+        try:
+            os.replace("/" + src, "/" + dst)
+        except OSError as exc:
+            if exc.errno not in _NOT_EMPTY or not partials.sweep("/" + dst, math.inf):
+                raise
+            os.replace("/" + src, "/" + dst)
 
     def _remove(self, key: str) -> None:
         path = "/" + key
         if os.path.isdir(path) and not os.path.islink(path):
-            os.rmdir(path)
+            try:
+                os.rmdir(path)
+            except OSError as exc:
+                if exc.errno not in _NOT_EMPTY or not partials.sweep(path, math.inf):
+                    raise
+                os.rmdir(path)
         else:
             os.remove(path)
 
@@ -257,113 +283,6 @@ class LocalBlob(Blob):
             close(held)
 
 
-class LocalWriter(Writer):
-    """Writes an unnamed file, or a hidden one, and moves it into its place."""
-
-    def __init__(self, path: str, exclusive: bool, fsync: bool) -> None:
-        self._path = path
-        self._exclusive = exclusive
-        self._fsync = fsync
-        folder, name = os.path.split(path)
-        self._partial = os.path.join(folder, partial_name(name))
-        self._named = False
-        self._generation = process.generation()
-        self._held: list[int] = []
-        self._fd = self._open(folder)
-
-    def _open(self, folder: str) -> int:
-        if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
-            try:
-                return descriptors.open_into(self._held, folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
-            except OSError as exc:
-                if exc.errno not in _NO_TMPFILE:
-                    raise
-        self._named = True  # from now on, in whatever moment a signal comes
-        return descriptors.open_into(self._held, self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-
-    def write(self, data: bytes) -> None:
-        """Write all of `data`."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
-
-    def commit(self) -> None:
-        """Move the file over its target, or for `x` link it there if there is none."""
-        with contextlib.suppress(OSError):  # keep the permissions of what is replaced, as writing into it would
-            os.fchmod(self._fd, stat_bits.S_IMODE(os.stat(self._path).st_mode))
-        if self._fsync:
-            os.fsync(self._fd)
-        if not self._named:
-            self._named = not self._exclusive
-            # Naming a directory descriptor makes Python call linkat(), which follows; link() does not.
-            target = self._path if self._exclusive else self._partial
-            os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
-            descriptors.close(self._held)
-        else:
-            descriptors.close(self._held)  # a network filesystem tells only now whether all of it has arrived
-            if self._exclusive:
-                os.link(self._partial, self._path)
-        if not self._exclusive:
-            os.replace(self._partial, self._path)
-            self._named = False
-        if self._fsync:
-            _fsync_directory(os.path.dirname(self._path))
-        self.abort()
-
-    def abort(self) -> None:
-        """Close, and remove what has a hidden name."""
-        with contextlib.suppress(OSError):  # it would be about bytes that are thrown away
-            descriptors.close(self._held)
-        if self._named:
-            with contextlib.suppress(OSError):  # gone already, or the directory is: nothing is left either way
-                os.remove(self._partial)
-            self._named = False
-
-    def __del__(
-        self,
-        inherited: Callable[[int], bool] = process.inherited,
-        close: Callable[[list[int]], None] = descriptors.close,
-        remove: Callable[[str], None] = os.remove,
-    ) -> None:
-        if self._held:
-            close(self._held)
-        if self._named and not inherited(self._generation):
-            try:  # not contextlib's: when the interpreter ends, only what is bound is there
-                remove(self._partial)
-            except OSError:
-                pass
-
-
-class AppendWriter(Writer):
-    """Appends in place: what is written is visible at once, and stays."""
-
-    def __init__(self, path: str, fsync: bool) -> None:
-        self._fsync = fsync
-        self._held: list[int] = []
-        self._fd = descriptors.open_into(self._held, path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-
-    def write(self, data: bytes) -> None:
-        """Append all of `data`."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
-
-    def commit(self) -> None:
-        """Close the file."""
-        if self._fsync:
-            os.fsync(self._fd)
-        descriptors.close(self._held)
-
-    def abort(self) -> None:
-        """Close the file; what was appended stays."""
-        with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
-            descriptors.close(self._held)
-
-    def __del__(self, close: Callable[[list[int]], None] = descriptors.close) -> None:
-        if self._held:
-            close(self._held)
-
-
 def _version(status: os.stat_result) -> str:
     """Return the version of a file: `tar -x`, `cp -p` and `rsync -t` set its mtime, and none can set its ctime."""
     device, inode, size = status.st_dev, status.st_ino, status.st_size
@@ -393,11 +312,3 @@ def _entry(entry: os.DirEntry[str]) -> FileStat:
             return _to_stat(entry.name, entry.stat(follow_symlinks=False))
         except OSError:
             return FileStat(entry.name, 0)
-
-
-def _fsync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

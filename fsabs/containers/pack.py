@@ -132,8 +132,17 @@ class _Packing:
             if stat.isdir():
                 self._add_directory(stat.filename.rstrip("/"))
             else:
-                self._bytes += self._container.write_bytes(stat.filename, next(contents))
-                self._count_file()
+                self._add_small(stat.filename, next(contents))
+
+    def _add_small(self, path: str, content: bytes) -> None:
+        key = keys.join(self._container._root, path)
+        try:
+            self._container._write_bytes(key, content)
+        except OSError as exc:
+            self._container._named(exc, "pack", key)
+            raise
+        self._bytes += len(content)
+        self._count_file()
 
     def _add_directory(self, path: str) -> None:
         if self._container.capabilities.mkdir:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.quick
 
 # What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
 DERIVED = {"_key", "_named", "_require", "_unsupported", "_is", "_open_reader", "_open_writer", "_contents", "_members"}
-DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write", "_empty", "_file_key"}
+DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write", "_file_key"}
 DERIVED |= {"_read_versioned"}
 
 CORE = sorted(
@@ -97,6 +98,43 @@ def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
     told = inner.capabilities._replace(rename=False) if name == "capabilities" else 7
     setattr(inner, name, told)
     assert getattr(LayerFS(inner), name) == told
+
+
+# What a layer has to lead through a method that it overrides, unless it overrides that, too.
+WAYS_ROUND = {
+    "_open_blob": {"_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"},
+    "_create": {"_write_bytes", "_write_many"},
+    "_list": {"_list_names"},
+    "_walk": {"_walk_names"},
+    "_remove": {"_empty"},
+    "_remove_tree": {"_empty"},
+}
+
+
+def layers() -> list[type[LayerFS]]:
+    """All layers of the package."""
+    for module in ("cache.cachedfs", "cache.httpfs", "trace.layer", "containers.base", "testing.faulty"):
+        importlib.import_module(f"fsabs.{module}")
+    found, waiting = set[type[LayerFS]](), [LayerFS]
+    while waiting:
+        waiting += [kind for kind in waiting.pop().__subclasses__() if not found & {kind}]
+        found |= {kind for kind in waiting if kind.__module__.startswith("fsabs.")}
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+def test_all_layers_are_looked_at() -> None:
+    names = {kind.__name__ for kind in layers()}
+    assert names >= {"TracedFS", "CachedFS", "HTTPCachedFS", "LazyFS", "OwningFS", "FaultyFS"}
+
+
+@pytest.mark.parametrize("kind", layers(), ids=lambda kind: kind.__name__)
+def test_no_layer_leaves_a_way_round_what_it_overrides(kind: type[LayerFS]) -> None:
+    for overridden, ways in WAYS_ROUND.items():
+        if getattr(kind, overridden) is not getattr(LayerFS, overridden):
+            for name in ways:
+                assert getattr(kind, name) is not getattr(LayerFS, name), f"{name} goes round {overridden}"
+    for name in ("limits", "capabilities", "scheme", "default_concurrency"):
+        assert isinstance(getattr(kind, name), property), f"{name} is not the inner FS's"
 
 
 def test_a_layer_forgets_nothing() -> None:

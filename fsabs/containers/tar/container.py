@@ -321,6 +321,14 @@ class Tar(Container):
         sink.reserve(key, exclusive)
         return SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key))
 
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        sink = self._adding("open for writing", key)
+        sink.reserve(key, False)
+        try:
+            sink.write_bytes(key, data)
+        finally:
+            sink.release(key)
+
     def _add(self, key: str, file: IO[bytes], size: int) -> None:
         self._adding("close", key).add(key, file, size)
 

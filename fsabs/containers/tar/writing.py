@@ -7,6 +7,7 @@ the time of day gets into the archive. Owner, group and permissions are fixed: 0
 from __future__ import annotations
 
 import errno
+import io
 import os
 import tarfile
 from collections.abc import Callable, Iterator
@@ -49,6 +50,31 @@ class _Compressed:
         self._out.write(self._encoder.flush())
 
 
+class _PlainHeaders:
+    """The headers of files that need one block: what `tarfile` writes for them, in a tenth of the time."""
+
+    _NAME, _SIZE, _CHECKSUM = slice(0, 100), slice(124, 136), slice(148, 155)
+
+    def __init__(self, info: tarfile.TarInfo) -> None:
+        """Take all but name and size from `info`."""
+        self._frame = bytearray(info.tobuf(tarfile.PAX_FORMAT))
+        self._fits = len(self._frame) == tarfile.BLOCKSIZE  # a time with fractions is in an extended header
+        self._frame[self._SIZE] = bytes(12)
+        self._frame[self._CHECKSUM] = b" " * 7
+        self._sum = sum(self._frame)
+
+    def header(self, key: str, size: int) -> bytes | None:
+        """Return the header of a file; None if it needs another one."""
+        if not (self._fits and len(key) <= 100 and key.isascii() and size < 8**11):
+            return None
+        name, digits = key.encode(), b"%011o\0" % size
+        block = self._frame.copy()
+        block[: len(name)] = name
+        block[self._SIZE] = digits
+        block[self._CHECKSUM] = b"%06o\0" % (self._sum + sum(name) + sum(digits))
+        return bytes(block)
+
+
 class TarSink:
     """The end of an archive that members are added to, from any thread, one at a time."""
 
@@ -61,11 +87,13 @@ class TarSink:
         replace: bool = False,
     ) -> None:
         self._compressed = compress(out) if compress is not None else None
+        self._sink: Any = self._compressed or out
         self._timestamp = timestamp
+        self._plain = _PlainHeaders(self._header("", tarfile.REGTYPE, FILE_MODE, 0))
         self._replace = replace  # a later member of a name takes the place of an earlier one, which stays in the file
         self._tar = tarfile.TarFile(
             mode="w",
-            fileobj=cast(IO[bytes], self._compressed or out),
+            fileobj=cast(IO[bytes], self._sink),
             format=tarfile.PAX_FORMAT,
             encoding="utf-8",
             errors="surrogateescape",
@@ -131,6 +159,25 @@ class TarSink:
             self._write(self._header(key, tarfile.REGTYPE, FILE_MODE, size), file)
             self._reserved.discard(key)
             self._know(key, FileStat(keys.name(key), size, False, self._timestamp))
+
+    def write_bytes(self, key: str, data: bytes) -> None:
+        """Write the member `key` with the content `data`, as `add` does."""
+        header = self._plain.header(key, len(data))
+        if header is None:
+            self.add(key, io.BytesIO(data), len(data))
+            return
+        padding = bytes(-len(data) % tarfile.BLOCKSIZE)
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                for piece in (header, data, padding):
+                    self._sink.write(piece)
+            except BaseException as exc:
+                self._failure = exc
+                raise
+            self._tar.offset += len(header) + len(data) + len(padding)
+            self._know(key, FileStat(keys.name(key), len(data), False, self._timestamp))
 
     def add_directory(self, key: str) -> None:
         """Write an entry for the directory `key`, whose parent needs none; `FileExistsError`, `NotADirectoryError`."""

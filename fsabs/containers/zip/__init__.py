@@ -280,6 +280,9 @@ class Zip(Container):
     def _create(self, key: str, exclusive: bool) -> Writer:
         return self._writing().create(key, exclusive)
 
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        self._writing().write_bytes(key, data)
+
     def _mkdir(self, key: str, mode: int) -> None:
         self._writing().mkdir(key, mode)
 

@@ -11,12 +11,11 @@ import bz2
 import errno
 import lzma
 import os
-import shutil
 import stat as stat_bits
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from ... import errors, keys, process
@@ -25,6 +24,7 @@ from ...files import WriteFile, Writer
 from ...fs import FileStat
 from ..spool import MAX_IN_MEMORY
 from . import names, records
+from .decoders import crc32
 from .ends import Layout
 from .index import Index
 
@@ -34,6 +34,7 @@ LIMIT16 = records.MAX16
 LIMIT32 = records.MAX32
 """From these numbers on a field is moved to a zip64 record."""
 _COPY = 8 * 1024 * 1024
+_PIECE = 1024 * 1024
 _VERSIONS = {records.STORED: 20, records.DEFLATED: 20, records.BZIP2: 46, records.LZMA: 63}
 _VERSION_ZIP64 = 45
 _LZMA_PROPERTIES = {"lc": 3, "lp": 0, "pb": 2, "dict_size": 1 << 23}
@@ -120,11 +121,13 @@ class _Header(NamedTuple):
 
     def central(self, offset: int) -> bytes:
         """The directory's record, the local header being at `offset`."""
-        told = (self.size, self.compressed, offset)
-        big = [number for number in told if number >= LIMIT32]
-        extra = struct.pack(f"<2H{len(big)}Q", records.EXTRA_ZIP64, 8 * len(big), *big) if big else b""
-        size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in told)
-        version = self._version(bool(big))
+        size, compressed, where, extra, big = self.size, self.compressed, offset, b"", False
+        if max(size, compressed, where) >= LIMIT32:
+            told = (size, compressed, where)
+            large = [number for number in told if number >= LIMIT32]
+            extra, big = struct.pack(f"<2H{len(large)}Q", records.EXTRA_ZIP64, 8 * len(large), *large), True
+            size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in told)
+        version = self._version(big)
         attributes = self.mode << 16 | (records.DOS_DIRECTORY if stat_bits.S_ISDIR(self.mode) else 0)
         fixed = (records.HOST_UNIX << 8 | version, version, self._flags(), self.method, self.dos, self.crc, compressed)
         lengths = (size, len(self.name), len(extra), 0, 0, 0)
@@ -276,7 +279,22 @@ class Archive:
         self._check_alive()
         with self._lock:
             self._check_target(key, exclusive)
-            self._add(key, header, content)
+            content.seek(0)
+            self._add(key, header, iter(lambda: content.read(_PIECE), b""))
+
+    def write_bytes(self, key: str, data: bytes) -> None:
+        """Add a member whose content is there as a whole."""
+        self._check_alive()
+        name, size, compression = _name(key), len(data), self._compression
+        content = data
+        if compression.method != records.STORED:
+            compressor = compression.start()
+            content = compressor.compress(data) + compressor.flush()
+        mode = stat_bits.S_IFREG | 0o644
+        header = _Header(name, compression.method, self._dos, crc32(data), len(content), size, mode)
+        with self._lock:
+            self._check_target(key, False)
+            self._add(key, header, (content,))
 
     def under_way(self, writer: MemberWriter, key: str) -> None:
         """Remember a member that is being written."""
@@ -298,12 +316,11 @@ class Archive:
             self._out.write(self._directory)
             self._out.write(self._end(start - self._shift, len(self._directory)))
 
-    def _add(self, key: str, header: _Header, content: Any) -> None:
+    def _add(self, key: str, header: _Header, content: Iterable[bytes] | None) -> None:
         offset = self._out.tell()
         self._out.write(header.local())
-        if content is not None:
-            content.seek(0)
-            shutil.copyfileobj(content, self._out, 1024 * 1024)
+        for piece in content or ():
+            self._out.write(piece)
         record = header.central(offset - self._shift)
         if self._old is not None:
             self._note_place(key)

@@ -1,0 +1,81 @@
+"""Files written to a local directory, and local trees packed into one file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+from . import Run, library, whole
+
+
+def _written_anew(path: str, count: int, size: int, write: Callable[[str, bytes], Any]) -> Run:
+    """Write `count` new files below `path` in each round."""
+    data = os.urandom(size)
+
+    def run() -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        os.mkdir(path)
+        for number in range(count):
+            write(f"{number}.bin", data)
+        whole(os.listdir(path), count)
+
+    return run
+
+
+def fsabs_write_bytes(path: str, count: int, size: int) -> Run:
+    """`fs.write_bytes`."""
+    path += "-ours"
+    return _written_anew(path, count, size, library("fsabs").Local(path, create=True).write_bytes)
+
+
+def temporary_file(path: str, count: int, size: int) -> Run:
+    """A temporary file beside the target, moved over it."""
+    path += "-theirs"
+
+    def write(name: str, data: bytes) -> None:
+        fd, partial = tempfile.mkstemp(dir=path)
+        try:
+            os.write(fd, data)
+        finally:
+            os.close(fd)
+        os.replace(partial, f"{path}/{name}")
+
+    return _written_anew(path, count, size, write)
+
+
+def fsabs_pack(source: str, target: str, name: str, options: dict[str, Any]) -> Run:
+    """`fsabs.pack`."""
+    fsabs = library("fsabs")
+    tree, folder = fsabs.Local(source), fsabs.Local(target)
+
+    def run() -> None:
+        packed = fsabs.pack(tree, folder, name, options=options)
+        whole(range(packed.files), len(os.listdir(source)))
+
+    return run
+
+
+def by_zipfile(source: str, target: str, deflated: bool) -> Run:
+    """The standard library's `zipfile`."""
+
+    def run() -> None:
+        method = zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
+        with zipfile.ZipFile(f"{target}/theirs.zip", "w", method) as archive:
+            for name in sorted(os.listdir(source)):
+                archive.write(f"{source}/{name}", name)
+
+    return run
+
+
+def by_gnu_tar(source: str, target: str) -> Run:
+    """The program `tar`."""
+
+    def run() -> None:
+        subprocess.run(["tar", "-cf", f"{target}/theirs.tar", "-C", source, "."], check=True)
+
+    return run
