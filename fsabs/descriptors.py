@@ -27,3 +27,16 @@ def close(
     """Close the descriptors in `held` and leave it empty."""
     while held:
         run(map(close_one, map(held.pop, (-1,))), 0)
+
+
+class Held(list[int]):
+    """Descriptors that are closed when the list is freed, for a function that closes them at its end.
+
+    An exception of a signal handler may end the `finally` block, too, that was to close them.
+    """
+
+    __slots__ = ()
+
+    def __del__(self, close: Callable[[list[int]], None] = close) -> None:
+        if self:
+            close(self)

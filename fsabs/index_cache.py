@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import hooks, mounts
+from . import descriptors, hooks, mounts
 from .identity import Identity
 
 if TYPE_CHECKING:
@@ -104,11 +104,12 @@ def lookup(kind: str, identity: Identity | None) -> CachedIndex | None:
         return None
     found = None
     with contextlib.suppress(OSError, ValueError, struct.error):  # whatever is wrong with it, it is not there
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        held = descriptors.Held()
         try:
+            fd = descriptors.open_into(held, str(path), os.O_RDONLY | os.O_NOFOLLOW)
             found = _opened(fd, identity.encode(kind), str(path.parent))
         finally:
-            os.close(fd)
+            descriptors.close(held)
     if (instrument := hooks.active) is not None:
         instrument.record_event("miss" if found is None else "hit", f"index_cache.{kind}", where=identity.url)
     return found
@@ -213,7 +214,7 @@ class _File:
         self.size = 0
         self._path = path
         self._partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-        self._fd = -1
+        self._held = descriptors.Held()
         self._fingerprint = b""
         self._sums: list[int] = []
         self._limit = _limit()
@@ -221,11 +222,11 @@ class _File:
     def begin(self, fingerprint: bytes) -> bool:
         """Make the file, with room for its head."""
         self._fingerprint = fingerprint
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
         try:
             self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self._partial, flags, 0o600)
-            os.ftruncate(self._fd, os.lseek(self._fd, _start(len(fingerprint)), os.SEEK_SET))
+            fd = descriptors.open_into(self._held, str(self._partial), flags, 0o600)
+            os.ftruncate(fd, os.lseek(fd, _start(len(fingerprint)), os.SEEK_SET))
         except OSError:
             return False
         return True
@@ -253,7 +254,7 @@ class _File:
         at = 0
         try:
             while at < len(view):
-                at += os.write(self._fd, view[at:])
+                at += os.write(self._held[0], view[at:])
         except OSError:
             return False
         return True
@@ -267,7 +268,7 @@ class _File:
             head, 0, _MAGIC, zlib.crc32(head[_FIRST_CHECKED:]), len(self._fingerprint), self.size, zlib.crc32(sums)
         )
         try:
-            if not self._write(memoryview(sums)) or os.pwrite(self._fd, head, 0) != len(head):
+            if not self._write(memoryview(sums)) or os.pwrite(self._held[0], head, 0) != len(head):
                 return False
             os.replace(self._partial, self._path)
         except OSError:
@@ -276,9 +277,8 @@ class _File:
 
     def drop(self) -> None:
         """Close the file, and remove it if it is unfinished."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        if self._held:
+            descriptors.close(self._held)
             with contextlib.suppress(OSError):  # it has been moved, or the folder is gone
                 os.unlink(self._partial)
 
@@ -304,7 +304,9 @@ def _sweep(folder: Path, saved: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         if 0 <= now - stamp.stat().st_mtime < SWEEP_EVERY and saved < limit // 16:
             return
-    os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    held = descriptors.Held()
+    descriptors.open_into(held, str(stamp), os.O_CREAT | os.O_WRONLY, 0o600)
+    descriptors.close(held)
     os.utime(stamp)
     total = 0
     for _, size, path in sorted(_files(folder, now), reverse=True):

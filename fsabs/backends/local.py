@@ -155,7 +155,7 @@ class Local(FS):
             raise
 
     def _read_bytes(self, key: str) -> bytes:
-        held: list[int] = []
+        held = descriptors.Held()
         try:
             fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(fd)
