@@ -38,6 +38,9 @@ _SECRET = re.compile(
 )
 
 
+_HOW_TO_OPEN_MORE = ": close files, or raise the limit of this process (ulimit -n, resource.RLIMIT_NOFILE)"
+
+
 class CorruptFileError(OSError):
     """The bytes of a file are not what its format or its store says they are."""
 
@@ -127,6 +130,8 @@ def named(exc: E, operation: str, url: str) -> E:
         if exc.filename2 is not None:
             del exc.filename2  # a None in its place would be printed
         exc.operation = operation  # type: ignore[attr-defined]
+        if exc.errno == errno.EMFILE:
+            exc.strerror = f"{exc.strerror or os.strerror(exc.errno)}{_HOW_TO_OPEN_MORE}"
         exc.strerror = f"{exc.strerror or os.strerror(exc.errno)} [{operation}]"
         exc.args = (exc.errno, exc.strerror)  # what a pickle, and so another process, sees of it
     return exc

@@ -8,6 +8,8 @@ are safe from that.
 from __future__ import annotations
 
 import _thread
+import resource
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
@@ -46,7 +48,7 @@ class Threads(Generic[R]):
     """
 
     def __init__(self, size: int, wait: bool = False) -> None:
-        self._size = size
+        self._size = min(size, most_at_once())
         self._wait = wait
         self._tasks: SimpleQueue[tuple[Callable[[], R], Callable[[Outcome[R]], None]] | None] = SimpleQueue()
         self._ended: SimpleQueue[None] = SimpleQueue()
@@ -83,6 +85,12 @@ class Threads(Generic[R]):
             self._tasks.put(None)
         for _ in range(self._started if self._wait else 0):
             self._ended.get()
+
+
+def most_at_once() -> int:
+    """Return how many files may be open at once for one call: a quarter of what this process may open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(1, limit // 4) if limit != resource.RLIM_INFINITY else sys.maxsize
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T], size: int) -> Iterator[R]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from .threads import most_at_once
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -61,6 +63,7 @@ def one_by_one(write: Callable[[str, bytes], None], pairs: Iterator[Content]) ->
 def in_threads(write: Callable[[str, bytes], None], pairs: Iterator[Content], workers: int) -> int:
     """Write files by `workers` threads, with at most `MAX_BYTES` under way; return how many."""
     failures, count, under_way = Failures(), 0, dict[Future[None], int]()
+    workers = min(workers, most_at_once())
     with ThreadPoolExecutor(workers, thread_name_prefix="fsabs-write") as pool:
         try:
             for key, data in pairs:

@@ -1,0 +1,108 @@
+"""Few descriptors, no /proc, no home: what can work works, and the rest says what it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.quick
+
+TREE = """
+import builtins, errno, os, resource, sys, warnings
+import fsabs
+warnings.simplefilter("ignore", RuntimeWarning)
+folder = sys.argv[1]
+fs = fsabs.Local(folder, create=True)
+names = [f"f{number}" for number in range(150)]
+"""
+ALL = """
+assert fs.write_many({name: name.encode() * 1000 for name in names}, concurrency=150) == 150
+contents = [name.encode() * 1000 for name in names]
+for concurrency in (None, 64, 150):
+    assert list(fs.read_many(names, concurrency=concurrency)) == contents
+for name in ("a.zip", "a.tar.gz", "a.h5"):
+    fsabs.pack(fs.subfs(""), fs, name, select=lambda stat: stat.filename in names, concurrency=150)
+    with fs.open_container(name) as container:
+        assert list(container.read_many(names, concurrency=150)) == contents
+        assert len(list(container.list())) == 150
+assert fs.copy_tree("", "copy", fsabs.Local(folder + "-copy", create=True), concurrency=150).files == 153
+cached = fsabs.from_url(folder, cache=folder + "-cache")
+assert list(cached.read_many(names, concurrency=150)) == contents
+with fs.open("f1") as file, fs.open("new", "w") as new:
+    new.write(file.read())
+    os.fstat(file.buffer.fileno())
+with fs.as_local("f2") as path, fsabs.Memory("few").open("x", "wb") as out:
+    out.write(open(path, "rb").read())
+with fsabs.Memory("few").as_local("x") as path:
+    assert len(open(path, "rb").read()) == 2000
+assert len(list(fs.glob("**/f1*"))) == 61
+fs.remove("copy", recursive=True) if fs.exists("copy") else None
+print("done")
+"""
+DESCRIPTORS = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+"""
+TOO_MANY = """
+held = []
+try:
+    while True:
+        held.append(fs.open("f1", "rb"))
+except OSError as exc:
+    assert exc.errno == errno.EMFILE and exc.filename == fs.url("f1"), exc
+    assert "ulimit -n" in str(exc), exc
+    held.clear()
+assert fs.read_bytes("f1")
+print("said")
+"""
+NO_PROC = """
+def without_proc(function):
+    def call(path, *args, **kwargs):
+        if isinstance(path, str) and path.startswith("/proc"):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return function(path, *args, **kwargs)
+    return call
+
+isdir = os.path.isdir
+os.path.isdir = lambda path: not str(path).startswith("/proc") and isdir(path)
+builtins.open, os.open, os.readlink = without_proc(open), without_proc(os.open), without_proc(os.readlink)
+"""
+
+
+def ran(script: str, folder: Path, **environment: str) -> str:
+    variables = {**os.environ, **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env=variables,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_sixty_four_descriptors(tmp_path: Path) -> None:
+    assert ran(TREE + DESCRIPTORS + ALL + TOO_MANY, tmp_path / "tree").split() == ["done", "said"]
+
+
+def test_no_proc(tmp_path: Path) -> None:
+    assert ran(TREE.replace("import fsabs\n", NO_PROC + "import fsabs\n") + ALL, tmp_path / "tree") == "done\n"
+
+
+def test_no_home_and_no_temporary_directory_of_its_own(tmp_path: Path) -> None:
+    nowhere = {"HOME": "/dev/null/home", "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": "", "TMPDIR": "/dev/null/temporary"}
+    default = """
+cached = fsabs.from_url(folder, cache=True)
+assert cached.read_bytes("f1") == contents[1]
+try:
+    fsabs.cache.FileCache(10)
+except OSError as exc:
+    assert "/dev/null/home" in str(exc), exc
+print("default")
+"""
+    assert ran(TREE + ALL + default, tmp_path / "tree", FSABS_CACHE_DIR="", **nowhere).split() == ["done", "default"]
