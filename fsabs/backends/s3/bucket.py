@@ -22,7 +22,7 @@ from .listing import flat, pages
 from .messages import Request
 from .options import MIN_PART_SIZE, S3Options, parse, version_of
 from .pages import ObjectPage, fetch, is_plain, to_stat
-from .reading import S3Blob, get_many, get_many_versioned, get_whole, head, open_from_start
+from .reading import S3Blob, get_many, get_many_versioned, head, open_from_start, read_whole
 from .requests import delete_batch, send
 from .writes import S3Writer, check_current, put, put_many
 
@@ -243,14 +243,7 @@ class S3(FS):
             raise self._no_file(key) from exc
         return found if found is not None else self._open_blob(key)
 
-    def _read_bytes(self, key: str) -> bytes:
-        try:
-            client = self.http
-            if client is None or not key:
-                return self._open_blob(key).read_all()
-            return get_whole(self, client, key)
-        except FileNotFoundError as exc:
-            raise self._no_file(key) from exc
+    _read_bytes = read_whole
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         width = min(concurrency or self.default_concurrency, len(wanted))

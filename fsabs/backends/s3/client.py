@@ -35,6 +35,7 @@ CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
 DEFAULT_ATTEMPTS = 5
 """How often a request is sent at most, unless botocore's configuration says."""
 _CHECKSUM_HEADERS = (CHECKSUM_MODE,)
+_WITH_BODY = frozenset({"PUT", "POST"})
 _SAFE = "/~"
 _is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most keys are, and need no quoting
 _OPERATIONS = {"GET": "s3.get", "HEAD": "s3.head", "PUT": "s3.put", "POST": "s3.post", "DELETE": "s3.delete"}
@@ -52,6 +53,9 @@ class Client:
     def __init__(self, endpoint: Endpoint, bucket: str, nonces: bool = True) -> None:
         self.endpoint = endpoint
         self.bucket = bucket
+        self._prefix = endpoint.path_prefix
+        self._root = endpoint.bucket_path
+        self._fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: identity\r\n"
         self.signer = Signer(endpoint) if endpoint.signature else None
         self.pool = ConnectionPool(endpoint, endpoint.connect_timeout, endpoint.read_timeout, self.url(""))
         self.detector = DuplicateDetector(nonces and self.signer is not None)
@@ -65,29 +69,25 @@ class Client:
 
     def encode(self, request: Request, nonce: str) -> bytes:
         """Return the signed bytes of a request, without its body."""
-        endpoint, method, key = self.endpoint, request.method, request.key
-        path = endpoint.path_prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))
-        if not key:
-            path = endpoint.bucket_path
-        query = QUERY + nonce if nonce else request.query
-        lines, signed = "", request.headers
+        method, key, query, signed, lines = request.method, request.key, request.query, request.headers, ""
+        path = (self._prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))) if key else self._root
+        if nonce:
+            query = f"{QUERY}{nonce}&{query}" if query else QUERY + nonce
         if request.range is not None:
             size, offset = request.range
             lines = f"Range: bytes={offset}-{offset + size - 1}\r\n"
         elif method == "GET" and key:
             signed = (*signed, CHECKSUM_MODE) if signed else _CHECKSUM_HEADERS
-        if request.strong:
+        if request.version and request.strong:
             lines += f'If-Match: "{request.version}"\r\n'
-        if request.body or method in ("PUT", "POST"):
+        if request.body or method in _WITH_BODY:
             lines += f"Content-Length: {len(request.body)}\r\n"
         if self.signer is not None:
             lines += self.signer.lines(method, path, query, signed, request.body)
         else:
             lines += "".join(f"{header}\r\n" for header in signed)
         target = f"{path}?{query}" if query else path
-        return (
-            f"{method} {target} HTTP/1.1\r\nHost: {endpoint.host_header}\r\nAccept-Encoding: identity\r\n{lines}\r\n"
-        ).encode()
+        return f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}\r\n".encode()
 
     def send(self, request: Request) -> Response:
         """Return the response to `request`, which fits it and has a status below 300.
@@ -118,12 +118,14 @@ class Client:
                     instrument.record_span("request", name, begin, 0, where, error_name(exc))
                 if not isinstance(exc, Transient):
                     raise
-                operation = self._wait_after(exc, operation, connection if used else None)
+                operation = self._wait_after(request, exc, operation, connection if used else None)
                 if (instrument := hooks.active) is not None:
                     instrument.record_event("retry", self.operation_name(request), 1, self.url(request.key))
                 connection = None if used else self.pool.take()
 
-    def _wait_after(self, failure: Transient, operation: Operation | None, used: Connection | None) -> Operation | None:
+    def _wait_after(
+        self, request: Request, failure: Transient, operation: Operation | None, used: Connection | None
+    ) -> Operation | None:
         """Wait before the next attempt; raises the failure's error if there is none.
 
         `used` is the connection, if it was used before: what an idle one has met, or an earlier response, is then no
@@ -133,7 +135,7 @@ class Client:
             self.pool.drop_aged(used)
             return operation
         if isinstance(failure, RejectedNonce):
-            self.detector.rejected()
+            self.detector.rejected(request)
             return operation
         if used is not None and isinstance(failure.error, TimeoutError):
             self.pool.drop_aged(used)  # silently dropped on the way, perhaps: the others are as old
@@ -144,9 +146,8 @@ class Client:
     def _exchange(self, connection: Connection, request: Request) -> Response:
         """Send a request and return its response, over a connection that then returns to the pool or is closed."""
         nonce = self.detector.nonce(request)
-        seconds = self.policy.attempt_seconds(request) if request.body else self.policy.read_timeout
-        deadline = time.monotonic() + seconds
-        receiver = Receiver(request, nonce, self.detector, WAITALL, deadline)
+        deadline = time.monotonic() + self.policy.attempt_seconds(request)
+        receiver = Receiver(request, nonce, self.detector, 0 if connection.tls else WAITALL, deadline)
         keep = False
         try:
             connection.send(self.encode(request, nonce), request.body, deadline)
@@ -181,7 +182,7 @@ class Client:
         connection = self.pool.take() or self.pool.connect()
         nonce = self.detector.nonce(request)
         deadline = time.monotonic() + self.policy.attempt_seconds(request)
-        receiver = Receiver(request, nonce, self.detector, WAITALL, deadline)
+        receiver = Receiver(request, nonce, self.detector, 0 if connection.tls else WAITALL, deadline)
         try:
             connection.send(self.encode(request, nonce), request.body, deadline)
             head = receiver.receive_head(connection)
@@ -197,7 +198,7 @@ class Client:
 
     def _wait(self, connection: Connection, receiver: Receiver) -> bool:
         """Wait for more of a response; return False if it is not waited for any longer."""
-        if not connection.tls and receiver.blocking:
+        if receiver.blocking:
             raise TimeoutError  # the kernel has waited
         try:
             connection.wait(select.POLLIN, min(receiver.deadline, time.monotonic() + self.policy.read_timeout))
@@ -235,10 +236,8 @@ class SharedClient:
         self._recipe = (boto, bucket, options)
         self._clients = process.PerProcess(functools.partial(_make, boto, bucket, options), _close)
         self._generation = process.generation()
-
-    def get(self) -> Client | None:
-        """Return this process's client; None where only boto3 can reach the bucket."""
-        return self._clients.get()
+        self.get = self._clients.get
+        """Returns this process's client; None where only boto3 can reach the bucket."""
 
     def redirected(self) -> None:
         """Resolve the endpoint again: boto3 has followed a redirect to another one."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from ... import hooks
 from .endpoint import Endpoint
-from .failures import broken, error_name
+from .failures import broken, error_name, mismatched
 from .messages import Body
 
 MAX_IDLE = 64
@@ -44,12 +44,16 @@ Address = tuple[int, Any]
 class Connection:
     """A connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
 
-    __slots__ = ("_poll", "descriptor", "idle_since", "socket", "tls", "used")
+    __slots__ = ("_poll", "descriptor", "dontwait", "head_size", "idle_since", "socket", "tls", "used")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.descriptor = connected.fileno()
         self.tls = isinstance(connected, ssl.SSLSocket)
+        self.dontwait = 0 if self.tls else _DONTWAIT
+        """The flags of a send or receive that doesn't wait."""
+        self.head_size = 0
+        """The bytes that the next response's head probably has, with the empty line; 0: not known."""
         self.used = False
         """Whether a response has come over it: a failure may be due to what happened before."""
         self.idle_since = 0.0
@@ -90,10 +94,6 @@ class Connection:
             except ssl.SSLWantReadError:
                 self.wait(select.POLLIN, deadline)
 
-    def send_some(self, data: Body) -> int:
-        """Send what the connection takes without waiting; return the number of bytes. Raises where it takes none."""
-        return self.socket.send(data) if self.tls else self.socket.send(data, _DONTWAIT)
-
     def handshake(self) -> None:
         """Go on with the handshake of TLS; raises `SSLWantReadError` where it has to wait."""
         if isinstance(self.socket, ssl.SSLSocket):
@@ -110,6 +110,11 @@ class Connection:
         except OSError:
             return False
         return False
+
+    def check_fresh(self) -> None:
+        """Raise `Mismatch` if something has come over a new connection before a request: it answers none."""
+        if not self.silent():
+            raise mismatched("the store sent something over a new connection, before a request")
 
     def wait(self, events: int, deadline: float) -> None:
         """Wait until the connection can be read (`select.POLLIN`) or written; raises `TimeoutError`."""
@@ -226,6 +231,7 @@ class ConnectionPool:
             while True:
                 try:
                     connection.handshake()
+                    connection.check_fresh()
                     return connection
                 except ssl.SSLWantReadError:
                     connection.wait(select.POLLIN, deadline)

@@ -29,6 +29,7 @@ class ExpectedBody(NamedTuple):
     """Whether the content is the whole object, so that the object's checksum is the content's."""
 
 
+_FIXED = Framing.FIXED
 ANY = ExpectedBody(0, None, False)
 """A body that the request says nothing about."""
 
@@ -43,7 +44,7 @@ def check(request: Request, head: ResponseHead) -> ExpectedBody:
     status, range_ = head.status, request.range
     if request.version is not None:
         _check_version(request.version, head)
-    length = head.length if head.framing is Framing.FIXED else None
+    length = head.length if head.framing is _FIXED else None
     if range_ is None:
         if status != 200:
             raise mismatched(f"status {status} for a whole object")

@@ -3,9 +3,9 @@
 A duplicate that has arrived before the next request is sent is seen by the connection pool. A later one is taken for
 the response to that request, unless something in it shows otherwise:
 
-- the nonce. A signed GET carries `response-cache-control=NONCE`, which S3 and the stores that follow it put into the
-  response's header fields. It proves that a response belongs to its request. Whether a store does so is learnt from
-  its first responses; from then on a response without the nonce is refused.
+- the nonce. A signed GET or HEAD of an object carries `response-cache-control=NONCE`, which S3 and the stores that
+  follow it put into the response's header fields. It proves that a response belongs to its request. Whether a store
+  does so is learnt from its first responses; from then on a response without the nonce is refused.
 - the request identifier (`x-amz-request-id`), or else the whole head: on a connection that was used before, one that
   has been seen already, in the response to another request, is a duplicate. Where a store repeats them (nginx with
   files of one size and time), that is learnt by a request over a new connection, and the check of responses of that
@@ -32,6 +32,9 @@ _TRIALS = 3
 _MAX_SEEN = 8192
 _Asked = tuple[str, str, Range | None, str]
 """Method, key, range and query of a request."""
+_READS = frozenset({"GET", "HEAD"})
+_HEAD = 2
+_VERSION = "versionId="
 _PERMANENT = frozenset({400, 401, 403, 404, 405, 409, 410, 412, 416})
 
 
@@ -42,8 +45,9 @@ class DuplicateDetector:
         self._prefix = f"fsabs-{os.urandom(6).hex()}"
         self._mark = self._prefix.encode()
         self._numbers = itertools.count()
-        self._trials = [_TRIALS if nonces else 0] * 2  # of whole objects, of ranges
-        self._echoed = [False, False]
+        self._trials = [_TRIALS if nonces else 0] * 3  # of whole objects, of ranges, of HEADs
+        self._echoed = [False] * 3
+        self._proven = False  # whether the store has sent back a nonce
         self._seen: dict[int, _Asked] = {}
         self._seen_before: dict[int, _Asked] = {}  # an earlier generation of them
         self._checksums = False  # whether the store sends back the checksums of bodies
@@ -52,18 +56,21 @@ class DuplicateDetector:
 
     def nonce(self, request: Request) -> str:
         """Return the nonce for a request; empty if it gets none."""
-        if self._trials[request.range is not None] <= 0 or request.method != "GET" or request.query or not request.key:
+        if self._trials[_HEAD if request.method == "HEAD" else request.range is not None] <= 0:
+            return ""
+        if request.method not in _READS or not request.key:
+            return ""
+        if request.query and not request.query.startswith(_VERSION):
             return ""
         return f"{self._prefix}{next(self._numbers):08x}"
 
-    def rejected(self) -> None:
-        """Take note that the store refuses requests with a nonce."""
-        self._trials = [0, 0]
+    def rejected(self, request: Request) -> None:
+        """Take note that the store refuses requests like this one with a nonce."""
+        self._trials[_kind(request)] = 0
 
-    @property
-    def proven(self) -> bool:
-        """Whether the store has sent back a nonce."""
-        return self._echoed[0] or self._echoed[1]
+    def echoes(self, request: Request) -> bool:
+        """Return whether the store has sent back the nonce of a request like this one."""
+        return self._echoed[_kind(request)]
 
     def check(self, request: Request, head: ResponseHead, nonce: str, used: bool) -> None:
         """Raise `Mismatch` if the response answers another request.
@@ -74,20 +81,31 @@ class DuplicateDetector:
             nonce: the request's; may be empty.
             used: whether the connection had been used before.
         """
-        if nonce and head.status < 300 and nonce.encode() in head.raw:
-            kind = request.range is not None
-            self._echoed[kind], self._trials[kind] = True, _TRIALS
+        success = head.status < 300
+        if nonce and success and nonce.encode() in head.raw:
+            kind = _kind(request)
+            self._echoed[kind], self._trials[kind], self._proven = True, _TRIALS, True
             return
-        if self.proven and self._mark in head.raw:
+        if (nonce or self._proven) and self._mark in head.raw:
             raise mismatched("a response with the nonce of another request")
-        if nonce and head.status < 300:
-            kind = request.range is not None
+        if nonce and success:
+            kind = _kind(request)
             if self._echoed[kind]:
                 raise mismatched("a response without the nonce of its request: it answers another one")
             self._trials[kind] -= 1
-        if request.method == "PUT" and head.status < 300:
+        if success and request.method == "PUT":
             self._check_stored(request, head)
-        self._check_distinct(request, head, used)
+        # A response with an identifier is known by it, since a proxy may add fields to a copy; another one by its head.
+        raw, at = head.raw, head.lower.find(b"\r\nx-amz-request-id:")
+        name = hash(raw if at < 0 else raw[at : raw.find(b"\r\n", at + 2)])
+        asked = (request.method, request.key, request.range, request.query)
+        before = self._seen.get(name) or (self._seen_before.get(name) if self._seen_before else None)
+        # The first request stays: several connections may each have the same late response.
+        self._seen[name] = before or asked
+        if len(self._seen) > _MAX_SEEN:
+            self._seen, self._seen_before = {}, self._seen
+        if before is not None or self._repeated:
+            self._check_distinct(request, head.status, used, before, at >= 0)
 
     def _check_stored(self, request: Request, head: ResponseHead) -> None:
         for header in request.headers:
@@ -105,21 +123,21 @@ class DuplicateDetector:
         if key and key.isalnum() and request.key and request.key.isalnum() and key != request.key:
             raise mismatched(f"a refusal of the key {key!r}")
 
-    def _check_distinct(self, request: Request, head: ResponseHead, used: bool) -> None:
-        status, identifier = head.status, head.header(b"x-amz-request-id")
-        name = hash(identifier or head.raw)
-        asked = (request.method, request.key, request.range, request.query)
-        before = self._seen.get(name) or self._seen_before.get(name)
-        # The first request stays: several connections may each have the same late response.
-        self._seen[name] = before or asked
-        if len(self._seen) > _MAX_SEEN:
-            self._seen, self._seen_before = {}, self._seen
+    def _check_distinct(
+        self, request: Request, status: int, used: bool, before: _Asked | None, identified: bool
+    ) -> None:
+        """Check a response that has been received before, for the request `before`, unless that is None."""
         kind = (request.method, request.query[:5], request.range is None, status)
+        asked = (request.method, request.key, request.range, request.query)
         if kind in self._repeated:
             if used and status in _PERMANENT:  # another object's, perhaps: asked again over a new connection
                 raise mismatched("a refusal that may be the response to an earlier request")
-        elif before is not None and (before != asked or identifier):
+        elif before is not None and (before != asked or identified):
             if used:
                 raise mismatched("a response that has been received before, for another request")
-            if identifier or before[1] != request.key:  # a GET and a HEAD of one object may have the same head
+            if identified or before[1] != request.key:  # a GET and a HEAD of one object may have the same head
                 self._repeated.add(kind)
+
+
+def _kind(request: Request) -> int:
+    return _HEAD if request.method == "HEAD" else int(request.range is not None)

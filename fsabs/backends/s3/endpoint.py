@@ -61,6 +61,10 @@ class Endpoint(NamedTuple):
     attempts_set: bool = False
     """Whether the number of attempts is a setting, and not botocore's default."""
 
+    def same_address(self, other: Endpoint) -> bool:
+        """Return whether requests to both go to the same host, with the same path and region."""
+        return self[:7] == other[:7]
+
     @property
     def bucket_path(self) -> str:
         """The path of requests about the bucket itself, as listings are."""

@@ -110,7 +110,7 @@ def refused(head: ResponseHead, body: bytes, nonce: bool = False) -> Exception:
     if 300 <= status < 400 or code in _REDIRECT_CODES or (status == 400 and head.header(b"x-amz-bucket-region")):
         return UnsupportedResponse(f"status {status}: the bucket is in another region", redirected=True)
     error = refusal(status, code or ("" if body else head.reason), message)
-    if nonce and (code in _REJECTED_QUERY_CODES or status == 501):
+    if nonce and (code in _REJECTED_QUERY_CODES or status == 501 or (not body and status in (400, 403))):
         return RejectedNonce(error)
     if status in _THROTTLED or code in _THROTTLED_CODES:
         return Throttled(error, retry_after(head))

@@ -32,6 +32,8 @@ MAX_HEAD_SIZE = 64 * 1024
 MAX_INTERIM_RESPONSES = 16
 _MAX_CHUNK_LINE = 1024
 _VERSIONS = frozenset({b"HTTP/1.1 ", b"HTTP/1.0 "})
+_COMMON = {b"HTTP/1.1 200 ": 200, b"HTTP/1.1 206 ": 206}
+"""The beginnings of most responses."""
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -45,6 +47,9 @@ class Framing(enum.Enum):
     FIXED = "fixed"
     CHUNKED = "chunked"
     UNTIL_CLOSE = "until close"
+
+
+_FIXED = Framing.FIXED  # a member of an enumeration takes longer to look up than a field to find
 
 
 class ResponseHead(NamedTuple):
@@ -81,11 +86,7 @@ def parse_head(raw: bytes, method: str) -> ResponseHead:
 
     Raises `ProtocolError`.
     """
-    if raw[:9] not in _VERSIONS or not raw[9:12].isdigit() or raw[12:13] not in (b" ", b"\r", b""):
-        raise ProtocolError(f"the response {raw[:40]!r} is not HTTP/1.1")
-    status, lower = int(raw[9:12]), raw.lower()
-    if status < 100 or status == 101:
-        raise ProtocolError(f"status {status}")
+    status, lower = _COMMON.get(raw[:13]) or _status(raw), raw.lower()
     at = lower.find(b"\r\nconnection:")
     # Most have no such field, or one line of it.
     plain = at < 0 or (lower.startswith(b" keep-alive\r\n", at + 13) and lower.find(b"\r\nconnection:", at + 13) < 0)
@@ -93,7 +94,7 @@ def parse_head(raw: bytes, method: str) -> ResponseHead:
     if status == 408:  # the response to the request, whose body the store missed, may still come (RFC 9110, 15.5.9)
         reusable = False
     if method == "HEAD" or status < 200 or status == 204 or status == 304:
-        return ResponseHead(status, raw, lower, Framing.FIXED, 0, reusable)
+        return ResponseHead(status, raw, lower, _FIXED, 0, reusable)
     if lower.find(b"\r\ntransfer-encoding:") >= 0:
         values = _values(lower, b"transfer-encoding")
         if values != [b"chunked"]:
@@ -110,7 +111,17 @@ def parse_head(raw: bytes, method: str) -> ResponseHead:
         if len(set(values)) != 1 or not values[0].isdigit() or len(values[0]) > 19:
             raise ProtocolError(f"the content length {b', '.join(values)!r}")
         digits = values[0]
-    return ResponseHead(status, raw, lower, Framing.FIXED, int(digits), reusable)
+    return ResponseHead(status, raw, lower, _FIXED, int(digits), reusable)
+
+
+def _status(raw: bytes) -> int:
+    """Return the status of a response from the bytes of its head."""
+    if raw[:9] not in _VERSIONS or not raw[9:12].isdigit() or raw[12:13] not in (b" ", b"\r", b""):
+        raise ProtocolError(f"the response {raw[:40]!r} is not HTTP/1.1")
+    status = int(raw[9:12])
+    if status < 100 or status == 101:
+        raise ProtocolError(f"status {status}")
+    return status
 
 
 def _keeps_alive(minor: bytes, lower: bytes) -> bool:

@@ -11,14 +11,14 @@ import heapq
 import select
 import ssl
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 
 from ... import hooks, process
 from .client import Client
-from .connections import Connection, Dial
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
-from .messages import Body, Request, Response
-from .receive import DONTWAIT, WOULD_BLOCK, Receiver
+from .lanes import FailedRequest, Lane, Lanes
+from .messages import Request, Response
+from .receive import WOULD_BLOCK, Receiver
 from .retry import Operation
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -54,46 +54,6 @@ def send_many(
     return _Pipeline(client, requests, concurrency, ahead or 2 * concurrency, max_bytes).run()
 
 
-class _Lane:
-    """One connection of a pipeline, and the request that is under way on it."""
-
-    __slots__ = (
-        "awaited",
-        "begin",
-        "connection",
-        "dial",
-        "number",
-        "receiver",
-        "request",
-        "sent",
-        "since",
-        "step",
-        "unsent",
-    )
-
-    def __init__(self, number: int, request: Request, now: float) -> None:
-        self.number = number
-        self.request = request
-        self.connection: Connection | None = None
-        self.dial: Dial | None = None
-        self.receiver: Receiver | None = None
-        self.step: Callable[[_Lane, int], None] | None = None  # None while the lane is free, or its body has to wait
-        self.unsent: list[Body] = []
-        self.awaited = False  # whether the size of its response is not known yet
-        self.begin = 0  # for the instrument, in ns
-        self.sent = self.since = now  # when the request was sent; when there was a sign of life
-
-
-class _Failed:
-    """A request that has failed at least once."""
-
-    __slots__ = ("excuses", "operation")
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self.excuses = 0  # failures that are not the store's
-
-
 class _Pipeline:
     def __init__(self, client: Client, requests: Iterable[Request], width: int, ahead: int, max_bytes: int) -> None:
         self._generation = process.generation()
@@ -110,16 +70,14 @@ class _Pipeline:
         self._sizes: dict[int, int] = {}  # of each of them
         self._awaited = 0  # responses whose size is not known yet
         self._mean = 0.0  # bytes of a response
-        self._poll = select.poll()  # a batch is short: epoll takes longer to set up than it saves
-        self._lanes: dict[int, _Lane] = {}  # by their descriptors
+        self._lanes = Lanes(client.pool)
         self._busy = 0  # lanes with a request
-        self._free: list[_Lane] = []
-        self._paused: list[_Lane] = []
+        self._free: list[Lane] = []
+        self._paused: list[Lane] = []
         self._outcomes: dict[int, Outcome] = {}
         self._first = 0  # the number of the outcome that is yielded next
         self._later: list[tuple[float, int, Request]] = []  # when to send it again
-        self._failed: dict[int, _Failed] = {}
-        self._dialling: list[_Lane] = []
+        self._failed: dict[int, FailedRequest] = {}
         self._now = self._left = self._checked = time.monotonic()
         self._woke = 0.0  # the end of the last pause
         self._next_send = 0.0  # by the throttle
@@ -151,60 +109,57 @@ class _Pipeline:
         """Send requests while there is room."""
         while self._busy < self._width and (taken := self._take_request()) is not None:
             self._busy += 1
-            if self._free:
-                self._send(self._free.pop(), *taken)
-                continue
-            lane = _Lane(*taken, self._now)
-            lane.connection = self._pool.take()
-            if lane.connection is None:
-                self._begin_connecting(lane)
-            else:
-                self._add(lane, lane.connection.descriptor, select.POLLIN)
+            lane = self._free.pop() if self._free else Lane(*taken, self._now)
+            if lane.connection is not None and not lane.connection.silent():  # closed, or a late response
+                self._drop(lane)
+                lane = Lane(*taken, self._now)
+            if lane.connection is None and (idle := self._pool.take()) is not None:
+                lane.connection = idle
+                self._lanes.add(lane, idle.descriptor, select.POLLIN)
+            if lane.connection is not None:
                 self._send(lane, *taken)
+                continue
+            lane.begin = time.monotonic_ns() if hooks.active is not None else 0
+            try:
+                self._lanes.dial(lane, self._now)
+            except OSError as exc:
+                self._fail(lane, exc)
 
     def _take_request(self) -> tuple[int, Request] | None:
         """Return the request to be sent next, if there is one."""
         if self._next_send > self._now:
             return None
-        if self._later and self._later[0][0] <= self._now:
-            return heapq.heappop(self._later)[1:] if self._passes() else None
-        if self._upcoming is None:
-            self._upcoming = next(self._requests, None)
-            if self._upcoming is None:
-                self._exhausted = True
+        later = bool(self._later) and self._later[0][0] <= self._now
+        upcoming = self._upcoming
+        if not later:
+            if upcoming is None:
+                upcoming = self._upcoming = next(self._requests, None)
+                if upcoming is None:
+                    self._exhausted = True
+                    return None
+            number = upcoming[0]
+            if number - self._first >= self._ahead:
                 return None
-        number = self._upcoming[0]
-        if number - self._first >= self._ahead or not self._passes():
-            return None
-        if self._bytes + self._mean * self._awaited >= self._max_bytes and number != self._first:
-            return None  # it is not likely that the response fits
-        taken, self._upcoming = self._upcoming, None
-        return taken
-
-    def _passes(self) -> bool:
-        """Return whether the throttle lets a request pass now."""
-        delay = self._throttle.delay()
-        if delay:
+            if self._bytes + self._mean * self._awaited >= self._max_bytes and number != self._first:
+                return None  # it is not likely that the response fits
+        if delay := self._throttle.delay():
             self._next_send = self._now + delay
-        return not delay
+            return None
+        if later:
+            return heapq.heappop(self._later)[1:]
+        self._upcoming = None
+        return upcoming
 
-    def _add(self, lane: _Lane, descriptor: int, events: int) -> None:
-        self._lanes[descriptor] = lane
-        self._poll.register(descriptor, events)
-
-    def _remove(self, descriptor: int) -> None:
-        if self._lanes.pop(descriptor, None) is not None:
-            self._poll.unregister(descriptor)
-
-    def _send(self, lane: _Lane, number: int, request: Request) -> None:
-        client = self._client
+    def _send(self, lane: Lane, number: int, request: Request) -> None:
+        client, connection = self._client, lane.connection
+        assert connection is not None
         lane.number, lane.request, lane.sent, lane.since = number, request, self._now, self._now
         lane.begin = time.monotonic_ns() if hooks.active is not None else 0
         lane.awaited = True
         self._awaited += 1
         nonce = client.detector.nonce(request)
         deadline = self._now + client.policy.attempt_seconds(request)
-        lane.receiver = Receiver(request, nonce, client.detector, DONTWAIT, deadline)
+        lane.receiver = Receiver(request, nonce, client.detector, connection.dontwait, deadline)
         try:
             head = client.encode(request, nonce)
             lane.unsent = [head, request.body] if len(request.body) else [head]
@@ -212,7 +167,7 @@ class _Pipeline:
         except Exception as exc:
             self._fail(lane, exc)
 
-    def _on_writable(self, lane: _Lane, events: int) -> None:
+    def _on_writable(self, lane: Lane, events: int) -> None:
         """Send what the connection takes."""
         connection = lane.connection
         assert connection is not None
@@ -221,63 +176,28 @@ class _Pipeline:
         while lane.unsent:
             data = lane.unsent[0]
             try:
-                sent = connection.send_some(data)
+                sent = connection.socket.send(data, connection.dontwait)
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 if lane.step is None or not events:
-                    self._poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
+                    self._lanes.poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
                 lane.step = self._on_writable
                 return
             lane.unsent[:1] = [memoryview(data)[sent:]] if sent < len(data) else []
         if events:
-            self._poll.modify(connection.descriptor, select.POLLIN)
-        connection.acknowledge()
+            self._lanes.poll.modify(connection.descriptor, select.POLLIN)
         lane.step = self._on_readable
         if events & select.POLLIN:
             self._on_readable(lane, events)
 
     # ---- connecting
 
-    def _begin_connecting(self, lane: _Lane) -> None:
-        lane.begin = time.monotonic_ns() if hooks.active is not None else 0
-        try:
-            lane.dial = self._pool.dial()
-            self._dialling.append(lane)
-            self._start_dial(lane)
-        except OSError as exc:
-            self._fail(lane, exc)
-
-    def _start_dial(self, lane: _Lane) -> None:
-        assert lane.dial is not None
-        for descriptor in lane.dial.start(self._now):
-            self._add(lane, descriptor, select.POLLOUT)
-
-    def _on_dialled(self, lane: _Lane, descriptor: int) -> None:
-        dial = lane.dial
-        assert dial is not None
-        self._remove(descriptor)
-        connected = dial.finish(descriptor)
-        if connected is None:
-            self._start_dial(lane)
-            return
-        self._end_dial(lane)
-        lane.connection = self._pool.prepared(connected)
-        self._add(lane, lane.connection.descriptor, select.POLLIN)
-        lane.step = self._on_handshake
-        self._on_handshake(lane, 0)
-
-    def _on_handshake(self, lane: _Lane, _: int) -> None:
+    def _on_handshake(self, lane: Lane, _: int) -> None:
         assert lane.connection is not None
         lane.connection.handshake()  # what it sends is small: it only ever waits for reading
         if lane.begin and (instrument := hooks.active) is not None:
             instrument.record_span("connect", "s3.connect", lane.begin, 0, self._client.url(""))
+        lane.connection.check_fresh()
         self._send(lane, lane.number, lane.request)
-
-    def _end_dial(self, lane: _Lane) -> None:
-        if lane.dial is not None:
-            for descriptor in lane.dial.descriptors:
-                self._remove(descriptor)
-            lane.dial.close()
-            lane.dial = None
 
     # ---- what comes
 
@@ -286,54 +206,50 @@ class _Pipeline:
         self._now = now = time.monotonic()
         if now - self._left > PAUSE:
             self._wake(now - self._left)
-        due = now + self._granularity
-        if self._dialling:
-            self._dialling = [lane for lane in self._dialling if lane.dial is not None]
-            due = min([due, *(lane.dial.next_start for lane in self._dialling if lane.dial is not None)])
+        due = min(now + self._granularity, self._lanes.next_dial())
         if self._later:
             due = min(due, self._later[0][0])
         if self._next_send > now:
             due = min(due, self._next_send)
-        events = self._poll.poll(max(0.0, due - now) * 1000)
+        events = self._lanes.poll.poll(max(0.0, due - now) * 1000)
         self._now = time.monotonic()
         for descriptor, event in events:
-            lane = self._lanes.get(descriptor)
+            lane = self._lanes.by_descriptor.get(descriptor)
             if lane is not None:
                 self._advance(lane, descriptor, event)
-        for lane in self._dialling:
-            if lane.dial is not None and lane.dial.next_start <= self._now:
-                try:
-                    self._start_dial(lane)
-                except OSError as exc:
-                    self._fail(lane, exc)
+        for lane, exc in self._lanes.start_due(self._now):
+            self._fail(lane, exc)
         if not events or self._now - self._checked > PAUSE:
             self._checked = self._now
             self._expire()
         self._left = time.monotonic()
 
     def _wake(self, pause: float) -> None:
-        """Go on after a pause: the time that nobody waited is nobody's fault."""
+        """Go on after a pause: the time in which the caller did not call is no failure of the store's."""
         self._woke = self._now
-        for lane in self._lanes.values():
+        for lane in self._lanes.all():
             if lane.receiver is not None:
                 lane.receiver.deadline += pause
 
-    def _advance(self, lane: _Lane, descriptor: int, event: int) -> None:
+    def _advance(self, lane: Lane, descriptor: int, event: int) -> None:
         lane.since = self._now
         try:
             if lane.dial is not None:
-                self._on_dialled(lane, descriptor)
+                if self._lanes.dialled(lane, descriptor, self._now):
+                    lane.step = self._on_handshake
+                    self._on_handshake(lane, 0)
             elif lane.step is not None:
                 lane.step(lane, event)
             elif lane in self._free:  # closed by the store, or a response that answers no request
                 self._free.remove(lane)
-                self._drop(lane)
+                self._lanes.drop(lane)
         except WOULD_BLOCK:
-            return
+            if lane.connection is not None and lane.receiver is not None:
+                lane.connection.acknowledge()  # the store may wait for it before it sends the rest
         except Exception as exc:
             self._fail(lane, exc)
 
-    def _on_readable(self, lane: _Lane, _: int) -> None:
+    def _on_readable(self, lane: Lane, _: int) -> None:
         connection, receiver = lane.connection, lane.receiver
         assert connection is not None
         assert receiver is not None
@@ -344,22 +260,24 @@ class _Pipeline:
                 return
         if receiver.receive_body(connection):
             self._complete(lane, receiver)
+        else:
+            raise BlockingIOError
 
-    def _count_size(self, lane: _Lane, receiver: Receiver) -> None:
+    def _count_size(self, lane: Lane, receiver: Receiver) -> None:
         """Count the bytes of a response whose size is now known; where there is no room for them, they wait."""
         self._head_known(lane)
         size = receiver.size if lane.request.into is None else 0
         self._mean = 0.8 * self._mean + 0.2 * size if self._mean else float(size)
         if self._bytes and self._bytes + size > self._max_bytes and lane.number != self._first:
             assert lane.connection is not None
-            self._poll.unregister(lane.connection.descriptor)
+            self._lanes.poll.unregister(lane.connection.descriptor)
             lane.step = None
             self._paused.append(lane)
         else:
             self._sizes[lane.number] = size
             self._bytes += size
 
-    def _head_known(self, lane: _Lane) -> None:
+    def _head_known(self, lane: Lane) -> None:
         self._awaited -= lane.awaited
         lane.awaited = False
 
@@ -379,35 +297,33 @@ class _Pipeline:
             lane.receiver.deadline = max(lane.receiver.deadline, self._now + self._pool.read_timeout)
             lane.sent, lane.since = -1.0, self._now  # an end of the connection is the pause's fault
             lane.step = self._on_readable
-            self._poll.register(lane.connection.descriptor, select.POLLIN)
+            self._lanes.poll.register(lane.connection.descriptor, select.POLLIN)
             self._advance(lane, lane.connection.descriptor, select.POLLIN)
 
-    def _complete(self, lane: _Lane, receiver: Receiver) -> None:
-        outcome = receiver.outcome()
-        if isinstance(outcome, Exception):
-            self._record(lane, 0, outcome)
-        else:
-            self._record(lane, receiver.size, None)
-        number, request, connection, used = lane.number, lane.request, lane.connection, False
+    def _complete(self, lane: Lane, receiver: Receiver) -> None:
+        outcome, connection = receiver.outcome(), lane.connection
         assert connection is not None
-        used, connection.used = connection.used, True
+        if lane.begin:
+            self._record(lane, receiver.size, outcome if isinstance(outcome, Exception) else None)
+        number, request, used = lane.number, lane.request, connection.used
+        connection.used = True
         self._busy -= 1
-        if not receiver.ended or not connection.silent():
-            self._drop(lane)
-        else:
-            lane.step = lane.receiver = None
-            self._free.append(lane)
+        lane.step = lane.receiver = None
         if isinstance(outcome, Exception):
             self._decide(number, request, outcome, used and not receiver.ended, lane.sent)
         else:
             self._outcomes[number] = outcome
-        if self._free and (taken := self._take_request()) is not None:
+        if not receiver.ended or not (receiver.silent or connection.silent()):
+            self._drop(lane)
+        elif (taken := self._take_request()) is not None:
             self._busy += 1
-            self._send(self._free.pop(), *taken)
+            self._send(lane, *taken)
+        else:
+            self._free.append(lane)
 
     # ---- what fails
 
-    def _fail(self, lane: _Lane, exc: Exception) -> None:
+    def _fail(self, lane: Lane, exc: Exception) -> None:
         """End a lane by what went wrong on it, and decide on its request."""
         connection, receiver = lane.connection, lane.receiver
         used = connection is not None and connection.used
@@ -431,7 +347,7 @@ class _Pipeline:
         wait = 0.0
         at_rest = sent <= self._woke or (used and isinstance(exc, Unanswered | Mismatch))
         if isinstance(exc, RejectedNonce):
-            self._client.detector.rejected()
+            self._client.detector.rejected(request)
         elif at_rest and self._failed_request(number).excuses < MAX_EXCUSES:
             self._failed[number].excuses += 1
         else:
@@ -445,12 +361,12 @@ class _Pipeline:
             instrument.record_event("retry", name, 1, self._client.url(request.key))
         heapq.heappush(self._later, (self._now + wait, number, request))
 
-    def _failed_request(self, number: int) -> _Failed:
+    def _failed_request(self, number: int) -> FailedRequest:
         if number not in self._failed:
-            self._failed[number] = _Failed(Operation(self._client.policy))
+            self._failed[number] = FailedRequest(Operation(self._client.policy))
         return self._failed[number]
 
-    def _record(self, lane: _Lane, size: int, exc: Exception | None, kind: str = "request") -> None:
+    def _record(self, lane: Lane, size: int, exc: Exception | None, kind: str = "request") -> None:
         if lane.begin and (instrument := hooks.active) is not None:
             client, connecting = self._client, kind == "connect"
             name = "s3.connect" if connecting else client.operation_name(lane.request)
@@ -459,7 +375,7 @@ class _Pipeline:
 
     def _expire(self) -> None:
         """Give up what has been silent for too long, or has taken too long altogether."""
-        for lane in set(self._lanes.values()):
+        for lane in self._lanes.all():
             receiver, since = lane.receiver, max(lane.since, self._woke)
             if receiver is None:
                 if lane not in self._free and self._now - since > self._pool.connect_timeout:
@@ -469,16 +385,11 @@ class _Pipeline:
             elif lane not in self._paused and self._now > min(receiver.deadline, since + self._pool.read_timeout):
                 self._fail(lane, TimeoutError())
 
-    def _drop(self, lane: _Lane) -> None:
+    def _drop(self, lane: Lane) -> None:
         self._head_known(lane)
-        self._end_dial(lane)
-        if lane.connection is not None:
-            if lane in self._paused:
-                self._paused.remove(lane)
-                del self._lanes[lane.connection.descriptor]
-            else:
-                self._remove(lane.connection.descriptor)
-            lane.connection.close()
+        if lane in self._paused:
+            self._paused.remove(lane)
+        self._lanes.drop(lane)
 
     def _end(self) -> None:
         if process.inherited(self._generation):
@@ -486,7 +397,7 @@ class _Pipeline:
             return
         for lane in self._free:
             assert lane.connection is not None
-            self._remove(lane.connection.descriptor)
+            self._lanes.remove(lane.connection.descriptor)
             self._pool.give_back(lane.connection)
-        for lane in set(self._lanes.values()):
+        for lane in self._lanes.all():
             self._drop(lane)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,7 +23,7 @@ from .client import Client
 from .failures import LargeObject, Transient, UnsupportedResponse
 from .http1 import ResponseHead
 from .messages import Request, Response
-from .pipeline import MAX_BYTES, send_many
+from .pipeline import MAX_BYTES, Outcome, send_many
 
 if TYPE_CHECKING:
     from .bucket import S3
@@ -69,15 +70,27 @@ def by_boto3(fs: S3, request: Request, reason: UnsupportedResponse) -> bytes:
     return body
 
 
-def get_whole(fs: S3, client: Client, key: str) -> bytes:
-    """Return the content of an object; raises `FileNotFoundError`."""
-    request = Request("GET", key, fs.versions.get(key, ""), fs.read_headers, large=LARGE)
+def read_whole(fs: S3, key: str) -> bytes:
+    """Return the content of an object; raises `FileNotFoundError`, and `IsADirectoryError`."""
+    client = fs.http
     try:
-        return client.send(request).body
+        if client is None or not key:
+            return fs._open_blob(key).read_all()
+        query = fs.versions.get(key, "") if fs.versions else ""
+        return client.send(Request("GET", key, query, fs.read_headers, large=LARGE)).body
     except UnsupportedResponse as exc:
-        return by_boto3(fs, request, exc)
+        return _whole_by_boto3(fs, key, exc)
     except LargeObject as exc:
         return S3Blob(fs, key, exc.head.length, version_of(exc.head)).read_all()
+    except FileNotFoundError as exc:
+        raise fs._no_file(key) from exc
+
+
+def _whole_by_boto3(fs: S3, key: str, reason: UnsupportedResponse) -> bytes:
+    try:
+        return by_boto3(fs, Request("GET", key, fs.versions.get(key, "")), reason)
+    except FileNotFoundError as exc:
+        raise fs._no_file(key) from exc
 
 
 def get_many(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Iterator[bytes]:
@@ -108,15 +121,20 @@ def _get_many(
 ) -> Iterator[T]:
     instrument, total = hooks.active, 0
     begin = time.monotonic_ns() if instrument is not None else 0
-    requests = (Request("GET", key, fs.versions.get(key, ""), fs.read_headers) for key in wanted)
-    outcomes = send_many(client, requests, width)
+    outcomes = _send_gets(fs, client, wanted, 0, width)
     try:
-        for key, outcome in zip(wanted, outcomes, strict=True):
+        for number, key in enumerate(wanted):
+            outcome = next(outcomes)
             if isinstance(outcome, Response):
                 total += len(outcome.body)
                 content = result(outcome)
             elif isinstance(outcome, UnsupportedResponse):
                 content = fall_back(key, outcome)
+                found = fs.http
+                if outcome.redirected and found is not None and not found.endpoint.same_address(client.endpoint):
+                    outcomes.close()  # the other requests go to the endpoint that boto3 has been redirected to
+                    client = found
+                    outcomes = _send_gets(fs, client, wanted, number + 1, width)
             else:
                 raise outcome
             del outcome
@@ -128,6 +146,14 @@ def _get_many(
         outcomes.close()
         if instrument is not None:
             instrument.record_span("batch", "s3.read_many", begin, total, fs._url(""))
+
+
+def _send_gets(
+    fs: S3, client: Client, wanted: Sequence[str], first: int, width: int
+) -> Generator[Outcome, None, None]:
+    versions, headers = fs.versions, fs.read_headers
+    keys = itertools.islice(wanted, first, None)
+    return send_many(client, (Request("GET", key, versions.get(key, ""), headers) for key in keys), width)
 
 
 def head(fs: S3, key: str) -> tuple[int, datetime, str | None]:

@@ -1,8 +1,8 @@
 """Receiving one response from a connection: the head, the response contract, and the body into its final buffer.
 
 One `Receiver` serves the blocking client, whose plain connections block, and the pipeline, whose receives return what
-has come. A plain connection's head is peeked at, so that the first byte of the body is alone in the next receive, and a
-body of known size is received without a copy.
+has come. A head is received alone, so that a body of known size is received without a copy: the first one of a
+connection is peeked at, and the next ones most often have the same size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PIECE = 256 * 1024
 TLS_RECORD = 16 * 1024
 # As plain integers: operations on flags of `enum` take longer than a receive.
 WAITALL, DONTWAIT = int(socket.MSG_WAITALL), int(socket.MSG_DONTWAIT)
-_PEEK, _PEEK_DONTWAIT = int(socket.MSG_PEEK), int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+_PEEK = int(socket.MSG_PEEK)
+_FIXED = Framing.FIXED
+_END = b"\r\n\r\n"
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError)
 
 
@@ -39,13 +41,15 @@ class Receiver:
         request: the request that it is the response to.
         nonce: the request's.
         detector: of late duplicates.
-        flags: of each receive over a plain connection: `DONTWAIT`, or `WAITALL` where it blocks.
+        flags: of each receive: `DONTWAIT` or, where it blocks, `WAITALL`; 0 with TLS.
         deadline: when the attempt is given up, on the monotonic clock.
     """
 
     head: ResponseHead | None = None
     ended = False
     """Whether the response has ended exactly, so that the connection can be used again."""
+    silent = False
+    """Whether nothing had come after the end when the end was received; False if that is not known."""
     size = 0
     """The bytes of the content that are kept in memory, once the head is known."""
     _buffer = b""  # received and not parsed
@@ -63,7 +67,6 @@ class Receiver:
         self._nonce = nonce
         self._detector = detector
         self._flags = flags
-        self._blocking = flags != DONTWAIT
         self._pieces: list[bytes] = []
 
     def receive_head(self, connection: Connection) -> ResponseHead:
@@ -79,25 +82,22 @@ class Receiver:
         if head.status >= 300:
             self.deadline = min(self.deadline, time.monotonic() + REFUSAL_SECONDS)
             self._expected = contract.ANY
-            self._flags, self._blocking = DONTWAIT, False
+            self._flags = connection.dontwait
         else:
-            self._expected = contract.check(request, head)
+            self._expected = expected = contract.check(request, head)
+            self._skip, size, _ = expected
             self._sliced = head.status == 200 and request.range is not None
-            self._make_room(request, head)
-        if head.framing is not Framing.FIXED:
+            self._view = request.into
+            self.size = size = head.length if size is None else size  # 0, if it is not known
+            if size > IN_PLACE:
+                self._make_room(request, head, size)
+        if head.framing is not _FIXED:
             self._parser = BodyParser(head.framing)
         self.head = head
         return head
 
-    def _make_room(self, request: Request, head: ResponseHead) -> None:
-        self._skip, size, _ = self._expected
-        if size is None:
-            size = head.length  # 0, if it is not known
-        self.size = size
-        self._view = request.into
-        if size <= IN_PLACE:
-            return
-        if request.large is not None and size > request.large and head.framing is Framing.FIXED:
+    def _make_room(self, request: Request, head: ResponseHead, size: int) -> None:
+        if request.large is not None and size > request.large and head.framing is _FIXED:
             raise LargeObject(head)
         self.deadline += body_seconds(size)
         if self._view is None:
@@ -105,22 +105,35 @@ class Receiver:
             self._view = self._body.getbuffer()
 
     def _receive_head(self, connection: Connection) -> bytes:
-        sock = connection.socket
-        if not connection.tls and not self._buffer:
-            seen = sock.recv(PEEK_SIZE, _PEEK if self._blocking else _PEEK_DONTWAIT)
-            end = seen.find(b"\r\n\r\n")
-            if end >= 0:
-                sock.recv(end + 4)
-                return seen[:end]
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+        sock, flags = connection.socket, self._flags & DONTWAIT
+        if not self._buffer:
+            if size := connection.head_size:
+                seen = sock.recv(size, flags)
+                end = seen.find(_END)
+                if end == size - 4:
+                    return seen[:end]
+                connection.head_size = 0
+                if not seen:
+                    raise hung_up(0)
+                self._buffer = seen
+            elif not connection.tls:
+                seen = sock.recv(PEEK_SIZE, flags | _PEEK)
+                end = seen.find(_END)
+                if end >= 0:
+                    connection.head_size = end + 4
+                    sock.recv(end + 4)
+                    return seen[:end]
+        while (end := self._buffer.find(_END)) < 0:
             if len(self._buffer) > MAX_HEAD_SIZE:
                 raise ProtocolError(f"a head of more than {MAX_HEAD_SIZE} bytes")
-            more = sock.recv(MAX_HEAD_SIZE) if connection.tls else sock.recv(MAX_HEAD_SIZE, self._flags & ~WAITALL)
+            more = sock.recv(MAX_HEAD_SIZE, flags)
             if not more:
                 raise hung_up(len(self._buffer))
             self._buffer += more
             self._check_deadline()
         raw, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+        if connection.tls:
+            connection.head_size = end + 4
         return raw
 
     def receive_body(self, connection: Connection) -> bool:
@@ -131,37 +144,41 @@ class Receiver:
             self._receive_parsed(connection, parser)
             self.ended = parser.ended and not parser.excess and head.reusable
             return True
+        length = head.length
         if self._sliced or head.status >= 300:
-            self._receive_rest(connection, head.length)
+            self._receive_rest(connection, length)
         else:
             if self._buffer:
-                rest = self._buffer[: head.length]
+                rest = self._buffer[:length]
                 self._buffer = self._buffer[len(rest) :]
                 self._keep(rest)
-            if self._received < head.length and not self._receive_fixed(connection, head.length):
+            if self._received < length and not self._receive_fixed(connection, length):
                 return False
-        self.ended = self._received == head.length and not self._buffer and head.reusable
+        self.ended = self._received == length and not self._buffer and head.reusable
         return True
 
     def _receive_fixed(self, connection: Connection, length: int) -> bool:
         """Receive a body of known size; return False if more of it is still to come."""
-        sock, tls, flags, view = connection.socket, connection.tls, self._flags, self._view
-        limit = TLS_RECORD if tls else length if self._blocking else PIECE
+        sock, flags, view = connection.socket, self._flags, self._view
+        limit = PIECE if flags == DONTWAIT else length if flags else TLS_RECORD
         while missing := length - self._received:
             if view is not None:
                 wanted = missing
-                rest = view[self._received :]
-                got = sock.recv_into(rest, missing) if tls else sock.recv_into(rest, missing, flags)
+                got = sock.recv_into(view[self._received :], missing, flags)
             else:
-                wanted = min(missing, limit)
-                piece = sock.recv(wanted) if tls else sock.recv(wanted, flags)
+                # One byte more than are missing, where that doesn't block: it shows whether the connection is silent.
+                wanted = missing + 1 if flags == DONTWAIT and missing < limit else min(missing, limit)
+                piece = sock.recv(wanted, flags)
                 got = len(piece)
+                if got > missing:
+                    self._buffer, piece, got = piece[missing:], piece[:missing], missing
                 self._pieces.append(piece)
+                self.silent = got == missing < wanted and not self._buffer
             if not got:
                 raise cut_short(self._received, length)
             self._received += got
-            if got < wanted:
-                if not tls and not self._blocking:
+            if got < wanted and got < missing:
+                if flags == DONTWAIT:
                     return False  # there is no more for now; TLS may hold more than poll knows of
                 self._check_deadline()
         return True
@@ -184,9 +201,7 @@ class Receiver:
             self._check_deadline()
 
     def _receive_some(self, connection: Connection) -> bytes:
-        return (
-            connection.socket.recv(PIECE) if connection.tls else connection.socket.recv(PIECE, self._flags & ~WAITALL)
-        )
+        return connection.socket.recv(PIECE, self._flags & DONTWAIT)
 
     def _has_enough(self) -> bool:
         """Return whether the rest of the body is not wanted: of a refusal, or of the whole object for a range."""
@@ -221,7 +236,7 @@ class Receiver:
         if head.status >= 300:
             body = b"".join(self._pieces)
             self._detector.check_refusal(request, body)
-            return refused(head, body, bool(self._nonce))
+            return refused(head, body, bool(self._nonce) and not self._detector.echoes(request))
         if self._body is not None and self._view is not None:
             self._view.release()
             self._pieces = [self._body.getvalue()]  # the very bytes that were filled: there is no other reference
@@ -251,8 +266,8 @@ class Receiver:
 
     @property
     def blocking(self) -> bool:
-        """Whether receives over a plain connection block."""
-        return self._blocking
+        """Whether receives block."""
+        return self._flags == WAITALL
 
 
 def _embedded_status(body: bytes) -> int:

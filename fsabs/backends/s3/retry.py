@@ -43,7 +43,7 @@ class RetryPolicy(NamedTuple):
 
         For a body of unknown size `body_seconds` is added when its size is known.
         """
-        return self.read_timeout + len(request.body) / MIN_RATE
+        return self.read_timeout + len(request.body) / MIN_RATE if request.body else self.read_timeout
 
     def operation(self) -> Operation:
         """Return the attempts of one request."""
