@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ... import errors
 from .checksums import mismatch
@@ -17,21 +16,18 @@ from .failures import mismatched
 from .http1 import Framing, ResponseHead
 from .messages import Request
 
+ExpectedBody = tuple[int, int | None, bool]
+"""The bytes that a response's body must have:
 
-class ExpectedBody(NamedTuple):
-    """The bytes that a response's body must have."""
+- so many bytes that are received and dropped: the store sent the whole object for a range of it;
+- the bytes after those; None if only the end of the body shows it;
+- whether the content is the whole object, so that the object's checksum is the content's.
 
-    skip: int
-    """So many bytes are received and dropped: the store sent the whole object for a range of it."""
-    size: int | None
-    """The bytes after those; None if only the end of the body shows it."""
-    whole: bool
-    """Whether the content is the whole object, so that the object's checksum is the content's."""
-
-
-_FIXED = Framing.FIXED
-ANY = ExpectedBody(0, None, False)
+A plain tuple, since each response has one.
+"""
+ANY: ExpectedBody = (0, None, False)
 """A body that the request says nothing about."""
+_FIXED = Framing.FIXED
 
 
 def check(request: Request, head: ResponseHead) -> ExpectedBody:
@@ -54,7 +50,7 @@ def check(request: Request, head: ResponseHead) -> ExpectedBody:
             if request.size is None and b"\r\nx-amz-checksum-" not in head.lower:
                 raise mismatched("a response that doesn't say how long it is")
             length = request.size
-        return ExpectedBody(0, length, True)
+        return (0, length, True)
     if status == 206:
         return _check_range(request, range_, head, length)
     if status != 200:
@@ -80,7 +76,7 @@ def _check_range(request: Request, range_: tuple[int, int], head: ResponseHead, 
         raise mismatched(f"{sent} in {length} bytes where {size} from {offset} were expected")
     if request.size is not None and total not in ("*", str(request.size)):
         raise mismatched(f"a range of {total} bytes where the object had {request.size}")
-    return ExpectedBody(0, size, False)
+    return (0, size, False)
 
 
 def _check_whole_for_range(
@@ -93,16 +89,17 @@ def _check_whole_for_range(
         raise mismatched(f"an object of {length} bytes where a range of {request.size} was expected")
     if request.version is None and offset:
         raise mismatched("the whole object where a range was expected, of a version that is not known")
-    return ExpectedBody(offset, min(size, total - offset), False)
+    return (offset, min(size, total - offset), False)
 
 
 def check_body(
     request: Request, head: ResponseHead, expected: ExpectedBody, pieces: Iterable[bytes], size: int
 ) -> None:
     """Check the content of a response, of `size` bytes in `pieces`. Raises `Mismatch`."""
-    if expected.size is not None and size != expected.size:
-        raise mismatched(f"a body of {size} bytes where {expected.size} were expected")
-    if expected.whole:
+    _, wanted, whole = expected
+    if wanted is not None and size != wanted:
+        raise mismatched(f"a body of {size} bytes where {wanted} were expected")
+    if whole:
         if request.size is not None and size != request.size:
             raise mismatched(f"an object of {size} bytes where {request.size} were expected")
         if b"\r\nx-amz-checksum-" in head.lower and (wrong := mismatch(head, pieces)):

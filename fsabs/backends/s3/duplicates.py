@@ -97,7 +97,7 @@ class DuplicateDetector:
             self._check_stored(request, head)
         # A response with an identifier is known by it, since a proxy may add fields to a copy; another one by its head.
         raw, at = head.raw, head.lower.find(b"\r\nx-amz-request-id:")
-        name = hash(raw if at < 0 else raw[at : raw.find(b"\r\n", at + 2)])
+        name = hash(raw) if at < 0 else hash(raw[at + 2 :].partition(b"\r\n")[0])
         asked = (request.method, request.key, request.range, request.query)
         before = self._seen.get(name) or (self._seen_before.get(name) if self._seen_before else None)
         # The first request stays: several connections may each have the same late response.

@@ -27,6 +27,7 @@ PAUSE = 1.0
 """Seconds without a call to the pipeline after which the end of a connection is no failure of the store's."""
 MAX_EXCUSES = 3
 """How often a request may fail for such a reason without an attempt being counted."""
+_SEND_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
 
 Outcome = Response | OSError | UnsupportedResponse
 """A response that fits its request, the error of a request, or the reason why only boto3 can send it."""
@@ -162,8 +163,17 @@ class _Pipeline:
         lane.receiver = Receiver(request, nonce, client.detector, connection.dontwait, deadline)
         try:
             head = client.encode(request, nonce)
-            lane.unsent = [head, request.body] if len(request.body) else [head]
-            self._on_writable(lane, 0)
+            sent = 0
+            if not request.body:
+                try:
+                    sent = connection.socket.send(head, connection.dontwait)
+                except _SEND_WOULD_BLOCK:
+                    sent = 0
+            lane.step = self._on_readable
+            if sent < len(head):
+                lane.unsent = [head[sent:], request.body] if len(request.body) else [head[sent:]]
+                lane.step = None
+                self._on_writable(lane, 0)
         except Exception as exc:
             self._fail(lane, exc)
 
@@ -177,7 +187,7 @@ class _Pipeline:
             data = lane.unsent[0]
             try:
                 sent = connection.socket.send(data, connection.dontwait)
-            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            except _SEND_WOULD_BLOCK:
                 if lane.step is None or not events:
                     self._lanes.poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
                 lane.step = self._on_writable
@@ -265,7 +275,8 @@ class _Pipeline:
 
     def _count_size(self, lane: Lane, receiver: Receiver) -> None:
         """Count the bytes of a response whose size is now known; where there is no room for them, they wait."""
-        self._head_known(lane)
+        self._awaited -= 1
+        lane.awaited = False
         size = receiver.size if lane.request.into is None else 0
         self._mean = 0.8 * self._mean + 0.2 * size if self._mean else float(size)
         if self._bytes and self._bytes + size > self._max_bytes and lane.number != self._first:

@@ -205,9 +205,10 @@ class Receiver:
 
     def _has_enough(self) -> bool:
         """Return whether the rest of the body is not wanted: of a refusal, or of the whole object for a range."""
-        if self._expected.size is None:
+        size = self._expected[1]
+        if size is None:
             return self._received > MAX_REFUSAL_SIZE and self.head is not None and self.head.status >= 300
-        return self._sliced and self._received >= self._skip + self._expected.size
+        return self._sliced and self._received >= self._skip + size
 
     def _keep(self, piece: bytes) -> None:
         """Put a piece of the body where it belongs."""
@@ -215,7 +216,7 @@ class Receiver:
         self._received += len(piece)
         if start < 0:
             piece, start = piece[-start:], 0
-        size = self._expected.size
+        size = self._expected[1]
         if size is not None and start + len(piece) > size:
             if not self._sliced:
                 raise contract.too_long(self._received, size)
