@@ -103,6 +103,9 @@ class Client:
             try:
                 if delay := self.throttle.delay():
                     time.sleep(delay)
+                    if connection is not None and not connection.silent():
+                        self.pool.drop_aged(connection)
+                        connection = None
                 if connection is None:
                     connection = self.pool.connect()
                     begin = begin and time.monotonic_ns()
