@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import select
-import ssl
 import time
 from collections.abc import Generator, Iterable
 
@@ -18,7 +17,7 @@ from .client import Client
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
 from .lanes import FailedRequest, Lane, Lanes
 from .messages import Request, Response
-from .receive import WOULD_BLOCK, Receiver
+from .receive import SEND_WOULD_BLOCK, WOULD_BLOCK, Receiver
 from .retry import Operation
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -27,8 +26,6 @@ PAUSE = 1.0
 """Seconds without a call to the pipeline after which the end of a connection is no failure of the store's."""
 MAX_EXCUSES = 3
 """How often a request may fail for such a reason without an attempt being counted."""
-_SEND_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
-
 Outcome = Response | OSError | UnsupportedResponse
 """A response that fits its request, the error of a request, or the reason why only boto3 can send it."""
 
@@ -104,8 +101,6 @@ class _Pipeline:
         finally:
             self._end()
 
-    # ---- what is sent, and when
-
     def _fill(self) -> None:
         """Send requests while there is room."""
         while self._busy < self._width and (taken := self._take_request()) is not None:
@@ -167,7 +162,7 @@ class _Pipeline:
             if not request.body:
                 try:
                     sent = connection.socket.send(head, connection.dontwait)
-                except _SEND_WOULD_BLOCK:
+                except SEND_WOULD_BLOCK:
                     sent = 0
             lane.step = self._on_readable
             if sent < len(head):
@@ -187,7 +182,7 @@ class _Pipeline:
             data = lane.unsent[0]
             try:
                 sent = connection.socket.send(data, connection.dontwait)
-            except _SEND_WOULD_BLOCK:
+            except SEND_WOULD_BLOCK:
                 if lane.step is None or not events:
                     self._lanes.poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
                 lane.step = self._on_writable
@@ -198,8 +193,6 @@ class _Pipeline:
         lane.step = self._on_readable
         if events & select.POLLIN:
             self._on_readable(lane, events)
-
-    # ---- connecting
 
     def _on_handshake(self, lane: Lane, _: int) -> None:
         assert lane.connection is not None
@@ -288,10 +281,6 @@ class _Pipeline:
             self._sizes[lane.number] = size
             self._bytes += size
 
-    def _head_known(self, lane: Lane) -> None:
-        self._awaited -= lane.awaited
-        lane.awaited = False
-
     def _resume(self) -> None:
         """Receive the bodies for which there is room now, in their order."""
         self._now = time.monotonic()
@@ -332,8 +321,6 @@ class _Pipeline:
         else:
             self._free.append(lane)
 
-    # ---- what fails
-
     def _fail(self, lane: Lane, exc: Exception) -> None:
         """End a lane by what went wrong on it, and decide on its request."""
         connection, receiver = lane.connection, lane.receiver
@@ -355,15 +342,17 @@ class _Pipeline:
             assert isinstance(exc, OSError | UnsupportedResponse)
             self._outcomes[number] = exc
             return
-        wait = 0.0
+        wait, failed = 0.0, self._failed.get(number)
+        if failed is None:
+            failed = self._failed[number] = FailedRequest(Operation(self._client.policy))
         at_rest = sent <= self._woke or (used and isinstance(exc, Unanswered | Mismatch))
         if isinstance(exc, RejectedNonce):
             self._client.detector.rejected(request)
-        elif at_rest and self._failed_request(number).excuses < MAX_EXCUSES:
-            self._failed[number].excuses += 1
+        elif at_rest and failed.excuses < MAX_EXCUSES:
+            failed.excuses += 1
         else:
             try:
-                wait = self._failed_request(number).operation.wait_after(exc)
+                wait = failed.operation.wait_after(exc)
             except OSError as error:
                 self._outcomes[number] = error
                 return
@@ -371,11 +360,6 @@ class _Pipeline:
             name = self._client.operation_name(request)
             instrument.record_event("retry", name, 1, self._client.url(request.key))
         heapq.heappush(self._later, (self._now + wait, number, request))
-
-    def _failed_request(self, number: int) -> FailedRequest:
-        if number not in self._failed:
-            self._failed[number] = FailedRequest(Operation(self._client.policy))
-        return self._failed[number]
 
     def _record(self, lane: Lane, size: int, exc: Exception | None, kind: str = "request") -> None:
         if lane.begin and (instrument := hooks.active) is not None:
@@ -397,7 +381,8 @@ class _Pipeline:
                 self._fail(lane, TimeoutError())
 
     def _drop(self, lane: Lane) -> None:
-        self._head_known(lane)
+        self._awaited -= lane.awaited
+        lane.awaited = False
         if lane in self._paused:
             self._paused.remove(lane)
         self._lanes.drop(lane)

@@ -148,9 +148,7 @@ def _get_many(
             instrument.record_span("batch", "s3.read_many", begin, total, fs._url(""))
 
 
-def _send_gets(
-    fs: S3, client: Client, wanted: Sequence[str], first: int, width: int
-) -> Generator[Outcome, None, None]:
+def _send_gets(fs: S3, client: Client, wanted: Sequence[str], first: int, width: int) -> Generator[Outcome, None, None]:
     versions, headers = fs.versions, fs.read_headers
     keys = itertools.islice(wanted, first, None)
     return send_many(client, (Request("GET", key, versions.get(key, ""), headers) for key in keys), width)

@@ -32,6 +32,7 @@ _PEEK = int(socket.MSG_PEEK)
 _FIXED = Framing.FIXED
 _END = b"\r\n\r\n"
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError)
+SEND_WOULD_BLOCK = (*WOULD_BLOCK, ssl.SSLWantWriteError)
 
 
 class Receiver:

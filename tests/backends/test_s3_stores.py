@@ -1,0 +1,161 @@
+"""S3 clients and what stores do to many requests at once: redirects to another region, storms of refusals, connections
+over which something comes that answers nothing.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.s3.connections import Connection, ConnectionPool
+from fsabs.backends.s3.throttle import Throttle
+from tests import soak
+from tests.backends.test_s3_contract import _no_settings, contents, opened  # noqa: F401
+from tests.servers.scripted import Asked, ScriptedStore, message
+
+pytestmark = pytest.mark.timeout(120)
+OTHER = message(
+    200, {"Content-Length": "5", "ETag": '"other"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"OTHER"
+)
+OPERATIONS: dict[str, Any] = {
+    "read_bytes": lambda fs, name: fs.read_bytes(name),
+    "read_many": lambda fs, name: next(iter(fs.read_many([name, name]))),
+    "stat": lambda fs, name: fs.stat(name).size,
+    "write": lambda fs, name: fs.write_bytes(name, b"written"),
+}
+
+
+# ---- new connections
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_request_is_sent_over_a_new_connection_that_is_not_silent(operation: str, monkeypatch: Any) -> None:
+    prepared = ConnectionPool.prepared
+
+    def late(self: ConnectionPool, connected: socket.socket) -> Connection:
+        time.sleep(0.05)  # what the store sends unasked has come
+        return prepared(self, connected)
+
+    monkeypatch.setattr(ConnectionPool, "prepared", late)
+    with ScriptedStore({"k": b"content"}, greet=OTHER) as store:
+        with pytest.raises(fsabs.CorruptFileError, match="before a request"):
+            OPERATIONS[operation](opened(store, max_attempts=2), "k")
+        assert not store.requests
+
+
+@pytest.mark.parametrize("operation", ["read_bytes", "read_many", "stat"])
+def test_an_unsolicited_response_after_the_request_is_refused_once_the_store_has_echoed(operation: str) -> None:
+    objects = contents(20)
+    unsolicited = threading.Event()
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        first = OTHER if unsolicited.is_set() and asked.number == 0 else b""
+        connection.sendall(first + store.respond(asked))
+
+    with ScriptedStore(objects, script) as store:
+        fs, right = opened(store, max_attempts=3), ScriptedStore(objects)
+        assert fs.http is not None
+        with right:
+            known = opened(right)
+            assert OPERATIONS[operation](fs, "k0001") == OPERATIONS[operation](known, "k0001")
+        unsolicited.set()
+        fs.http.pool.close()
+        with pytest.raises(fsabs.CorruptFileError, match="nonce"):
+            OPERATIONS[operation](fs, "k0002")
+
+
+# ---- another region
+
+
+@pytest.mark.parametrize("operation", ["read_bytes", "read_many", "stat"])
+def test_a_bucket_in_another_region_costs_its_first_object_extra(operation: str) -> None:
+    objects = contents(300, 100)
+    wrong: list[Asked] = []
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        scope = re.search(r"Credential=[^/]+/\d+/([^/]+)/", asked.headers.get("authorization", ""))
+        if scope is not None and scope[1] == "eu-central-1":
+            connection.sendall(store.respond(asked))
+            return
+        wrong.append(asked)
+        text = b"<Error><Code>PermanentRedirect</Code><Message>elsewhere</Message></Error>"
+        body = text if asked.method == "GET" else b""
+        headers = {"Content-Length": str(len(body)), "x-amz-bucket-region": "eu-central-1"}
+        connection.sendall(message(301, headers, body))
+
+    with ScriptedStore(objects, script) as store:
+        fs = opened(store)
+        if operation == "read_many":
+            assert list(fs.read_many(objects, concurrency=8)) == list(objects.values())
+        else:
+            for name, data in objects.items():
+                assert OPERATIONS[operation](fs, name) == (data if operation == "read_bytes" else len(data))
+        in_flight = 8 if operation == "read_many" else 1
+        assert len(wrong) <= in_flight + 8 + 1  # those under way, those sent meanwhile, and boto3's
+        assert len(store.requests) <= 300 + len(wrong) + 2
+        assert sum("user-agent" in asked.headers for asked in store.requests) <= 2  # boto3: the first one only
+
+
+# ---- storms
+
+
+def _read_all(endpoint: str, names: list[str], queue: Any) -> None:
+    keys: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+    fs = fsabs.from_url("s3://bucket", endpoint=endpoint, **keys)
+    try:
+        queue.put([len(data) for data in fs.read_many(names)])
+    except OSError as exc:
+        queue.put(repr(exc))
+
+
+def test_a_storm_of_refusals_is_waited_out_by_several_processes() -> None:
+    """Without Retry-After. The processes share the rate, so that a storm is not fed by their retries."""
+    objects = contents(20)
+    seconds = 5.0 if soak.rounds(1) > 1 else 2.0
+    begin = time.monotonic()
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if time.monotonic() - begin < seconds:
+            connection.sendall(message(503, {"Content-Length": "0"}, b""))
+        else:
+            connection.sendall(store.respond(asked))
+
+    context = multiprocessing.get_context("forkserver")
+    queue = context.Queue()
+    with ScriptedStore(objects, script) as store:
+        jobs = [context.Process(target=_read_all, args=(store.endpoint, list(objects), queue)) for _ in range(3)]
+        begin = time.monotonic() + 1.0
+        for job in jobs:
+            job.start()
+        results = [queue.get(timeout=60) for _ in jobs]
+        for job in jobs:
+            job.join(20)
+        assert results == [[3000] * 20] * 3
+        assert len(store.requests) < 3 * 20 * 12
+
+
+def test_the_rate_of_a_throttled_endpoint_is_shared_by_processes() -> None:
+    endpoint = f"throttled-{os.getpid()}.invalid:1"
+    here = Throttle(endpoint)
+    assert not here.delay()
+    child = multiprocessing.get_context("forkserver").Process(target=_slow_down, args=(endpoint,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert sum(here.delay() for _ in range(20)) > 0
+    assert Throttle("another" + endpoint).delay() == 0
+
+
+def _slow_down(endpoint: str) -> None:
+    throttle = Throttle(endpoint)
+    for _ in range(10):
+        throttle.delay()
+        throttle.slow_down(0.0)
