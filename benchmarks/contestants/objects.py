@@ -7,6 +7,7 @@ first connection) is paid before the first round.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -120,6 +121,13 @@ def s3torchconnector(endpoint: str, names: list[str], size: int, threads: int = 
     """`get_object` and `read` of AWS's client for torch."""
     client = library("s3torchconnector._s3client").S3Client("us-east-1", endpoint=endpoint)
     return one_by_one(lambda name: client.get_object("bucket", name).read(), names, size, threads)
+
+
+def s3dlio(endpoint: str, names: list[str], size: int) -> Run:
+    """`get`, which returns a view of the object's bytes."""
+    os.environ["AWS_ENDPOINT_URL"] = endpoint
+    get = library("s3dlio").get
+    return one_by_one(lambda name: get(f"s3://bucket/{name}"), names, size)
 
 
 # ---- one large object, in order

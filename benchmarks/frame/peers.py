@@ -34,6 +34,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "viztracer==1.1.1",
         "opentelemetry-sdk==1.45.2",
     ),
+    "s3dlio": ("s3dlio==0.10.0",),
     # What feeds a training loop. streaming and litdata come without their requirements, since among these is
     # torchvision, which PyPI has for CUDA only; what they import is named.
     "training": (

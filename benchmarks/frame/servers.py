@@ -31,7 +31,7 @@ daemon off; worker_processes 1; pid {root}/pid; error_log {root}/error.log crit;
 events {{ worker_connections 4096; }}
 http {{
   log_format counted '$request_method $status $body_bytes_sent $request_uri';
-  access_log {log}; sendfile on; tcp_nodelay on; keepalive_requests 100000000; keepalive_timeout 600; etag on;
+  access_log {log}; {sending} keepalive_requests 100000000; keepalive_timeout 600; etag on;
   client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
   uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
   open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
@@ -39,6 +39,10 @@ http {{
     location ~ ^/[^/]+/?$ {{ return 200; }} }}
 }}
 """
+
+
+SENDING = "sendfile on; tcp_nodelay on;"
+"""How nginx sends, unless a benchmark says otherwise."""
 
 
 class Store(NamedTuple):
@@ -76,10 +80,12 @@ def install() -> int:
 
 
 @contextlib.contextmanager
-def store(files: Path, *, certificate: Certificate | None = None, logged: bool = False) -> Iterator[Store]:
-    """nginx, serving `files`, over TLS where there is a certificate."""
+def store(
+    files: Path, *, certificate: Certificate | None = None, logged: bool = False, sending: str = SENDING
+) -> Iterator[Store]:
+    """nginx, serving `files`, over TLS where there is a certificate; `sending`: its settings for that."""
     host = "127.0.0.1"
-    with _nginx(files, host, (), certificate, logged) as (port, log):
+    with _nginx(files, host, (), certificate, logged, sending) as (port, log):
         yield Store(f"{'https' if certificate else 'http'}://{host}:{port}", "", log)
 
 
@@ -104,7 +110,12 @@ def far_store(files: Path, milliseconds: float, *, logged: bool = False) -> Iter
 
 @contextlib.contextmanager
 def _nginx(
-    files: Path, host: str, prefix: Sequence[str], certificate: Certificate | None, logged: bool
+    files: Path,
+    host: str,
+    prefix: Sequence[str],
+    certificate: Certificate | None,
+    logged: bool,
+    sending: str = SENDING,
 ) -> Iterator[tuple[int, Path | None]]:
     nginx = program("nginx")
     if nginx is None:
@@ -119,6 +130,7 @@ def _nginx(
             host=host,
             port=port,
             files=files,
+            sending=sending,
             tls=" ssl" if certificate else "",
             certificate=settings,
             log=f"{log} counted" if log else "off",
