@@ -16,6 +16,8 @@ import pytest
 
 import fsabs
 from fsabs.backends.s3.connections import Connection, ConnectionPool
+from fsabs.backends.s3.messages import Request, Response
+from fsabs.backends.s3.pipeline import send_many
 from fsabs.backends.s3.throttle import Throttle
 from tests import soak
 from tests.backends.test_s3_contract import _no_settings, contents, opened  # noqa: F401
@@ -70,6 +72,26 @@ def test_an_unsolicited_response_after_the_request_is_refused_once_the_store_has
         fs.http.pool.close()
         with pytest.raises(fsabs.CorruptFileError, match="nonce"):
             OPERATIONS[operation](fs, "k0002")
+
+
+def test_what_comes_over_an_idle_connection_of_a_pipeline_is_no_response() -> None:
+    objects = contents(4)
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        connection.sendall(store.respond(asked))
+        if asked.number == 0:  # then the pipeline waits for its reader
+            threading.Timer(0.1, connection.sendall, (OTHER,)).start()
+
+    with ScriptedStore(objects, script, echo=False) as store:
+        client = opened(store).http
+        assert client is not None
+        found = []
+        for outcome in send_many(client, (Request("GET", name) for name in objects), 2, ahead=2):
+            assert isinstance(outcome, Response)
+            found.append(outcome.body)
+            if len(found) % 2 == 0:
+                time.sleep(0.3)
+        assert found == list(objects.values())
 
 
 # ---- another region
