@@ -1,7 +1,8 @@
 """A tree in memory: the reference model that the tests hold every other FS against, and handy in users' own.
 
 `memory://name` is the same tree wherever it is opened in a process. A forked child has its own copy from then on; a
-pickle carries the whole tree, which is used where the process that unpickles has none of that name.
+pickle carries the whole tree, which is used where the process that unpickles has none of that name. A tree that is
+empty is freed with the last FS that has it open; `forget` frees one that is not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import errors, keys, process
@@ -27,18 +29,64 @@ class Tree:
         # key -> content (None for a directory), time of writing, a number that no other content has, in any process
         self.nodes: dict[str, tuple[bytes | None, float, int]] = nodes or {"": (None, time.time(), 0)}
         self.lock = process.Lock()
+        # The names in each directory, and maybe some that are no more, or not yet: what counts is in `nodes`.
+        self._names: dict[str, set[str]] = {}
+        self._add_names(self.nodes)
+
+    def _add_names(self, found: Iterable[str]) -> None:
+        for key in found:
+            self._names.setdefault(keys.parent(key), set()).add(keys.name(key))
+
+    def members(self, key: str) -> list[tuple[str, tuple[bytes | None, float, int]]]:
+        """Return the names in the directory `key`, in no order, with what is there."""
+        with self.lock:
+            found = ((name, self.nodes.get(keys.join(key, name))) for name in list(self._names.get(key, ())) if name)
+            return [(name, node) for name, node in found if node is not None]
+
+    def put(self, key: str, data: bytes | None) -> None:
+        """Make `data` the content of a file; None makes a directory."""
+        with self.lock:
+            self._add_names((key,))
+            self.nodes[key] = (data, time.time(), secrets.randbits(64))
+            if _trees.get(self.name) is self:
+                _kept[self.name] = self
+
+    def remove(self, key: str) -> None:
+        """Remove a file or an empty directory."""
+        with self.lock:
+            del self.nodes[key]
+            self._names.get(keys.parent(key), set()).discard(keys.name(key))
+            self._names.pop(key, None)
+            if len(self.nodes) == 1 and _kept.get(self.name) is self:
+                del _kept[self.name]
+
+    def move(self, src: str, dst: str) -> None:
+        """Move a file, or a directory and all that is in it, over what is at `dst`."""
+        with self.lock:
+            moved = {key: keys.join(dst, keys.relative(key, src)) for key in self.nodes if keys.inside(key, src)}
+            self._add_names(moved.values())
+            self.nodes = {moved.get(key, key): node for key, node in self.nodes.items() if key != dst}
+            for key in moved:
+                self._names.get(keys.parent(key), set()).discard(keys.name(key))
+                self._names.pop(key, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _tree, (self.name, dict(self.nodes))
 
 
-_trees: dict[str, Tree] = {}
+_trees: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
+_kept: dict[str, Tree] = {}  # those that have something in them
 
 
 def _tree(name: str, nodes: dict[str, tuple[bytes | None, float, int]] | None = None) -> Tree:
     if not name:
         return Tree(name, nodes)
-    return _trees.get(name) or _trees.setdefault(name, Tree(name, nodes))
+    tree = _trees.get(name)
+    if tree is None:
+        tree = _trees.setdefault(name, Tree(name, nodes))
+        if len(tree.nodes) > 1:
+            _kept[name] = tree
+    return tree
 
 
 class Memory(FS):
@@ -88,11 +136,7 @@ class Memory(FS):
     def _list(self, key: str) -> Iterator[FileStat]:
         if self._node(key)[0] is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        members = [
-            _to_stat(keys.name(member), node)
-            for member, node in list(self._tree.nodes.items())
-            if member and keys.parent(member) == key
-        ]
+        members = [_to_stat(name, node) for name, node in self._tree.members(key)]
         members.sort(key=FileStat.listed)
         return iter(members)
 
@@ -110,7 +154,7 @@ class Memory(FS):
         self._check_target(key, False)
         with self._tree.lock:
             if key not in self._tree.nodes:
-                self._put(key, b"")
+                self._tree.put(key, b"")
         return MemoryWriter(self, key, False, append=True)
 
     def _check_target(self, key: str, exclusive: bool) -> None:
@@ -126,10 +170,7 @@ class Memory(FS):
             self._check_ancestors(key)
             if key in self._tree.nodes:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            self._put(key, None)
-
-    def _put(self, key: str, data: bytes | None) -> None:
-        self._tree.nodes[key] = (data, time.time(), secrets.randbits(64))
+            self._tree.put(key, None)
 
     def _rename(self, src: str, dst: str) -> None:
         with self._tree.lock:
@@ -143,17 +184,13 @@ class Memory(FS):
                     raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             elif target is not None and moved[0] is None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            self._tree.nodes = {
-                keys.join(dst, keys.relative(key, src)) if keys.inside(key, src) else key: node
-                for key, node in self._tree.nodes.items()
-                if key != dst
-            }
+            self._tree.move(src, dst)
 
     def _remove(self, key: str) -> None:
         with self._tree.lock:
             if self._node(key)[0] is None and next(self._list(key), None) is not None:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-            del self._tree.nodes[key]
+            self._tree.remove(key)
 
     def __repr__(self) -> str:
         return f"Memory({self._tree.name!r}, {self.cwd!r})"
@@ -179,7 +216,7 @@ class MemoryWriter(Writer):
             self._fs._check_target(self._key, self._exclusive)
             there = self._fs._tree.nodes.get(self._key) if self._append else None
             start = there[0] or b"" if there is not None else b""
-            self._fs._put(self._key, b"".join([start, *self._parts]))
+            self._fs._tree.put(self._key, b"".join([start, *self._parts]))
 
     def abort(self) -> None:
         """Forget the parts."""
@@ -198,3 +235,4 @@ def forget(name: str) -> None:
     if name not in _trees:
         raise errors.error(errno.ENOENT, "forget", f"memory://{name}/")
     del _trees[name]
+    _kept.pop(name, None)
