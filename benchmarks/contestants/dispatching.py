@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from typing import Any
 
 from . import Run, library, whole
 from .sharding import fsabs_bare
 
 _numbers = itertools.count()
+PASSES = 8
+"""Epochs of a round that reads records."""
 
 
-def _create(url: str, tasks: int) -> Any:
+def _create(url: str, tasks: int, seed: int | None = 1, num_epochs: int = 1) -> Any:
     job = f"job {os.getpid()} {next(_numbers)}"
     shards = [(f"shard {number}", 0, 1000) for number in range(max(1, tasks // 1000))]
     shards[0] = (shards[0][0], 0, min(tasks, 1000))
     create = library("fsabs.dispatch").TaskDispatcher.create
-    return create(url, job, training=shards, records_per_task=1, seed=1, train_end_callback=False)
+    settings = {"records_per_task": 1, "seed": seed, "num_epochs": num_epochs, "train_end_callback": False}
+    return create(url, job, training=shards, **settings)
 
 
 def _take(dispatcher: Any, worker: str, most: int) -> int:
@@ -63,25 +67,30 @@ def _serve(dispatcher: Any, worker: str, tasks: int, order: int, report: int) ->
         os._exit(0)
 
 
+_DONE = """
+INSERT INTO fsabs_task (job, type, epoch, number, shard, start, "end", state, position, progress)
+SELECT id, type, 0, number, 'shard ' || number / 1000, number % 1000, number % 1000 + 1, 2, number, 1
+FROM fsabs_job CROSS JOIN {numbers} WHERE name = :job
+"""
+_NUMBERS = {
+    "sqlite": "(WITH RECURSIVE counted(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM counted"
+    " WHERE number + 1 < :count) SELECT number FROM counted) AS numbers",
+    "postgresql": "generate_series(0, :count - 1) AS numbers(number)",
+}
+
+
 def grown(url: str, tasks: int, take: int) -> Run:
-    """Some tasks of a job that is nearly done: the others' rows are there."""
-    module, schema = library("fsabs.dispatch.layout"), library("fsabs.dispatch.schema")
-
-    def prepare() -> Any:
-        dispatcher = _create(url, tasks)
-        database, job = dispatcher._database, dispatcher._job
-        mine = schema.tasks.c.job == job.id
-        for _ in range(-(-(tasks - 2 * take) // module.BATCH)):
-            database.run("lay out", lambda connection: module.lay_out(connection, job))
-            done = schema.tasks.update().where(mine, schema.tasks.c.state == schema.TODO).values(state=schema.DONE)
-            database.run("end", lambda connection, done=done: connection.execute(done))
-        reset = schema.jobs.update().where(schema.jobs.c.id == job.id).values(num_epochs=0)
-        database.run("endless", lambda connection: connection.execute(reset))
-        dispatcher = library("fsabs.dispatch").TaskDispatcher(url, dispatcher.job)
-        dispatcher.get("w")
-        return dispatcher
-
-    dispatcher = prepare()
+    """Some tasks of a job without end whose first epoch is nearly done: the rows of the others are there."""
+    sa = library("sqlalchemy")
+    dispatcher = _create(url, tasks, seed=None, num_epochs=0)
+    count = tasks - take
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        values = {"job": dispatcher.job, "count": count}
+        connection.execute(sa.text(_DONE.format(numbers=_NUMBERS[engine.dialect.name])), values)
+        connection.execute(sa.text("UPDATE fsabs_job SET laid_out = :count WHERE name = :job"), values)
+        connection.execute(sa.text("ANALYZE"))  # as PostgreSQL does by itself in the long run
+    engine.dispose()
 
     def run() -> None:
         whole(range(_take(dispatcher, "w", take)), take)
@@ -98,18 +107,45 @@ def created(url: str, tasks: int) -> Run:
     return run
 
 
-def service(source: str, folder: str, shards: int, url: str) -> Run:
-    """The records of shards by the tasks of a job, of 1,000 records each."""
-    fsabs_bare(source, folder, shards)
-    dispatch, data = library("fsabs.dispatch"), library("fsabs.readers.data")
-    reader = data.RecordIODataReader(folder)
-    expected = sum(count for _, _, count in reader.create_shards())
+def service(source: str, folder: str, shards: int, url: str, records_per_task: int) -> Run:
+    """The records of shards by the tasks of a job, which is there before the clock starts."""
+    reader, expected = _reader(source, folder, shards)
+    dispatch = library("fsabs.dispatch")
+    settings = {"records_per_task": records_per_task, "num_epochs": PASSES, "train_end_callback": False}
+    dispatcher = dispatch.TaskDispatcher.create(url, "reading", training=reader, **settings)
 
-    def run() -> None:
-        job = f"job {os.getpid()} {next(_numbers)}"
-        create = dispatch.TaskDispatcher.create
-        with create(url, job, training=reader, records_per_task=1000, train_end_callback=False) as dispatcher:
-            found = sum(len(batch) for batch in dispatch.get_dataset(dispatcher, reader, "w", 128))
-            whole(range(found), expected)
+    def run() -> dict[str, float]:
+        dispatcher.reset()
+        found, begin = 0, time.perf_counter()
+        for batch in dispatch.get_dataset(dispatcher, reader, "w", 128):
+            for _ in batch:
+                found += 1
+        seconds = time.perf_counter() - begin
+        whole(range(found), PASSES * expected)
+        return {"seconds": seconds}
 
     return run
+
+
+def plain(source: str, folder: str, shards: int) -> Run:
+    """The records of the same reader, shard by shard."""
+    reader, expected = _reader(source, folder, shards)
+    task = library("fsabs.readers.data").Task
+
+    def run() -> dict[str, float]:
+        found, begin = 0, time.perf_counter()
+        for _ in range(PASSES):
+            for name, start, count in reader.create_shards():
+                for _ in reader.read_records(task(0, name, start, start + count)):
+                    found += 1
+        seconds = time.perf_counter() - begin
+        whole(range(found), PASSES * expected)
+        return {"seconds": seconds}
+
+    return run
+
+
+def _reader(source: str, folder: str, shards: int) -> tuple[Any, int]:
+    fsabs_bare(source, folder, shards)
+    reader = library("fsabs.readers.data").RecordIODataReader(folder)
+    return reader, sum(count for _, _, count in reader.create_shards())

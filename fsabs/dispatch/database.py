@@ -16,7 +16,7 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -36,14 +36,14 @@ _random = random.SystemRandom()
 # SQLite must not carry an open connection over a fork: the child's library would take the parent's locks for its own.
 # So threads take turns at SQLite (it has one writer anyway), and a fork waits for its turn and closes what is open.
 _sqlite_turn = process.Lock()
-_sqlite_engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+_sqlite_engines: weakref.WeakSet[_Engines] = weakref.WeakSet()
 _any_turn = contextlib.nullcontext()
 
 
 def _before_fork() -> None:
     _sqlite_turn.__enter__()
-    for engine in list(_sqlite_engines):
-        engine.dispose()
+    for engines in list(_sqlite_engines):
+        engines.close()
 
 
 def _after_fork() -> None:
@@ -81,7 +81,7 @@ class Database:
         self._sqlite = parsed.get_backend_name() == "sqlite"
         secret = parsed.render_as_string(hide_password=False)
         self._generation = process.generation()
-        self._engines = process.PerProcess(functools.partial(_engines, secret), _dispose)
+        self._engines = process.PerProcess(functools.partial(_Engines, secret), _Engines.close)
 
     def __del__(self, inherited: Callable[[int], bool] = process.inherited) -> None:
         if hasattr(self, "_engines") and not inherited(self._generation):
@@ -116,38 +116,19 @@ class Database:
 
         PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
         """
-        return self._once(self._engines.get().leases, statement, values)
+        return self._once(self._engines.get().leasing, statement, values)
 
     def settle(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Return the row of a statement that accounts for records, which is then on disk; `Outage` if it failed."""
-        return self._once(self._engines.get().single, statement, values)
+        return self._once(self._engines.get().settling, statement, values)
 
     def _once(
-        self, engine: sa.Engine, statement: sa.ClauseElement, values: Mapping[str, Any]
+        self, statements: _Statements, statement: sa.ClauseElement, values: Mapping[str, Any]
     ) -> tuple[Any, ...] | None:
-        """Return the first row of one statement, a transaction by itself.
-
-        The statement goes to the driver as it was compiled once, which takes a third of the time of `run`; on
-        PostgreSQL it needs one round trip, where `run` needs three.
-        """
-        text, constants, order = _compiled(statement, engine.dialect)
-        given = {**constants, **values}
-        parameters = [given[name] for name in order] if order is not None else given
         try:
             with self._turn():
-                connection = engine.raw_connection()
-                try:
-                    cursor = connection.cursor()
-                    cursor.execute(text, parameters)
-                    row: tuple[Any, ...] | None = cursor.fetchone()
-                    cursor.close()
-                except BaseException:
-                    connection.invalidate()  # it may be in any state
-                    raise
-                finally:
-                    connection.close()
-            return row
-        except (engine.dialect.loaded_dbapi.Error, failures.DBAPIError, ImportError) as exc:
+                return statements.first_row(statement, values)
+        except (statements.failure, failures.DBAPIError, ImportError) as exc:
             raise Outage from exc
 
     def prepare(self) -> None:
@@ -194,51 +175,87 @@ def _is_transient(exc: failures.DBAPIError) -> bool:
     return "deadlock" in text or "could not serialize" in text
 
 
-class _Engines(NamedTuple):
+class _Statements:
+    """Runs statements that are a transaction each, on connections that it keeps.
+
+    A statement goes to the driver as it was compiled once, which takes a third of the time of `Database.run`; on
+    PostgreSQL it needs one round trip, where `run` needs three.
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self._idle: list[tuple[Any, Any]] = []  # connections with their cursors
+        self._texts: dict[sa.ClauseElement, tuple[str, dict[str, Any], Sequence[str] | None]] = {}
+
+    @property
+    def failure(self) -> type[Exception]:
+        """The class of the driver's errors."""
+        found: type[Exception] = self.engine.dialect.loaded_dbapi.Error
+        return found
+
+    def first_row(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Return the first row of a statement."""
+        text, constants, order = self._texts.get(statement) or self._compiled(statement)
+        given = {**constants, **values}
+        try:
+            connection, cursor = self._idle.pop()
+        except IndexError:
+            connection = self.engine.raw_connection()
+            cursor = connection.cursor()
+        try:
+            cursor.execute(text, given if order is None else [given[name] for name in order])
+            row: tuple[Any, ...] | None = cursor.fetchone()
+            if row is not None and order is not None:
+                cursor.fetchone()  # SQLite ends a statement when all rows were fetched
+        except BaseException:
+            connection.invalidate()  # it may be in any state
+            connection.close()
+            raise
+        self._idle.append((connection, cursor))
+        return row
+
+    def _compiled(self, statement: sa.ClauseElement) -> tuple[str, dict[str, Any], Sequence[str] | None]:
+        """Return the text of a statement, the values of its constants, the order of its parameters (None: by name)."""
+        compiled: Any = statement.compile(dialect=self.engine.dialect)
+        found = self._texts[statement] = str(compiled), dict(compiled.params), compiled.positiontup
+        return found
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            connection, cursor = self._idle.pop()
+            cursor.close()
+            connection.close()
+        self.engine.dispose()
+
+
+class _Engines:
     """The connections of a process."""
 
-    transactions: sa.Engine
-    single: sa.Engine
-    """For statements that are a transaction each."""
-    leases: sa.Engine
-    """The same, for transactions that need not survive a crash of the database."""
+    def __init__(self, url: str) -> None:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_SECONDS}, pool_size=4, max_overflow=60)
+            event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            self.transactions = engine
+            self.settling = self.leasing = _Statements(engine)
+            _sqlite_engines.add(self)
+            return
+        given = parsed.query.get("options", "")
+        own = given if isinstance(given, str) else " ".join(given)
+        options = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+        connect = functools.partial(sa.create_engine, parsed, pool_size=4, max_overflow=60, pool_recycle=1800)
+        unflushed = {**options, "options": f"{own} -c synchronous_commit=off"}
+        self.transactions = connect(connect_args=options)
+        self.settling = _Statements(connect(connect_args=options, isolation_level="AUTOCOMMIT"))
+        self.leasing = _Statements(connect(connect_args=unflushed, isolation_level="AUTOCOMMIT"))
 
-
-def _engines(url: str) -> _Engines:
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_SECONDS}, pool_size=4, max_overflow=60)
-        event.listen(engine, "connect", _configure_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        _sqlite_engines.add(engine)
-        return _Engines(engine, engine, engine)
-    given = parsed.query.get("options", "")
-    own = given if isinstance(given, str) else " ".join(given)
-    options = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-    connect = functools.partial(sa.create_engine, parsed, pool_size=4, max_overflow=60, pool_recycle=1800)
-    unflushed = {**options, "options": f"{own} -c synchronous_commit=off"}
-    return _Engines(
-        connect(connect_args=options),
-        connect(connect_args=options, isolation_level="AUTOCOMMIT"),
-        connect(connect_args=unflushed, isolation_level="AUTOCOMMIT"),
-    )
-
-
-def _dispose(engines: _Engines) -> None:
-    for engine in engines:
-        engine.dispose()
-
-
-_texts: dict[tuple[sa.ClauseElement, str], tuple[str, dict[str, Any], Sequence[str] | None]] = {}
-
-
-def _compiled(statement: sa.ClauseElement, dialect: sa.Dialect) -> tuple[str, dict[str, Any], Sequence[str] | None]:
-    """Return the text of a statement, the values of its constants, and the order of its parameters (None: by name)."""
-    found = _texts.get((statement, dialect.name))
-    if found is None:
-        compiled: Any = statement.compile(dialect=dialect)
-        found = _texts[statement, dialect.name] = str(compiled), dict(compiled.params), compiled.positiontup
-    return found
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self.settling.close()
+        self.leasing.close()
+        self.transactions.dispose()
 
 
 def _configure_sqlite(connection: Any, _: Any) -> None:

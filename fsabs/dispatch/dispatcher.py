@@ -8,21 +8,22 @@ worker that was thought dead changes nothing when it comes back.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from .. import hooks, process
 from ..readers.data import Mode, Task, TaskType
-from . import creation, queries
+from . import accounts, creation, queries, snapshot
 from .database import Database, Outage
 from .layout import Job, lay_out, load_job
 from .plan import shuffled_numbers
 from .recording import recorded
-from .schema import ABANDONED, DONE, FAILED, FINISHED, RUNNING, STATES, TODO, jobs, now, tasks, workers
-from .status import Counters, FailedTask, JobFailedError, LedgerEntry, Status
+from .schema import ABANDONED, DONE, FAILED, FINISHED, TODO, now, tasks, workers
+from .status import FailedTask, JobFailedError, LedgerEntry, Status
 
 _random = random.SystemRandom()
 _MAX_REASON = 4000
@@ -230,47 +231,17 @@ class TaskDispatcher:
 
     def failed(self) -> list[FailedTask]:
         """Return the tasks that failed for good, with their last reasons."""
-        rows = self._database.run(
-            "failed", lambda connection: connection.execute(queries.all_failed, {"job_id": self._job.id}).all()
-        )
-        return [
-            FailedTask(
-                row.id,
-                TaskType(row.type),
-                row.epoch,
-                row.shard,
-                row.start,
-                row.end,
-                row.progress,
-                row.failures,
-                row.reason,
-            )
-            for row in rows
-        ]
+        return self._database.run("failed", lambda connection: accounts.failed(connection, self._job))
 
     def retry_failed(self) -> int:
         """Put the failed tasks back, with no failure counted, and let a failed job go on; return how many."""
 
-        def retry(connection: sa.Connection) -> int:
-            mine = (tasks.c.job == self._job.id, tasks.c.state == FAILED)
-            back = connection.execute(
-                tasks.update().where(*mine).values(state=TODO, failures=0).returning(tasks.c.id)
-            ).all()
-            if back:
-                connection.execute(jobs.update().where(jobs.c.id == self._job.id).values(state=RUNNING))
-            return len(back)
-
-        return self._database.run("retry", retry)
+        return self._database.run("retry", lambda connection: accounts.retry(connection, self._job))
 
     def reset(self) -> None:
         """Forget all that was done: the job begins again with its first epoch."""
 
-        def forget(connection: sa.Connection) -> None:
-            mine = jobs.update().where(jobs.c.id == self._job.id)
-            connection.execute(mine.values(state=RUNNING, epoch=0, laid_out=0))
-            connection.execute(tasks.delete().where(tasks.c.job == self._job.id))
-
-        self._database.run("reset", forget)
+        self._database.run("reset", lambda connection: accounts.reset(connection, self._job))
 
     def forget_epochs(self, before: int) -> int:
         """Remove the ledger of the epochs before `before` that are done; return how many tasks it had."""
@@ -280,20 +251,33 @@ class TaskDispatcher:
 
     def status(self) -> Status:
         """Return the counters of the job."""
-        return self._database.run("status", self._status)
+        return self._database.run("status", lambda connection: accounts.status(connection, self._job))
 
     def ledger(self, epoch: int = 0) -> Iterator[LedgerEntry]:
         """Yield the tasks of an epoch that were laid out, by number, with the records accounted for."""
-        wanted = (tasks.c.job == self._job.id, tasks.c.type == self._job.type, tasks.c.epoch == epoch)
         last = -1
         while True:
-            page = sa.select(tasks).where(*wanted, tasks.c.number > last).order_by(tasks.c.number).limit(10_000)
-            rows = self._database.run("ledger", lambda connection, page=page: connection.execute(page).all())  # type: ignore[misc]
-            for row in rows:
-                yield LedgerEntry(row.number, row.shard, row.start, row.end, row.progress, STATES[row.state])
-            if not rows:
+            read = functools.partial(accounts.ledger, job=self._job, epoch=epoch, after=last)
+            entries = self._database.run("ledger", read)
+            yield from entries
+            if not entries:
                 return
-            last = rows[-1].number
+            last = entries[-1].number
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what of the job is accounted for, as plain data, to be saved together with a model.
+
+        Its size does not grow with the job: about a thousand tasks at most are laid out and not done.
+        """
+        return self._database.run("state_dict", lambda connection: snapshot.take(connection, self._job))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Account again for what a state says, and for nothing else: the job goes on from there.
+
+        Every lease ends. What was done after the state was taken is dispatched again, as a model of that time needs it.
+        Raises `ValueError` for the state of another job, or of other shards or settings.
+        """
+        self._database.run("load_state_dict", lambda connection: snapshot.restore(connection, self._job, state_dict))
 
     @property
     def lease_seconds(self) -> float:
@@ -411,25 +395,3 @@ class TaskDispatcher:
                 if self._database.settle(statement, values) is not None:
                     return True
             return self._database.run(operation, settle)
-
-    def _status(self, connection: sa.Connection) -> Status:
-        job = connection.execute(sa.select(jobs).where(jobs.c.id == self._job.id)).one()
-        values = {"job_id": self._job.id, "task_type": int(self._job.type)}
-        current = _counters(connection.execute(queries.count_of_epoch, {**values, "of_epoch": job.epoch}))
-        current = current._replace(todo=current.todo + job.tasks - job.laid_out)
-        evaluation = Counters()
-        if self._job.evaluates and self._job.type != TaskType.EVALUATION:
-            values["task_type"] = int(TaskType.EVALUATION)
-            evaluation = _counters(connection.execute(queries.count_by_state, values))
-        held = connection.execute(queries.by_worker, {"job_id": self._job.id}).all()
-        holders = {name: count for name, count, _ in held if name is not None}
-        late = sum(late for _, _, late in held)
-        return Status(self.job, job.state, job.epoch, job.num_epochs, current, evaluation, holders, late)
-
-
-def _counters(rows: Any) -> Counters:
-    counts, records = dict.fromkeys(STATES, 0), 0
-    for state, count, progress in rows:
-        counts[STATES[state]] = count
-        records += int(progress)
-    return Counters(**counts, records=records)

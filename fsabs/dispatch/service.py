@@ -1,55 +1,20 @@
 """TaskDataService: the records of the tasks that a worker gets, and what it reports of them.
 
-A thread gets the tasks and reads them, so that the next task's first records are there while this one's are consumed;
-another one renews the leases. A record counts as processed when the consumer says so (`report_record_done`), as in
-ElasticDL's `elasticdl/python/worker/task_data_service.py`; what was read and not counted is dispatched again.
+The tasks are read ahead, and their leases renewed, by `leasing`. A record counts as processed when the consumer says so
+(`report_record_done`), as in ElasticDL's `elasticdl/python/worker/task_data_service.py`; what was read and not counted
+is dispatched again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from .. import process
-from ..readers.background import read_ahead
 from ..readers.data import Task, TaskType
-from ..readers.data.base import adopt, exactly
+from ..readers.data.base import adopt
 from .dispatcher import TaskDispatcher
-
-CHUNK = 128
-"""Records that the reading thread hands over at once."""
-AHEAD = 2
-"""Chunks that it is ahead of the consumer."""
-MAX_WAIT = 2.0
-"""Seconds between two requests for a task while none is free, at most."""
-
-
-class _Held:
-    """A leased task: how many of its records were handed out, and how many were counted."""
-
-    __slots__ = ("counted", "failed", "lease", "lost", "size", "task")
-
-    def __init__(self, task: Task, lease: int) -> None:
-        self.task = task
-        self.lease = lease
-        self.size = len(task.numbers())
-        self.counted = 0
-        self.lost = False  # the lease is not in force any more
-        self.failed = False  # the reader raised
-
-
-class _Chunk(NamedTuple):
-    """Some records of a task, in the order in which they were read."""
-
-    held: _Held
-    records: list[Any]
-    last: bool
-    failure: Exception | None = None
-    """What the reader raised after its records."""
+from .leasing import HeldTask, LeasedTasks
 
 
 class TaskDataService:
@@ -78,14 +43,10 @@ class TaskDataService:
         self.dispatcher = TaskDispatcher(dispatcher) if isinstance(dispatcher, str) else dispatcher
         self.reader = adopt(reader)
         self.worker_id = str(worker_id)
-        self._type = type
         self._on_train_end = on_train_end
-        self._held: deque[_Held] = deque()
-        self._lock = threading.RLock()
-        self._closing = threading.Event()
-        self._renewing: threading.Thread | None = None
-        self._chunks: Generator[_Chunk, None, None] | None = None
-        self._generation = process.generation()
+        self._tasks = LeasedTasks(
+            self.dispatcher, self.reader, self.worker_id, type, lambda held: self._accepted(held, accepted=False)
+        )
         self._current: Task | None = None
 
     @property
@@ -99,7 +60,7 @@ class TaskDataService:
         Call `report_record_done` for what was processed. A task whose reading fails is reported as failed, and the
         next one goes on. Raises `JobFailedError` when the job has ended with failed tasks.
         """
-        for _, records in self._batches(CHUNK):
+        for _, records in self._batches(None):
             yield from records
 
     def batches(self, batch_size: int) -> Iterator[list[Any]]:
@@ -122,9 +83,9 @@ class TaskDataService:
         if count < 0:
             raise ValueError(f"count must not be negative: {count}")
         in_force = True
-        with self._lock:
+        with self._tasks.lock:
             while count:
-                held = next((one for one in self._held if one.counted < one.size and not one.failed), None)
+                held = next(filter(_is_countable, self._tasks.held), None)
                 if held is None:
                     raise ValueError(f"{count} records more were reported than handed out")
                 part = min(count, held.size - held.counted)
@@ -137,20 +98,8 @@ class TaskDataService:
 
     def close(self) -> None:
         """Report what was counted, give back the rest, and end the threads."""
-        if process.inherited(self._generation):
-            return
-        self._closing.set()
-        if self._chunks is not None:
-            self._chunks.close()
-            self._chunks = None
-        if self._renewing is not None:
-            self._renewing.join()
-            self._renewing = None
-        with self._lock:
-            held, self._held = list(self._held), deque()
-        for one in held:
-            if not one.lost:
-                self.dispatcher.report(one.task, one.lease, records=one.counted)
+        for held in self._tasks.close():
+            self.dispatcher.report(held.task, held.lease, records=held.counted)
 
     def __enter__(self) -> TaskDataService:
         return self
@@ -160,134 +109,73 @@ class TaskDataService:
 
     # ---- what is consumed
 
-    def _batches(self, size: int) -> Iterator[tuple[_Held, list[Any]]]:
-        """Yield lists of up to `size` records, each of one task."""
-        if process.generation() != self._generation:
-            raise RuntimeError("a TaskDataService belongs to the process that made it: make one in each worker")
-        if self._chunks is not None:
-            raise RuntimeError("the records of a TaskDataService are read once")
-        self._start_renewing()
-        self._chunks = chunks = read_ahead(self._read, AHEAD)  # type: ignore[assignment]
+    def _batches(self, size: int | None) -> Iterator[tuple[HeldTask, list[Any]]]:
+        """Yield lists of up to `size` records, or of those that were read, each of one task."""
         waiting: list[Any] = []
-        for held, records, last, failure in chunks or ():
+        for held, records, last, failure in self._tasks.chunks():
+            if held is None:
+                continue
             if held.lost:
                 waiting = []
+                continue
+            if held.task.type == TaskType.TRAIN_END_CALLBACK:
+                self._end_training(held)
                 continue
             self._current = held.task
             if failure is not None:
                 held.failed = True
                 self._fail(held, f"{type(failure).__name__}: {failure}")
                 continue
+            if size is None:
+                yield held, records
+                continue
             waiting += records
-            while len(waiting) >= size or (last and waiting):
-                yield held, waiting[:size]
-                del waiting[:size]
+            end = len(waiting) if last else len(waiting) // size * size
+            for at in range(0, end, size):
+                yield held, waiting[at : at + size]
+            del waiting[:end]
 
-    def _count(self, held: _Held, count: int) -> bool:
+    def _count(self, held: HeldTask, count: int) -> bool:
         """Count records of a task; report it when that is all of them."""
-        with self._lock:
+        with self._tasks.lock:
             held.counted += count
             if held.counted < held.size or held.failed:
                 return not held.lost
-            if held in self._held:
-                self._held.remove(held)
-        return not held.lost and self._accepted(held, self.dispatcher.report(held.task, held.lease))
+            self._tasks.release(held)
+        in_force = not held.lost and self._accepted(held, self.dispatcher.report(held.task, held.lease))
+        self._tasks.wake()
+        return in_force
 
-    def _fail(self, held: _Held, reason: str) -> None:
-        with self._lock:
-            held.lost = True
-            if held in self._held:
-                self._held.remove(held)
+    def _fail(self, held: HeldTask, reason: str) -> None:
+        held.lost = True
+        self._tasks.release(held)
         self.dispatcher.report(held.task, held.lease, success=False, records=held.counted, error=reason)
+        self._tasks.wake()
 
-    def _accepted(self, held: _Held, accepted: bool) -> bool:
-        if not accepted:
-            held.lost = True
-            warnings.warn(
-                f"the lease on records {held.task.start} to {held.task.end} of {held.task.shard_name!r} ended before "
-                f"they were reported: they are dispatched again; renewals come every {self._interval:g} s",
-                stacklevel=2,
-            )
-        return accepted
-
-    # ---- the threads
-
-    def _read(self) -> Iterator[_Chunk]:
-        """Yield the tasks' records in chunks, in the reading thread."""
-        delay = 0.02
-        while not self._closing.is_set():
-            task, lease = self.dispatcher.get(self.worker_id, self._type)
-            if task.type == TaskType.NONE:
-                return
-            if task.type == TaskType.WAIT:
-                self._closing.wait(delay)
-                delay = min(delay * 2, MAX_WAIT)
-                continue
-            delay = 0.02
-            held = _Held(task, lease)
-            if task.type == TaskType.TRAIN_END_CALLBACK:
-                self._end_training(held)
-                continue
-            with self._lock:
-                self._held.append(held)
-            yield from self._read_task(held)
-
-    def _read_task(self, held: _Held) -> Iterator[_Chunk]:
-        chunk: list[Any] = []
-        left = held.size
-        try:
-            with contextlib.closing(_records(self.reader, held.task)) as records:
-                for record in records:
-                    chunk.append(record)
-                    if len(chunk) == CHUNK:
-                        left -= CHUNK
-                        yield _Chunk(held, chunk, last=not left)
-                        chunk = []
-                    if held.lost:
-                        return
-            if chunk:
-                yield _Chunk(held, chunk, last=True)
-        except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
-            yield _Chunk(held, chunk, last=True)
-            yield _Chunk(held, [], last=True, failure=exc)
-
-    def _end_training(self, held: _Held) -> None:
+    def _end_training(self, held: HeldTask) -> None:
         try:
             if self._on_train_end is not None:
                 self._on_train_end(held.task)
         except Exception as exc:
-            self.dispatcher.report(held.task, held.lease, success=False, error=f"{type(exc).__name__}: {exc}")
+            self._fail(held, f"{type(exc).__name__}: {exc}")
             return
+        self._tasks.release(held)
         self.dispatcher.report(held.task, held.lease)
+        self._tasks.wake()
 
-    @property
-    def _interval(self) -> float:
-        return self.dispatcher.lease_seconds / 3
-
-    def _start_renewing(self) -> None:
-        self._renewing = threading.Thread(target=self._renew, name="fsabs-leases", daemon=True)
-        self._renewing.start()
-
-    def _renew(self) -> None:
-        while not self._closing.wait(self._interval):
-            with self._lock:
-                held = [(one, one.counted) for one in self._held if not one.lost]
-            for one, counted in held:
-                with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
-                    if not self.dispatcher.renew(one.task, one.lease, counted) and one in self._held:
-                        self._accepted(one, accepted=False)
+    def _accepted(self, held: HeldTask, accepted: bool) -> bool:
+        if not accepted:
+            held.lost = True
+            warnings.warn(
+                f"the lease on records {held.task.start} to {held.task.end} of {held.task.shard_name!r} ended before "
+                f"they were reported: they are dispatched again; renewals come every {self._tasks.interval:g} s",
+                stacklevel=2,
+            )
+        return accepted
 
 
-def _records(reader: Any, task: Task) -> Generator[Any, None, None]:
-    """Yield the records of a task, in its order; `CorruptFileError` if the reader gives fewer or more."""
-    if task.indices is None:
-        yield from exactly(reader.read_records(task), task.shard_name, task.numbers())
-        return
-    ascending = sorted(task.indices)
-    found = dict(
-        zip(ascending, exactly(reader.read_at(task.shard_name, ascending), task.shard_name, ascending), strict=True)
-    )
-    yield from (found[number] for number in task.indices)
+def _is_countable(held: HeldTask) -> bool:
+    return held.counted < held.size and not held.failed and held.task.type != TaskType.TRAIN_END_CALLBACK
 
 
 def get_dataset(

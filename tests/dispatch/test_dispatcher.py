@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType
+from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType, layout
 
 SHARDS = [("a", 0, 10), ("b", 5, 7)]
 
@@ -307,3 +307,49 @@ def test_processes_share_a_job(url: str, method: str) -> None:
         assert dispatcher.report(first, lease)
         assert sorted([*found, first.start]) == list(range(200))
         assert dispatcher.get("parent").task.type == TaskType.NONE
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_job_is_put_back_to_a_state(url: str, seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was done later is open again; what was done before stays done, over batches of tasks and epochs."""
+    monkeypatch.setattr(layout, "BATCH", 10)
+    with create(url, training=[("a", 0, 23)], records_per_task=1, num_epochs=2, seed=seed) as dispatcher:
+        tasks = drain(dispatcher)
+        before = Counter(task.start for task, _ in zip(tasks, range(12), strict=False))
+        tasks.close()  # type: ignore[attr-defined]
+        dispatcher.recover("w")
+        dispatcher.report(*dispatcher.get("w"), success=False, error="x")
+        part = dispatcher.get("w")
+        state = pickle.loads(pickle.dumps(dispatcher.state_dict()))
+        before_status = dispatcher.status()
+        assert dispatcher.report(*part)
+        list(drain(dispatcher))
+        assert dispatcher.status().state == "finished"
+        dispatcher.load_state_dict(state)
+        status = dispatcher.status()
+        assert (status.state, status.epoch, status.tasks.records) == ("running", 0, before_status.tasks.records)
+        assert not dispatcher.report(*part)  # every lease has ended
+        after = Counter(task.start for task in drain(dispatcher))
+        done = before + after
+        assert sum(done.values()) - 2 * 23 <= 1  # the task that `drain` was left in was not reported
+        assert set(done) == set(range(23))
+        assert all(entry.state == "done" for epoch in range(2) for entry in dispatcher.ledger(epoch))
+        assert dispatcher.status().tasks.done == 23
+        with pytest.raises(ValueError, match="not a state of a job"):
+            dispatcher.load_state_dict({})
+        with create(url, job="other") as other, pytest.raises(ValueError, match="the state is of job 'default'"):
+            other.load_state_dict(state)
+        dispatcher.reset()
+        with pytest.raises(ValueError, match="is not as far as the state says"):
+            dispatcher.load_state_dict(state)
+
+
+def test_a_state_is_small_and_evaluations_later_than_it_are_forgotten(url: str) -> None:
+    with create(url, training=[("a", 0, 50_000)], records_per_task=1, evaluation=[("v", 0, 2)]) as dispatcher:
+        assert dispatcher.evaluate(1) == 2
+        state = dispatcher.state_dict()
+        assert len(str(state)) < 100_000
+        assert dispatcher.evaluate(2) == 2
+        dispatcher.load_state_dict(state)
+        assert dispatcher.status().evaluation.todo == 2
+        assert dispatcher.evaluate(2) == 2

@@ -1,12 +1,16 @@
 """Data sets for PyTorch over any FS: files, images in folders, RecordIO files, and shards that resume exactly.
 
 `FileDataset`, `ImageFolder` and `RecordIODataset` are map-style and read whole batches at once; `ShardedDataset` is
-iterable, split over ranks and workers, with a state that goes on mid-epoch; `Loader` is torch's `DataLoader` around it.
+iterable, split over ranks and workers, with a state that goes on mid-epoch; `TaskDataset` reads the tasks of a
+dispatcher; `Loader` is torch's `DataLoader` around it.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ... import errors
+from ...lazy import exports
 
 try:
     import torch as _torch  # noqa: F401 - these classes are torch's subclasses, so there is no doing without
@@ -21,6 +25,9 @@ from .records import RecordIODataset
 from .sampler import EpochSampler
 from .sharded import ShardedDataset
 
+if TYPE_CHECKING:
+    from .tasks import TaskDataset
+
 __all__ = [
     "EpochSampler",
     "FileDataset",
@@ -30,5 +37,8 @@ __all__ = [
     "RecordIODataset",
     "ShardedDataset",
     "Tagged",
+    "TaskDataset",
     "decode_image",
 ]
+
+__getattr__, __dir__ = exports(__name__, {"TaskDataset": "tasks"})  # which needs the extra `sql`

@@ -17,6 +17,7 @@ from .sampler import EpochSampler
 if TYPE_CHECKING:
     from .plan import Uneven
     from .sharded import ShardedDataset
+    from .tasks import TaskDataset
 
 
 class Tag(NamedTuple):
@@ -54,8 +55,8 @@ class Collate:
 class Loader:
     """A `DataLoader` that can be stopped after any batch and continues exactly there.
 
-    `dataset` is a `ShardedDataset`, or a map-style data set of this package or your own. `options` are the
-    `DataLoader`'s. An iteration is one epoch, or what a loaded state left of it; the next one is the next epoch.
+    `dataset` is a `ShardedDataset`, a `TaskDataset`, or a map-style data set of this package or your own. `options` are
+    the `DataLoader`'s. An iteration is one epoch, or what a loaded state left of it; the next one is the next epoch.
     `state_dict()` is what remains after the last batch that was handed out, however many were fetched ahead, and
     `load_state_dict` takes it, with any number of workers.
 
@@ -87,15 +88,17 @@ class Loader:
             raise ValueError(
                 "a Loader hands batches out in order: in_order=False would leave its state without meaning"
             )
-        if isinstance(dataset, ShardedDataset):
+        if callable(getattr(dataset, "tagged", None)):
             if (seed, rank, ranks, uneven) != (None, None, None, "keep"):
-                raise TypeError("seed, rank, ranks and uneven of a ShardedDataset are given to the data set")
-            self._passes: ShardedDataset | EpochSampler = dataset
+                raise TypeError(f"seed, rank, ranks and uneven of a {type(dataset).__name__} are given to the data set")
+            self._passes: ShardedDataset | TaskDataset | EpochSampler = dataset
             if collate_fn is None and batch_size is None:
                 collate_fn = default_convert
-            self.loader: DataLoader[Any] = DataLoader(
-                dataset, batch_size, collate_fn=dataset.tagged(collate_fn), **options
-            )
+            if batch_size is not None or isinstance(dataset, ShardedDataset):
+                tagged = dataset.tagged(collate_fn)
+            else:
+                tagged = dataset.tagged(collate_fn, batched=False)
+            self.loader: DataLoader[Any] = DataLoader(dataset, batch_size, collate_fn=tagged, **options)
             return
         self._passes = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
         if batch_size is None:
@@ -113,7 +116,10 @@ class Loader:
         """The number of batches of a whole epoch: of a `ShardedDataset`, each worker's last one may be short."""
         if isinstance(self._passes, EpochSampler):
             return len(self.loader)
-        lengths = self._passes.lengths(max(1, self.loader.num_workers))
+        lengths_of = getattr(self._passes, "lengths", None)
+        if lengths_of is None:
+            raise TypeError("the number of batches of a job's tasks is not known: other workers take some of them")
+        lengths = lengths_of(max(1, self.loader.num_workers))
         size = self.loader.batch_size
         if size is None:
             return sum(lengths)

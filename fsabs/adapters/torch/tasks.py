@@ -1,0 +1,358 @@
+"""TaskDataset: the records of a dispatcher's tasks as a data set for PyTorch.
+
+Each worker of a `DataLoader` leases tasks for itself and reads them. Only the main process knows which batches were
+used: a batch carries the spans of tasks that it is made of, and the main process reports them when it is done with the
+batch. What a worker read and no batch brought is dispatched again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from torch.utils.data import IterableDataset, default_collate, default_convert, get_worker_info
+
+from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
+from ...dispatch.leasing import HeldTask, LeasedTasks
+from ...readers.data.base import adopt
+
+MAX_WAIT = 0.25
+"""Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
+_END = object()
+
+
+class NoRecord:
+    """Stands for a record, or a batch, while no task is free."""
+
+
+class TaskSpan(NamedTuple):
+    """Records of one task in a batch, or the task's failure."""
+
+    task: Task
+    lease: int
+    records: int
+    error: str = ""
+
+
+class TaskBatch(NamedTuple):
+    """A batch as it comes out of a `DataLoader` with `collate_fn=dataset.tagged(...)`."""
+
+    data: Any
+    spans: tuple[TaskSpan, ...]
+
+
+class TaskDataset(IterableDataset[Any]):
+    """The records of the tasks that this process, or each of its `DataLoader` workers, leases from a job.
+
+    Give it to a `Loader`, or to a `DataLoader` with `collate_fn=dataset.tagged(...)`, iterated by
+    `dataset.consumed(loader)`. A batch counts as processed when the next one is asked for. One iteration is the job:
+    all its epochs. It raises `JobFailedError` when the job has ended with failed tasks.
+
+    Args:
+        dispatcher: the job's, or the URL of its database.
+        reader: the data reader that the job's shards came from.
+        transform: makes a sample of a record, in the worker.
+        worker_id: a name, unique among the processes that run; one is made if it is None.
+        type: of the tasks; None takes evaluation tasks and those of the job's epochs.
+        on_train_end: called with the TRAIN_END_CALLBACK task in the process that gets it.
+    """
+
+    def __init__(
+        self,
+        dispatcher: TaskDispatcher | str,
+        reader: Any,
+        transform: Callable[[Any], Any] | None = None,
+        *,
+        worker_id: str | None = None,
+        type: TaskType | None = None,
+        on_train_end: Callable[[Task], object] | None = None,
+    ) -> None:
+        self.dispatcher = TaskDispatcher(dispatcher) if isinstance(dispatcher, str) else dispatcher
+        self.reader = adopt(reader)
+        self.transform = transform
+        self.type = type
+        self.worker_id = worker_id or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._on_train_end = on_train_end
+        self._tagged = False
+        self._counted = False  # the pass that begins is that of `steps`
+        self._running = False
+        self._pass: _Pass | None = None  # of this process
+        self._in_hand: tuple[TaskSpan, ...] = ()  # of the batch that was handed out last
+        self._partly: dict[int, TaskSpan] = {}  # tasks with records that were counted and not reported, by lease
+
+    # ---- states
+
+    @property
+    def epoch(self) -> int:
+        """The number of the job's epoch."""
+        return self.dispatcher.status().epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Raise `RuntimeError`: the dispatcher counts the epochs."""
+        raise RuntimeError("the epochs of a TaskDataset are counted by its dispatcher")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Report what was consumed, the batch in hand included, and return the state of the job.
+
+        The state is of all workers of the job. Where several processes train, call `flush` in each of them, let them
+        wait for each other, and save the state of one.
+        """
+        self.flush()
+        return self.dispatcher.state_dict()
+
+    def flush(self) -> None:
+        """Report what was consumed, the batch in hand included."""
+        if get_worker_info() is not None:
+            raise RuntimeError("the main process reports what was consumed: ask it for the state")
+        self._count()
+        for lease, span in self._partly.items():
+            if not self.dispatcher.renew(span.task, lease, span.records):
+                self._refused(span)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Put the job back to a state, for all workers; call it in one process, before the iteration begins."""
+        if self._running:
+            raise RuntimeError("a state is loaded before the iteration begins")
+        if not isinstance(state_dict, Mapping):
+            raise TypeError("a job has one state, whatever the number of its processes")
+        self._partly.clear()
+        self.dispatcher.load_state_dict(state_dict)
+
+    # ---- records
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        if info is None and not self._counted:
+            return self._records()
+        if not self._tagged:
+            raise RuntimeError("use a Loader, or a DataLoader with collate_fn=dataset.tagged(...)")
+        self._pass = _Pass(self, self._name(info.id if info is not None else 0))
+        return self._pass
+
+    def _records(self) -> Iterator[Any]:
+        """Yield records one by one; each counts when the next one is asked for."""
+        collate = self.tagged(_only, batched=False)
+        self._counted = True
+        try:
+            records = iter(self)
+        finally:
+            self._counted = False
+        return (record for record in self._steps(map(collate, records), 1) if not isinstance(record, NoRecord))
+
+    def _name(self, worker: int) -> str:
+        return f"{self.worker_id}/{worker}"
+
+    def spans(self) -> tuple[TaskSpan, ...]:
+        """Return, and forget, the spans of the samples that this process took since the last call."""
+        if self._pass is None:
+            raise RuntimeError("a batch is tagged, and no sample was taken from the data set in this process")
+        return self._pass.take_spans()
+
+    def tagged(self, collate_fn: Callable[[Any], Any] | None = None, *, batched: bool = True) -> TaskCollate:
+        """Return a `collate_fn` for a `DataLoader` (torch's own if None) that adds the spans of tasks.
+
+        `batched` is False for a `DataLoader` with `batch_size=None`, whose samples are no lists.
+        """
+        self._tagged = True
+        if collate_fn is None:
+            collate_fn = default_collate if batched else default_convert
+        return TaskCollate(self, collate_fn, batched)
+
+    # ---- what was consumed
+
+    def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Yield the batches of a `DataLoader` made with `collate_fn=dataset.tagged(...)`, until the job has ended."""
+        return (batch for batch in self.steps(loader) if batch is not None)
+
+    def steps(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Yield the batches of a `DataLoader`, and None when no task is free but one may be later.
+
+        Processes that train in step, with a collective operation for each batch, need those: others finish the last
+        tasks only while this one takes part.
+        """
+        if getattr(loader, "drop_last", False):
+            raise ValueError("drop_last=True would leave records of each job unprocessed for ever")
+        self._counted = True
+        try:
+            batches = iter(loader)
+        finally:
+            self._counted = False
+        steps = self._steps(batches, max(1, getattr(loader, "num_workers", 0)))
+        del batches  # so that the workers end with the generator
+        return (None if isinstance(batch, NoRecord) else batch for batch in steps)
+
+    def _steps(self, batches: Iterator[Any], workers: int) -> Iterator[Any]:
+        if self._running:
+            raise RuntimeError("the data set is iterated already")
+        self._running = True
+        try:
+            for batch in batches:
+                if not isinstance(batch, TaskBatch):
+                    raise TypeError("the DataLoader must be made with collate_fn=dataset.tagged(...)")
+                self._in_hand = batch.spans
+                yield batch.data
+                self._count()
+            if self.dispatcher.status().state == "failed":
+                raise JobFailedError(self.dispatcher.job, self.dispatcher.failed())
+        finally:
+            self._in_hand = ()  # a batch that the loop was left in was not consumed
+            del batches
+            try:
+                self._give_back(workers)
+            except RuntimeError:  # torch's handler of SIGCHLD raises anywhere, once, for a worker that was killed
+                self._give_back(workers)
+                raise
+            finally:
+                self._running = False
+
+    def _count(self) -> None:
+        """Count the batch in hand as consumed; report the tasks that it completes."""
+        spans, self._in_hand = self._in_hand, ()
+        for span in spans:
+            before = self._partly.pop(span.lease, None)
+            done = (before.records if before is not None else 0) + span.records
+            if span.error:
+                self.dispatcher.report(span.task, span.lease, success=False, records=done, error=span.error)
+            elif span.task.type == TaskType.TRAIN_END_CALLBACK:
+                self._end_training(span)
+            elif done < span.task.end:
+                self._partly[span.lease] = span._replace(records=done)
+            elif not self.dispatcher.report(span.task, span.lease):
+                self._refused(span)
+
+    def _end_training(self, span: TaskSpan) -> None:
+        try:
+            if self._on_train_end is not None:
+                self._on_train_end(span.task)
+        except Exception as exc:
+            error = f"{type(exc).__name__}: {exc}"
+            self.dispatcher.report(span.task, span.lease, success=False, error=error)
+            return
+        self.dispatcher.report(span.task, span.lease)
+
+    def _refused(self, span: TaskSpan) -> None:
+        warnings.warn(
+            f"the lease on {span.task.end} records of {span.task.shard_name!r} ended before they were reported: they "
+            "are dispatched again",
+            stacklevel=3,
+        )
+
+    def _give_back(self, workers: int) -> None:
+        """Report what was counted of tasks that are not done, and free the tasks of all workers."""
+        if self._pass is not None:
+            self._pass.close()
+        for lease, span in list(self._partly.items()):
+            self.dispatcher.report(span.task, lease, records=span.records)
+            del self._partly[lease]
+        for worker in range(workers):
+            with suppress(LookupError):
+                self.dispatcher.recover(self._name(worker))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pass": None, "_partly": {}, "_in_hand": (), "_running": False}
+
+
+def _only(record: Any) -> Any:
+    return record
+
+
+class TaskCollate:
+    """A `collate_fn` around another, which adds the spans of tasks."""
+
+    def __init__(self, dataset: TaskDataset, collate_fn: Callable[[Any], Any], batched: bool) -> None:
+        self._dataset = dataset  # in a worker, the very object that the samples come from: they are pickled together
+        self._collate = collate_fn
+        self._batched = batched
+
+    def __call__(self, samples: Any) -> TaskBatch:
+        spans = self._dataset.spans()
+        if not self._batched:
+            return TaskBatch(samples if isinstance(samples, NoRecord) else self._collate(samples), spans)
+        samples = [sample for sample in samples if not isinstance(sample, NoRecord)]
+        return TaskBatch(self._collate(samples) if samples else NoRecord(), spans)
+
+
+class _Pass(Iterator[Any]):
+    """The records of the tasks that this process leases; `NoRecord` until the next batch while there is none."""
+
+    def __init__(self, dataset: TaskDataset, name: str) -> None:
+        self._transform = dataset.transform
+        self._tasks = LeasedTasks(
+            dataset.dispatcher, dataset.reader, name, dataset.type, self._ended, max_wait=MAX_WAIT
+        )
+        self._chunks = self._tasks.chunks()
+        self._records: Iterator[Any] = iter(())
+        self._spans: list[TaskSpan] = []
+        self._count = 0  # records of the present task since the last span
+        self._held: HeldTask | None = None
+        self._waits = False
+
+    def _ended(self, held: HeldTask) -> None:
+        # The main process has reported it, or the lease is over: then the main process will notice.
+        held.lost = True
+        self._tasks.release(held)
+
+    def __next__(self) -> Any:
+        while not self._waits:
+            record = next(self._records, _END)
+            if record is not _END:
+                sample = record if self._transform is None else self._transform(record)
+                self._count += 1
+                return sample
+            self._end_span()
+            self._waits = not self._next_chunk()
+        return NoRecord()
+
+    def _next_chunk(self) -> bool:
+        """Take the next chunk; return False if it has no records."""
+        try:
+            chunk = next(self._chunks)
+        except JobFailedError:  # the main process raises it
+            chunk = None
+        except StopIteration:
+            chunk = None
+        if chunk is None:
+            self.close()
+            if self._spans:
+                return False
+            raise StopIteration
+        if chunk.held is None:
+            return False
+        if chunk.failure is not None:
+            self._add(chunk.held, 0, f"{type(chunk.failure).__name__}: {chunk.failure}")
+            return False
+        if chunk.held.task.type == TaskType.TRAIN_END_CALLBACK:
+            self._add(chunk.held, 0)
+            return False
+        if not chunk.held.lost:
+            self._held, self._records = chunk.held, iter(chunk.records)
+        return True
+
+    def _end_span(self) -> None:
+        if self._held is not None and self._count:
+            self._add(self._held, self._count)
+        self._count = 0
+
+    def _add(self, held: HeldTask, count: int, error: str = "") -> None:
+        task = held.task._replace(start=0, end=held.size, indices=None)  # small: only the number of records counts
+        self._spans.append(TaskSpan(task, held.lease, count, error))
+
+    def take_spans(self) -> tuple[TaskSpan, ...]:
+        """Return, and forget, the spans since the last call."""
+        self._end_span()
+        spans, self._spans = tuple(self._spans), []
+        self._waits = False
+        return spans
+
+    def close(self) -> None:
+        """End the threads; the main process gives the tasks back."""
+        self._tasks.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_tasks"):
+            self.close()

@@ -1,0 +1,208 @@
+"""TaskDataset: tasks leased by DataLoader workers, reported when the main process has consumed their records."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from fsabs.adapters.torch import Loader, TaskDataset
+from fsabs.dispatch import JobFailedError, Task, TaskDispatcher
+from fsabs.readers.data import AbstractDataReader
+
+RECORDS, PER_TASK = 60, 7
+END: Any = object()
+
+
+class Numbers(AbstractDataReader):
+    """Records 0 to `RECORDS`; `bad` ones can't be read."""
+
+    def __init__(self, bad: int = -1) -> None:
+        super().__init__()
+        self.bad = bad
+
+    def create_shards(self) -> dict[str, int]:
+        return {"a": RECORDS}
+
+    def read_records(self, task: Any) -> Iterator[int]:
+        for number in task.numbers():
+            if number == self.bad:
+                raise OSError(f"record {number} can't be read")
+            yield number
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[TaskDispatcher]:
+    with create(f"sqlite:///{tmp_path}/job.db") as dispatcher:
+        yield dispatcher
+
+
+def create(url: str, **settings: Any) -> TaskDispatcher:
+    settings = {"records_per_task": PER_TASK, "train_end_callback": False, "seed": 3, **settings}
+    return TaskDispatcher.create(url, training=Numbers(), **settings)
+
+
+def forked(workers: int) -> dict[str, Any]:
+    return {"num_workers": workers, "multiprocessing_context": "fork" if workers else None}
+
+
+def numbers(batches: Any) -> list[int]:
+    return [int(number) for batch in batches for number in batch]
+
+
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (2, "fork"), (2, "spawn"), (2, "forkserver")])
+@pytest.mark.timeout(120)
+def test_every_record_comes_once(job: TaskDispatcher, workers: int, method: str | None) -> None:
+    loader = Loader(
+        TaskDataset(job, Numbers()), batch_size=4, num_workers=workers, multiprocessing_context=method, collate_fn=list
+    )
+    batches = list(loader)
+    assert sorted(numbers(batches)) == list(range(RECORDS))
+    assert max(map(len, batches)) == 4
+    status = job.status()
+    assert (status.state, status.tasks.records) == ("finished", RECORDS)
+    with pytest.raises(TypeError, match="is not known"):
+        len(loader)
+
+
+@pytest.mark.timeout(120)
+def test_epochs_and_evaluations_end_while_batches_are_under_way(tmp_path: Path) -> None:
+    """No worker waits for a task whose records lie in a batch that the main process has not asked for."""
+    ended: list[Task] = []
+    with create(f"sqlite:///{tmp_path}/x.db", num_epochs=3, train_end_callback=True, records_per_task=30) as job:
+        dataset = TaskDataset(job, Numbers(), lambda number: -number, on_train_end=ended.append)
+        loader = Loader(dataset, batch_size=25, num_workers=2, multiprocessing_context="fork")
+        assert Counter(numbers(loader)) == {-number: 3 for number in range(RECORDS)}
+        assert len(ended) == 1
+        assert job.status().state == "finished"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.timeout(120)
+def test_a_batch_that_the_loop_is_left_in_is_dispatched_again(job: TaskDispatcher, workers: int) -> None:
+    consumed: list[int] = []
+    loader = Loader(TaskDataset(job, Numbers()), 4, **forked(workers))
+    for number, batch in enumerate(loader):
+        if number == 5:
+            break
+        consumed += batch.tolist()
+    del loader, batch
+    status = job.status()
+    assert (status.tasks.records, status.tasks.doing) == (len(consumed), 0)
+    rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
+    assert sorted(consumed + rest) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.timeout(120)
+def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None:
+    def loader() -> Loader:
+        return Loader(TaskDataset(job, Numbers()), 4, **forked(workers))
+
+    first, consumed, state = loader(), [], None
+    for number, batch in enumerate(first):
+        if number <= 5:
+            consumed += batch.tolist()
+        if number == 5:
+            state = first.state_dict()
+    assert job.status().state == "finished"
+    assert state is not None
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert job.status().tasks.records == len(consumed)
+    assert sorted(consumed + numbers(resumed)) == list(range(RECORDS))
+    assert job.status().state == "finished"
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_worker_loses_and_doubles_no_record(job: TaskDispatcher) -> None:
+    consumed: list[int] = []
+    loader = Loader(TaskDataset(job, Numbers()), 4, num_workers=2, multiprocessing_context="fork", prefetch_factor=1)
+    with pytest.raises(RuntimeError, match="DataLoader worker"):
+        for batch in loader:
+            consumed += batch.tolist()
+            if len(consumed) == 12:
+                for child in multiprocessing.active_children():
+                    os.kill(child.pid or 0, signal.SIGKILL)
+    rest = numbers(Loader(TaskDataset(job, Numbers()), 4))
+    assert sorted(consumed + rest) == list(range(RECORDS))
+    assert job.status().tasks.records == RECORDS
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.timeout(120)
+def test_a_record_that_can_not_be_read_fails_the_job(tmp_path: Path, workers: int) -> None:
+    found: list[int] = []
+    with create(f"sqlite:///{tmp_path}/x.db", max_failures=1) as job:
+        dataset = TaskDataset(job, Numbers(bad=30))
+        with pytest.raises(JobFailedError, match="record 30 can't be read"):
+            for batch in Loader(dataset, 4, **forked(workers)):
+                found += batch.tolist()
+        assert job.retry_failed() == 1
+        found += numbers(Loader(TaskDataset(job, Numbers()), 4))
+        assert sorted(found) == list(range(RECORDS))
+
+
+@pytest.mark.timeout(60)
+def test_processes_that_train_in_step_do_not_wait_for_each_other_for_ever(job: TaskDispatcher) -> None:
+    """Each step is a barrier, as a collective operation is; a process without a task still takes part."""
+    barrier = threading.Barrier(2, timeout=30)
+    ended = [False, False]
+    found: list[int] = []
+
+    def train(rank: int) -> None:
+        dataset = TaskDataset(TaskDispatcher(job_url), Numbers())
+        steps = dataset.steps(DataLoader(dataset, 4, collate_fn=dataset.tagged(list)))
+        while not all(ended):
+            batch = next(steps, END)
+            if batch is END:
+                ended[rank] = True
+            elif batch is not None:
+                found.extend(batch)
+            barrier.wait()
+            barrier.wait() if all(ended) else None
+
+    job_url = job.url
+    threads = [threading.Thread(target=train, args=(rank,), daemon=True) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+        assert not thread.is_alive()
+    assert sorted(found) == list(range(RECORDS))
+
+
+def test_plain_iteration_counts_each_record(job: TaskDispatcher) -> None:
+    records = iter(TaskDataset(job, Numbers()))
+    taken = [next(records) for _ in range(10)]
+    records.close()  # type: ignore[attr-defined]
+    assert job.status().tasks.records == 9
+    rest = list(TaskDataset(job, Numbers()))
+    assert sorted(taken[:9] + rest) == list(range(RECORDS))
+
+
+@pytest.mark.timeout(60)
+def test_misuse_is_refused(job: TaskDispatcher) -> None:
+    dataset = TaskDataset(job, Numbers())
+    with pytest.raises(RuntimeError, match="use a Loader, or a DataLoader with collate_fn"):
+        list(DataLoader(dataset, num_workers=1, multiprocessing_context="fork"))
+    with pytest.raises(ValueError, match="drop_last=True would leave records"):
+        list(Loader(dataset, 4, drop_last=True))
+    with pytest.raises(TypeError, match="must be made with collate_fn"):
+        list(dataset.consumed([1, 2]))
+    with pytest.raises(RuntimeError, match="counted by its dispatcher"):
+        Loader(dataset).set_epoch(1)
+    batches = iter(Loader(dataset, 4))
+    next(batches)
+    with pytest.raises(RuntimeError, match="iterated already"):
+        next(iter(Loader(dataset, 4)))
+    with pytest.raises(RuntimeError, match="before the iteration begins"):
+        dataset.load_state_dict({})
