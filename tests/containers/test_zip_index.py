@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import random
 import resource
 import threading
 import types
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -410,3 +412,17 @@ def test_a_member_is_small_or_streamed_by_its_size() -> None:
     assert type(archive._open_blob("x")) is members.Streamed
     assert type(archive._open_blob("y")) is members.Inflated
     assert archive.read_bytes("x") == bytes(range(256)) * (9 << 12)
+
+
+@pytest.mark.parametrize("key", ["", "a", "a/b", "z"])
+def test_names_are_those_of_the_stats(key: str) -> None:
+    names = ["a/b/c/d.txt", "a/b/", "a/b/e", "a.txt", "./odd//name", "z/", "z/z/z/z", "b\\c", "caf\u00e9/x", "a/b/c-d"]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        for name in names:
+            made.writestr(name, b"")
+    archive = opened(buffer.getvalue())
+    found = list(archive.list(key, recursive=True))
+    assert found == [stat.filename for stat in archive.list(key, recursive=True, detail=True)]
+    assert len(found) >= 2
+    assert len(set(found)) == len(found)

@@ -160,6 +160,11 @@ class Zip(Container):
             return super()._walk(key)
         return self._index().walk(key, self._reader().version)
 
+    def _walk_names(self, key: str) -> Iterator[str]:
+        if self._archive is not None:
+            return super()._walk_names(key)
+        return self._index().walk_names(key)
+
     def _open_blob(self, key: str) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.wrote(key)):
             raise self._unsupported("open for reading", key)

@@ -165,6 +165,21 @@ class Index:
         names = self._directory(key)
         return (self._stat(name, names.entry(row), version) for name, row in _below(names, _prefix(key)))
 
+    def walk_names(self, key: str) -> Iterator[str]:
+        """Yield the names of what `walk` yields, a directory's with its `/`."""
+        names, prefix = self._directory(key), _prefix(key)
+        start, inside = len(prefix), ""
+        for raw in names.table.names(names.order[slice(*names.range(prefix))]):
+            name = raw[start:].decode()
+            cut = name.rfind("/", 0, -1) + 1
+            if name[:cut] != inside:
+                yield from _directories(name[:cut], inside)
+                inside = name[:cut]
+            if name:
+                yield name
+                if name[-1] == "/":
+                    inside = name
+
     def _directory(self, key: str) -> _Names:
         """The names, if `key` is a directory."""
         if not self.isdir(key):

@@ -24,7 +24,7 @@ import json
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from mmap import mmap
 from typing import Any, cast
 from zlib import crc32
@@ -168,6 +168,16 @@ class Table:
         start = self._start + self._positions[row]
         (length,) = _LENGTH.unpack_from(self._raw, start + 28)
         return self._raw[start + 46 : start + 46 + length]
+
+    def names(self, rows: Iterable[int]) -> Iterator[bytes]:
+        """Yield the names of these entries; as `name`, in less time."""
+        if self._fresh:
+            yield from map(self.name, rows)
+            return
+        raw, positions, start = self._raw, self._positions, self._start + 46
+        for row in rows:
+            at = start + positions[row]
+            yield raw[at : at + raw[at - 18] + (raw[at - 17] << 8)]
 
     def row(self, entry: Entry) -> int:
         """Return the row of an entry."""
