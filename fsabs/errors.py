@@ -105,8 +105,9 @@ def _unnamed(count: int, example: str, where: str) -> str:
 
 
 def missing(package: str, extra: str, purpose: str) -> MissingDependencyError:
-    """The error for an optional library that is not installed."""
-    return MissingDependencyError(f"{purpose} needs {package}: pip install 'fsabs[{extra}]'", name=package)
+    """The error for a library that is not installed; `extra` is empty for one that fsabs always installs."""
+    wanted = f"'fsabs[{extra}]'" if extra else package
+    return MissingDependencyError(f"{purpose} needs {package}: pip install {wanted}", name=package)
 
 
 def without_secrets(text: str) -> str:

@@ -40,7 +40,10 @@ def _decoded_dots(segment: re.Match[str]) -> str:
 
 def knows(scheme: str) -> bool:
     """Whether fsspec has an implementation for `scheme`."""
-    from fsspec.registry import known_implementations, registry
+    try:
+        from fsspec.registry import known_implementations, registry
+    except ImportError:
+        raise errors.missing("fsspec", "", f"the scheme {scheme!r}, which fsabs itself does not know,") from None
 
     return scheme in registry or scheme in known_implementations
 

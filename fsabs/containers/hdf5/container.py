@@ -18,7 +18,7 @@ from ..problems import Problem
 from ..spool import SpooledWriter
 from . import nodes
 from .content import blob_of, size_of
-from .library import Source, made, translated
+from .library import Source, check_installed, made, translated
 from .writing import Draft
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Hdf5(Container):
             raise ValueError(f"unknown compression {compression!r}; known: gzip, lzf")
         if compression is not None and mode == "r":
             raise ValueError("compression is for a file that is written; what is in this one tells its own")
+        check_installed()
         self._opened = process.PerProcess(self._open_h5py, _close_h5py)
         self._draft: Draft | None = None
         super().__init__(parent, path, mode, limits)

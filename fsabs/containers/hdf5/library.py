@@ -193,6 +193,14 @@ class Scratch(_Seekable):
         return f"{_MARK}{self._url}>"
 
 
+def check_installed() -> None:
+    """Raise if h5py can't be imported."""
+    try:
+        import h5py  # noqa: F401
+    except ImportError as exc:
+        raise errors.missing("h5py", "", "an HDF5 file") from exc
+
+
 def made(holder: process.PerProcess[T]) -> T:
     """This process's value of `holder`, whose making calls h5py.
 
