@@ -221,8 +221,8 @@ class LazyFS(LayerFS):
     def subfs(self, rel_path: Path) -> Self:
         """The directory `rel_path` of the FS, as lazy as this one."""
         if self._moved is not None:
-            path = "/" + self._key(rel_path, "subfs")
-        return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
+            rel_path = "/" + self._key(rel_path, "subfs")
+        return type(self)(_SubOf(self._init_func, rel_path), True, self._recreate_on_fork)
 
     def _close(self) -> None:
         self._kept = None
