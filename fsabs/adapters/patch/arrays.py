@@ -55,6 +55,31 @@ def _h5py(h5py: ModuleType) -> list[PatchedCall]:
         how = "r+" if mode == "r+" or (there and mode == "a") else "x" if mode in ("w-", "x") else "w"
         return call(calls.copy_until_closed(args[0], path, how))
 
+    return [
+        PatchedCall(h5py.File, "__init__", opened, 1, "name"),
+        *closing(h5py.File),
+    ]
+
+
+class MethodPatch(PatchedCall):
+    """A method that is replaced whatever its arguments are."""
+
+    def __init__(self, owner: Any, name: str, make: Any) -> None:
+        super().__init__(owner, name, calls.by_local)
+        self._make = make
+
+    def _wrapped(self, original: Any) -> Any:
+        made = self._make(original)
+        made.__fsabs_original__ = original
+        return made
+
+
+def closing(kind: Any) -> list[PatchedCall]:
+    """Return the patches of a class of files whose objects may stand for a local copy, which is committed on release.
+
+    A block that raises commits nothing.
+    """
+
     def close(original: Any) -> Any:
         def closed(self: Any) -> None:
             original(self)
@@ -70,24 +95,7 @@ def _h5py(h5py: ModuleType) -> list[PatchedCall]:
 
         return left
 
-    return [
-        PatchedCall(h5py.File, "__init__", opened, 1, "name"),
-        MethodPatch(h5py.File, "close", close),
-        MethodPatch(h5py.File, "__exit__", leave),
-    ]
-
-
-class MethodPatch(PatchedCall):
-    """A method that is replaced whatever its arguments are."""
-
-    def __init__(self, owner: Any, name: str, make: Any) -> None:
-        super().__init__(owner, name, calls.by_local)
-        self._make = make
-
-    def _wrapped(self, original: Any) -> Any:
-        made = self._make(original)
-        made.__fsabs_original__ = original
-        return made
+    return [MethodPatch(kind, "close", close), MethodPatch(kind, "__exit__", leave)]
 
 
 def _torch(torch: ModuleType) -> list[PatchedCall]:

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from . import calls
-from .arrays import MethodPatch
+from .arrays import closing
 from .calls import Call, PatchedCall
 
 
@@ -17,25 +17,9 @@ def _soundfile(module: ModuleType) -> list[PatchedCall]:
             return call(calls.open_file(path))
         return call(calls.copy_until_closed(args[0], path, {"r+": "r+", "x": "x"}.get(mode.replace("w+", "w"), "w")))
 
-    def close(original: Any) -> Any:
-        def closed(self: Any) -> None:
-            original(self)
-            calls.close_copy(self)
-
-        return closed
-
-    def leave(original: Any) -> Any:
-        def left(self: Any, *exc: Any) -> None:
-            if exc and exc[0] is not None:
-                calls.close_copy(self, failed=True)
-            original(self, *exc)
-
-        return left
-
     return [
         PatchedCall(module.SoundFile, "__init__", opened, 1, "file"),
-        MethodPatch(module.SoundFile, "close", close),
-        MethodPatch(module.SoundFile, "__exit__", leave),
+        *closing(module.SoundFile),
     ]
 
 
