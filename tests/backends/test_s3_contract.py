@@ -360,6 +360,8 @@ sys.exit(9)
 """
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_a_fork_in_the_middle_of_a_first_read() -> None:
     chance = random.Random(soak.seed(3))
     with ScriptedStore({"x": b"1"}) as store:
@@ -369,6 +371,7 @@ def test_a_fork_in_the_middle_of_a_first_read() -> None:
             command = [sys.executable, "-c", FORKING, store.endpoint, delay]
             done = subprocess.run(command, env=environment, timeout=60)
             assert done.returncode == 0, delay
+            soak.count("forks in the middle of a first read", 1)
 
 
 # ---- credentials and certificates
