@@ -101,10 +101,13 @@ class Connection:
 
     def silent(self) -> bool:
         """Return whether the connection is open, and nothing has come that has not been read."""
-        if not self.tls:
-            return not self._poll.poll(0)
+        quiet = not self._poll.poll(0)
+        if not isinstance(self.socket, ssl.SSLSocket):
+            return quiet
+        if quiet and not self.socket.pending():
+            return True
         try:
-            self.socket.recv(1)  # not by poll: a session ticket may have come, which is no response
+            self.socket.recv(1)  # not by poll alone: a session ticket may have come, which is no response
         except ssl.SSLWantReadError:
             return True
         except OSError:
@@ -118,9 +121,11 @@ class Connection:
 
     def wait(self, events: int, deadline: float) -> None:
         """Wait until the connection can be read (`select.POLLIN`) or written; raises `TimeoutError`."""
-        self._poll.modify(self.descriptor, events)
+        if events != select.POLLIN:
+            self._poll.modify(self.descriptor, events)
         ready = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        self._poll.modify(self.descriptor, select.POLLIN)
+        if events != select.POLLIN:
+            self._poll.modify(self.descriptor, select.POLLIN)
         if not ready:
             raise TimeoutError
 

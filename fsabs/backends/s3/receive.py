@@ -1,8 +1,8 @@
 """Receiving one response from a connection: the head, the response contract, and the body into its final buffer.
 
 One `Receiver` serves the blocking client, whose plain connections block, and the pipeline, whose receives return what
-has come. A head is received alone, so that a body of known size is received without a copy: the first one of a
-connection is peeked at, and the next ones most often have the same size.
+has come. The head of a plain connection is received alone, so that a body of known size is received without a copy: the
+first one is peeked at, and the next ones most often have the same size.
 """
 
 from __future__ import annotations
@@ -133,8 +133,6 @@ class Receiver:
             self._buffer += more
             self._check_deadline()
         raw, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
-        if connection.tls:
-            connection.head_size = end + 4
         return raw
 
     def receive_body(self, connection: Connection) -> bool:
