@@ -8,21 +8,21 @@ last one), and the path goes on inside of it.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
-import inspect
 import os
-import re
-import typing
-import warnings
-from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from . import config, errors, hooks, keys, modes, registry
+from . import config, errors, hooks, keys, modes, registry, schemes
 from .containers.base import Container, OwningFS
-from .errors import ConfigError, ConfigWarning, UnknownSchemeError, error
+from .errors import ConfigError, error
 from .fs import FS
 from .limits import Limits
+from .locations import Location as Location
+from .locations import parse as parse
+from .locations import parsed
+from .schemes import SETTINGS, Opener
+from .schemes import known_options as known_options
 
 if TYPE_CHECKING:
     import io
@@ -30,25 +30,6 @@ if TYPE_CHECKING:
 
     from .cache import CachedFS
     from .files import BlobReader, WriteFile
-
-_VERBATIM = frozenset({"http", "https"})
-_SETTINGS = (*registry.LAYERS, "limits")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
-
-
-class Location(NamedTuple):
-    """A URL, taken apart."""
-
-    scheme: str
-    authority: str
-    path: str
-    """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
-    text: str
-    """The URL as it was given, without what is secret in it."""
-    query: tuple[tuple[str, str], ...] = ()
-    """The query's names and values, for the backends that know any."""
-    object: str = ""
-    """The path that the query is about, where it is not `path`."""
 
 
 @overload
@@ -117,7 +98,7 @@ def from_url(
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
     settings = {"cache": cache, "trace": trace, "http_cache": http_cache, "limits": limits, "strict": strict}
-    fs, container = _open_tree(_parsed(url), mode, force_type, create, options, settings)
+    fs, container = _open_tree(parsed(url), mode, force_type, create, options, settings)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")
     return fs
@@ -181,61 +162,18 @@ def _opened(
     newline: str | None,
     options: dict[str, Any],
 ) -> Iterator[IO[Any]]:
-    location = _parsed(url)
+    location = parsed(url)
     folder, _, name = location.path.rpartition("/")
     if not name:
         raise error(errno.EISDIR, "open", location.text)
     force_type = options.pop("force_type", None)
     create = options.pop("create", False)
-    settings = {name: options.pop(name, None) for name in (*_SETTINGS, "strict")}
+    settings = {name: options.pop(name, None) for name in (*SETTINGS, "strict")}
     tree_mode = "r" if mode.startswith("r") and "+" not in mode else "a"
     location = location._replace(path=folder or "/", object=location.path)
     tree, _ = _open_tree(location, tree_mode, force_type, create, options, settings)
     with tree as fs, fs.open(name, mode, buffering, encoding, errors, newline) as file:
         yield file
-
-
-def parse(url: str | os.PathLike[str]) -> Location:
-    """Take a URL without a query apart; a path without a scheme is a local one."""
-    location = _parsed(url)
-    if location.query:
-        raise _no_query(location)
-    return location
-
-
-def _no_query(location: Location) -> ValueError:
-    return ValueError(f"a '?' in a path is written as %3F: {location.text}")
-
-
-def _parsed(url: str | os.PathLike[str]) -> Location:
-    text = os.fspath(url)
-    match = _SCHEME.match(text)
-    if match is None:
-        if ":" in text.split("/")[0] and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:[^/]*$", text) and not os.path.exists(text):
-            raise ValueError(f"a URL has // after its scheme: {text!r} (a local path with a colon: ./{text})")
-        path = os.path.abspath(text)
-        return Location("file", "", path, "file://" + keys.to_url_path(path))
-    rest = text[match.end() :]
-    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
-    scheme, shown = match[1].lower(), errors.without_secrets(text)
-    if scheme in _VERBATIM:
-        return Location(scheme, authority, slash + path, shown)
-    path, mark, query = path.partition("?")
-    if "#" in path or "#" in query:
-        raise ValueError(f"a '#' in a path is written as %23: {shown}")
-    return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
-
-
-def _query(text: str, url: str) -> tuple[tuple[str, str], ...]:
-    """Return the names and values of a query."""
-    found: dict[str, str] = {}
-    for field in text.split("&"):
-        name, equals, value = field.partition("=")
-        name, value = keys.from_url_path(name), keys.from_url_path(value)
-        if not equals or not value or name in found:
-            raise ValueError(f"a query is name=value, each name once; a '?' in a path is written as %3F: {url}")
-        found[name] = value
-    return tuple(found.items())
 
 
 # ---- the backend
@@ -256,7 +194,7 @@ def _open_tree(
     strict = config.is_strict(settings.pop("strict"))
     if strict and (problems := config.problems()):
         raise ConfigError(problems[0])
-    opener, location, options, configured = _backend(location, options, strict)
+    opener, location, options, configured = schemes.backend(location, options, strict)
     chosen = {name: configured.get(name) if value is None else value for name, value in settings.items()}
     opener.limits = _limits(chosen.pop("limits"), scheme)
     fs, container = _open_bare(opener, location, mode, force_type, create, options)
@@ -288,7 +226,7 @@ def _layered(fs: FS, layers: dict[str, Any]) -> FS:
 
 
 def _open_bare(
-    opener: _Opener, location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
+    opener: Opener, location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
 ) -> tuple[FS, bool]:
     parts = [part for part in location.path.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -296,7 +234,7 @@ def _open_bare(
     forced = _forced_container(force_type, location)
     candidates = _candidates(parts, forced, force_type)
     if not candidates:
-        fs = _plain(opener(location.authority, location.path, _only(options, opener, location)), create)
+        fs = _plain(opener(location.authority, location.path, schemes.only(options, opener, location)), create)
         return fs, False
     return _Descent(opener, location, parts, forced, mode, create).run(options, candidates)
 
@@ -313,140 +251,6 @@ def _checked(fs: FS) -> FS:
     if not fs.stat("/" + fs._root).directory:
         raise errors.error(errno.ENOTDIR, "from_url", fs.url())
     return fs
-
-
-class _Opener:
-    """A backend as from_url needs it: a function of authority, path and options, and the options that it knows."""
-
-    def __init__(self, open_at: Callable[..., FS], options: dict[str, Any] | None, name: str) -> None:
-        self._open_at = open_at
-        self.known = options
-        self.name = name
-        self.limits: Limits | None = None
-
-    def __call__(self, authority: str, path: str, options: dict[str, Any]) -> FS:
-        fs = self._open_at(authority, path, **options)
-        if self.limits is not None:
-            fs.limits = self.limits
-        return fs
-
-
-def _backend(
-    location: Location, options: dict[str, Any], strict: bool
-) -> tuple[_Opener, Location, dict[str, Any], dict[str, Any]]:
-    """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
-    scheme = location.scheme
-    custom = None if registry.backend(scheme) else config.resolve(scheme)
-    if custom is not None:
-        scheme = custom.scheme
-        whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
-        location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
-    backend = registry.backend(scheme)
-    options = {**_options_of_query(backend, location), **options}
-    if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
-        raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
-    if backend is not None:
-        opener = _Opener(backend.from_location, known_options(backend), backend.__name__)
-    else:
-        opener = _fsspec_opener(scheme, location)
-        if scheme in _VERBATIM and location.scheme not in _VERBATIM:
-            location = location._replace(path=keys.to_url_path(location.path))
-    if custom is None:
-        return opener, location, options, {}
-    settings = {name: value for name, value in custom.options.items() if name in _SETTINGS}
-    rest = {name: value for name, value in custom.options.items() if name not in settings}
-    return opener, location, {**_typed(rest, opener, location.scheme, custom.origins, strict), **options}, settings
-
-
-def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
-    """Return the options that the query of a URL stands for; it is about the outermost file on the path."""
-    if not location.query:
-        return {}
-    read = getattr(backend, "options_of_query", None)
-    if read is None:
-        raise _no_query(location)
-    parts = keys.normalize(location.object or location.path).split("/")
-    files = [at for at, part in enumerate(parts, 1) if at == len(parts) or registry.container_of(part)]
-    found: dict[str, Any] = read(location.authority, ["/" + "/".join(parts[:at]) for at in files], dict(location.query))
-    return found
-
-
-def _fsspec_opener(scheme: str, location: Location) -> _Opener:
-    from .backends import fsspec
-
-    if not fsspec.knows(scheme):
-        known = ", ".join([*registry.schemes(), *config.custom_schemes()])
-        if scheme != location.scheme:
-            near = difflib.get_close_matches(scheme, [*registry.schemes(), *config.custom_schemes()], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UnknownSchemeError(
-                f"the custom scheme [{location.scheme}] has scheme = {scheme}, which is unknown{hint}; known: "
-                f"{known}, and what fsspec knows ({config.config_path()})"
-            )
-        raise UnknownSchemeError(
-            f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
-            f"Custom schemes are looked for in {'; '.join([config.config_path(), *config.problems()])}"
-        )
-    return _Opener(fsspec.opener(scheme), None, scheme)
-
-
-def _prefixed(prefix: str, location: Location) -> str:
-    """Return the path below the prefix of a custom scheme: a root, which no path leads out of."""
-    if not prefix:
-        return location.path
-    try:
-        keys.normalize(location.path)
-    except PermissionError as exc:
-        raise errors.named(exc, "from_url", location.text) from None
-    return f"/{prefix}/{location.path.lstrip('/')}"
-
-
-# ---- options
-
-
-def known_options(kind: type[FS]) -> dict[str, Any]:
-    """The keyword-only options of a backend's or container's constructor, with their types."""
-    hints = typing.get_type_hints(kind.__init__)
-    found: dict[str, Any] = {}
-    for name, parameter in inspect.signature(kind.__init__).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            found[name] = hints.get(name, str)
-        elif parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hints.get(name)) is typing.Unpack:
-            found |= typing.get_type_hints(typing.get_args(hints[name])[0])
-    return found
-
-
-def _typed(
-    options: dict[str, Any], opener: _Opener, scheme: str, origins: dict[str, str], strict: bool
-) -> dict[str, Any]:
-    """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
-    if opener.known is None:
-        return options
-    found = {}
-    for name, value in options.items():
-        if name in opener.known:
-            found[name] = config.convert(value, opener.known[name], f"[{scheme}] {name}")
-            continue
-        reason = f"{origins.get(name, f'custom scheme [{scheme}]')}: {_unknown(name, opener.known, opener.name)}"
-        if strict or name not in origins:
-            raise ConfigError(reason)
-        warnings.warn(f"{reason}; the key is ignored", ConfigWarning, stacklevel=2)
-    return found
-
-
-def _only(options: dict[str, Any], opener: _Opener, location: Location) -> dict[str, Any]:
-    """`options`, all of which the backend must know."""
-    for name in options if opener.known is not None else ():
-        assert opener.known is not None
-        if name not in opener.known:
-            raise TypeError(f"{location.text}: {_unknown(name, opener.known, opener.name)}")
-    return options
-
-
-def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
-    near = difflib.get_close_matches(name, [*known, *_SETTINGS], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
-    return f"{owner} has no option {name!r}{hint}"
 
 
 # ---- containers on the path
@@ -477,7 +281,7 @@ class _Descent:
     """The way down a path through the containers on it."""
 
     def __init__(
-        self, opener: _Opener, location: Location, parts: list[str], forced: str | None, mode: str, create: bool
+        self, opener: Opener, location: Location, parts: list[str], forced: str | None, mode: str, create: bool
     ) -> None:
         self._opener = opener
         self._location = location
@@ -515,7 +319,7 @@ class _Descent:
         }
         backend = {name: value for name, value in options.items() if name not in container}
         if mine is not None:
-            _only(backend, _Opener(self._opener._open_at, {**theirs, **mine}, self._opener.name), self._location)
+            schemes.only(backend, Opener(self._opener._open_at, {**theirs, **mine}, self._opener.name), self._location)
         return backend, container
 
     def _type(self, at: int) -> str:

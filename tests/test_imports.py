@@ -33,6 +33,8 @@ FLOORS = {
     "purepaths": 7,
     "roots": 7,
     "urls": 6,
+    "schemes": 5,
+    "locations": 5,
     "config": 5,
     "containers": 4,
     "backends": 4,

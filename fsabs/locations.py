@@ -1,0 +1,71 @@
+"""Where a URL leads, taken apart: scheme, authority, path and query."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from . import errors, keys
+
+VERBATIM = frozenset({"http", "https"})
+"""Schemes whose paths are sent as they are written."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
+
+
+class Location(NamedTuple):
+    """A URL, taken apart."""
+
+    scheme: str
+    authority: str
+    path: str
+    """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
+    text: str
+    """The URL as it was given, without what is secret in it."""
+    query: tuple[tuple[str, str], ...] = ()
+    """The query's names and values, for the backends that know any."""
+    object: str = ""
+    """The path that the query is about, where it is not `path`."""
+
+
+def parse(url: str | os.PathLike[str]) -> Location:
+    """Take a URL without a query apart; a path without a scheme is a local one."""
+    location = parsed(url)
+    if location.query:
+        raise no_query(location)
+    return location
+
+
+def no_query(location: Location) -> ValueError:
+    return ValueError(f"a '?' in a path is written as %3F: {location.text}")
+
+
+def parsed(url: str | os.PathLike[str]) -> Location:
+    text = os.fspath(url)
+    match = _SCHEME.match(text)
+    if match is None:
+        if ":" in text.split("/")[0] and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:[^/]*$", text) and not os.path.exists(text):
+            raise ValueError(f"a URL has // after its scheme: {text!r} (a local path with a colon: ./{text})")
+        path = os.path.abspath(text)
+        return Location("file", "", path, "file://" + keys.to_url_path(path))
+    rest = text[match.end() :]
+    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    scheme, shown = match[1].lower(), errors.without_secrets(text)
+    if scheme in VERBATIM:
+        return Location(scheme, authority, slash + path, shown)
+    path, mark, query = path.partition("?")
+    if "#" in path or "#" in query:
+        raise ValueError(f"a '#' in a path is written as %23: {shown}")
+    return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
+
+
+def _query(text: str, url: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and values of a query."""
+    found: dict[str, str] = {}
+    for field in text.split("&"):
+        name, equals, value = field.partition("=")
+        name, value = keys.from_url_path(name), keys.from_url_path(value)
+        if not equals or not value or name in found:
+            raise ValueError(f"a query is name=value, each name once; a '?' in a path is written as %3F: {url}")
+        found[name] = value
+    return tuple(found.items())

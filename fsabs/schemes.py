@@ -1,0 +1,153 @@
+"""Whose URL it is: the backend of a scheme, as it is registered, configured or known to fsspec, and its options."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from . import config, errors, keys, registry
+from .errors import ConfigError, ConfigWarning, UnknownSchemeError
+from .fs import FS
+from .limits import Limits
+from .locations import VERBATIM, Location, no_query
+
+SETTINGS = (*registry.LAYERS, "limits")
+"""What `from_url` and sections of `pfio.ini` may set beside the options of backends and containers."""
+
+
+class Opener:
+    """A backend as from_url needs it: a function of authority, path and options, and the options that it knows."""
+
+    def __init__(self, open_at: Callable[..., FS], options: dict[str, Any] | None, name: str) -> None:
+        self._open_at = open_at
+        self.known = options
+        self.name = name
+        self.limits: Limits | None = None
+
+    def __call__(self, authority: str, path: str, options: dict[str, Any]) -> FS:
+        fs = self._open_at(authority, path, **options)
+        if self.limits is not None:
+            fs.limits = self.limits
+        return fs
+
+
+def backend(
+    location: Location, options: dict[str, Any], strict: bool
+) -> tuple[Opener, Location, dict[str, Any], dict[str, Any]]:
+    """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
+    scheme = location.scheme
+    custom = None if registry.backend(scheme) else config.resolve(scheme)
+    if custom is not None:
+        scheme = custom.scheme
+        whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
+        location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
+    backend = registry.backend(scheme)
+    options = {**_options_of_query(backend, location), **options}
+    if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
+        raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
+    if backend is not None:
+        opener = Opener(backend.from_location, known_options(backend), backend.__name__)
+    else:
+        opener = _fsspec_opener(scheme, location)
+        if scheme in VERBATIM and location.scheme not in VERBATIM:
+            location = location._replace(path=keys.to_url_path(location.path))
+    if custom is None:
+        return opener, location, options, {}
+    settings = {name: value for name, value in custom.options.items() if name in SETTINGS}
+    rest = {name: value for name, value in custom.options.items() if name not in settings}
+    return opener, location, {**_typed(rest, opener, location.scheme, custom.origins, strict), **options}, settings
+
+
+def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
+    """Return the options that the query of a URL stands for; it is about the outermost file on the path."""
+    if not location.query:
+        return {}
+    read = getattr(backend, "options_of_query", None)
+    if read is None:
+        raise no_query(location)
+    parts = keys.normalize(location.object or location.path).split("/")
+    files = [at for at, part in enumerate(parts, 1) if at == len(parts) or registry.container_of(part)]
+    found: dict[str, Any] = read(location.authority, ["/" + "/".join(parts[:at]) for at in files], dict(location.query))
+    return found
+
+
+def _fsspec_opener(scheme: str, location: Location) -> Opener:
+    from .backends import fsspec
+
+    if not fsspec.knows(scheme):
+        known = ", ".join([*registry.schemes(), *config.custom_schemes()])
+        if scheme != location.scheme:
+            near = difflib.get_close_matches(scheme, [*registry.schemes(), *config.custom_schemes()], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UnknownSchemeError(
+                f"the custom scheme [{location.scheme}] has scheme = {scheme}, which is unknown{hint}; known: "
+                f"{known}, and what fsspec knows ({config.config_path()})"
+            )
+        raise UnknownSchemeError(
+            f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
+            f"Custom schemes are looked for in {'; '.join([config.config_path(), *config.problems()])}"
+        )
+    return Opener(fsspec.opener(scheme), None, scheme)
+
+
+def _prefixed(prefix: str, location: Location) -> str:
+    """Return the path below the prefix of a custom scheme: a root, which no path leads out of."""
+    if not prefix:
+        return location.path
+    try:
+        keys.normalize(location.path)
+    except PermissionError as exc:
+        raise errors.named(exc, "from_url", location.text) from None
+    return f"/{prefix}/{location.path.lstrip('/')}"
+
+
+# ---- options
+
+
+def known_options(kind: type[FS]) -> dict[str, Any]:
+    """The keyword-only options of a backend's or container's constructor, with their types."""
+    hints = typing.get_type_hints(kind.__init__)
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            found[name] = hints.get(name, str)
+        elif parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hints.get(name)) is typing.Unpack:
+            found |= typing.get_type_hints(typing.get_args(hints[name])[0])
+    return found
+
+
+def _typed(
+    options: dict[str, Any], opener: Opener, scheme: str, origins: dict[str, str], strict: bool
+) -> dict[str, Any]:
+    """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
+    if opener.known is None:
+        return options
+    found = {}
+    for name, value in options.items():
+        if name in opener.known:
+            found[name] = config.convert(value, opener.known[name], f"[{scheme}] {name}")
+            continue
+        reason = f"{origins.get(name, f'custom scheme [{scheme}]')}: {_unknown(name, opener.known, opener.name)}"
+        if strict or name not in origins:
+            raise ConfigError(reason)
+        warnings.warn(f"{reason}; the key is ignored", ConfigWarning, stacklevel=2)
+    return found
+
+
+def only(options: dict[str, Any], opener: Opener, location: Location) -> dict[str, Any]:
+    """`options`, all of which the backend must know."""
+    for name in options if opener.known is not None else ():
+        assert opener.known is not None
+        if name not in opener.known:
+            raise TypeError(f"{location.text}: {_unknown(name, opener.known, opener.name)}")
+    return options
+
+
+def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
+    near = difflib.get_close_matches(name, [*known, *SETTINGS], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
+    return f"{owner} has no option {name!r}{hint}"
