@@ -149,3 +149,48 @@ def test_sqlite_tables_are_what_the_schema_says(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "t.db") as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert names == {table.name for table in schema.metadata.tables.values()}
+
+
+@pytest.mark.parametrize(
+    ("shards", "error", "message"),
+    [
+        (None, TypeError, r"create_shards\(\) gave None"),
+        ([], ValueError, "there is no record to dispatch"),
+        ({}, ValueError, "there is no record to dispatch"),
+        ({"a": 0}, ValueError, "1 shards for training, all of them empty"),
+        (7, TypeError, r"create_shards\(\) gave 7; a list of"),
+        ("abc", TypeError, r"create_shards\(\) gave 'abc'"),
+        ([("a", 0)], TypeError, r"gave \('a', 0\)"),
+        ({"a": "b"}, TypeError, r"gave \('a', 0, 'b'\)"),
+        ({"a": (0, -1)}, ValueError, "a negative number"),
+        ([("a", 0, 2), ("a", 0, 2)], ValueError, "comes twice"),
+        ([("a", 0, 4), ("a", 2, 4)], ValueError, "shards overlap"),
+    ],
+)
+def test_readers_whose_shards_make_no_job(tmp_path: Path, shards: Any, error: type[Exception], message: str) -> None:
+    class Reader:
+        def create_shards(self) -> Any:
+            return shards
+
+        def read_records(self, task: Any) -> Any:
+            return iter(())
+
+    with pytest.raises(error, match=message):
+        create(f"sqlite:///{tmp_path}/t.db", training=Reader())
+    assert not (tmp_path / "t.db").exists()
+
+
+def test_a_postgresql_that_is_read_only(url: str) -> None:
+    if not url.startswith("postgresql"):
+        return  # the test above has SQLite's way to it
+    with create(url) as dispatcher:
+        held = dispatcher.get("w")
+        separator = "&" if "?" in url else "?"
+        options = "%20-c%20default_transaction_read_only%3Don"
+        read_only = url + options if "options=" in url else f"{url}{separator}options={options[3:]}"
+        with TaskDispatcher(read_only) as reading:
+            assert reading.status().tasks.doing == 1
+            with pytest.raises(OSError, match="read-only") as caught:
+                reading.get("w")
+            assert caught.value.errno == errno.EROFS
+        assert dispatcher.report(*held)
