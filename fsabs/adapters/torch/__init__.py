@@ -2,7 +2,7 @@
 
 `FileDataset`, `ImageFolder` and `RecordIODataset` are map-style and read whole batches at once; `ShardedDataset` is
 iterable, split over ranks and workers, with a state that goes on mid-epoch; `TaskDataset` reads the tasks of a
-dispatcher; `Loader` is torch's `DataLoader` around it.
+dispatcher; `Loader` is torch's `DataLoader` around it. `save`, `load` and `CheckpointManager` keep checkpoints.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ except ImportError:
     raise errors.missing("torch", "torch", "fsabs.adapters.torch") from None
 
 from .batches import PlannedBatches
+from .checkpoints import CheckpointManager, load, save
 from .files import FileDataset
 from .images import ImageFolder, decode_image
 from .loader import Loader, Tagged
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .tasks import TaskDataset
 
 __all__ = [
+    "CheckpointManager",
     "EpochSampler",
     "FileDataset",
     "ImageFolder",
@@ -39,6 +41,8 @@ __all__ = [
     "Tagged",
     "TaskDataset",
     "decode_image",
+    "load",
+    "save",
 ]
 
 __getattr__, __dir__ = exports(__name__, {"TaskDataset": "tasks"})  # which needs the extra `sql`
