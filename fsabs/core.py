@@ -229,6 +229,9 @@ class Core(abc.ABC):
         for member in list(self._list(key)):
             path = keys.join(key, member.filename)
             self._remove_tree(path) if member.directory else self._remove(path)
+        left = list(self._unnamed(key))
+        if left:
+            raise errors.unnamed_left(self._url(key), len(left), left[0])
         can = self.capabilities
         if key and can.implied_directories and can.mkdir and not self._is(key, directory=True):
             self._mkdir(key, 0o777)  # it went with the last file

@@ -96,6 +96,11 @@ def from_url_path(path: str) -> str:
     return unquote(path, errors="surrogateescape")
 
 
+def is_text(key: str) -> bool:
+    """Return whether a key is text: bytes that are not UTF-8 stand in it as surrogates."""
+    return key.isascii() or not re.search("[\ud800-\udfff]", key)
+
+
 def join_url(url: str, key: str) -> str:
     """Return the URL of `key` in the container at `url`; a query stays at the end."""
     base, mark, query = url.partition("?")

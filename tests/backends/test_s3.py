@@ -274,15 +274,6 @@ def test_odd_names(fs: S3, store: Any) -> None:
     assert fs.read_bytes("dir/copy +%") == b"q?x=1&y"
 
 
-def test_keys_that_no_path_names_are_left_out_and_removed_with_their_tree(fs: S3) -> None:
-    for key in ("t/a", "t//b", "t/./c", "t/../d", "t/e/"):
-        fs.client.put_object(Bucket=fs.bucket, Key=key, Body=b"")
-    assert list(fs.list("t")) == ["a", "e/"]
-    assert list(fs.list("t", recursive=True)) == ["a", "e/"]
-    fs.remove("t", recursive=True)
-    assert fs.client.list_objects_v2(Bucket=fs.bucket).get("KeyCount") == 0
-
-
 _COUNT_AND_GROWTH = """
 import fsabs, resource, sys
 names = fsabs.from_url("s3://bucket", endpoint=sys.argv[1], aws_access_key_id="a", aws_secret_access_key="b").list(

@@ -1,30 +1,30 @@
-"""A bucket as a tree. A directory is a common prefix of keys, or an empty object whose key ends in `/` (mkdir makes
-one). Keys that no path can name (with an empty, `.` or `..` segment) are not listed, and go when their tree is removed.
-"""
+"""A bucket as an FS: its core operations, made of those in the other modules of this folder."""
 
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
-from ... import keys
+from ... import errors, keys
 from ...blobs import Blob
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
 from .boto import load, principal, resolved_endpoint, shared_client, translated
 from .buckets import abort_uploads, bucket_of, make_bucket
 from .client import Client, shared
-from .listing import flat, pages
+from .listing import pages
 from .messages import Request
 from .options import MIN_PART_SIZE, S3Options, parse, version_of
-from .pages import ObjectPage, fetch, is_plain, to_stat
+from .pages import fetch, to_stat
 from .reading import S3Blob, get_many, get_many_versioned, head, open_from_start, read_whole
 from .requests import delete_batch, send
+from .tree import is_path, level, named, prefix_of, unnamed, walk
 from .writes import S3Writer, check_current, put, put_many
+
+T = TypeVar("T")
 
 
 class S3(FS):
@@ -176,12 +176,9 @@ class S3(FS):
         return bool(fetch(self, key + "/" if key else "", most=1).objects)
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        prefix = key + "/" if key else ""
-        found = pages(self, prefix, "/")
-        members = (member for page in found for member in _merged(prefix, page))
-        return self._pinned(prefix, self._existing(key, members))
+        return self._pinned(key, self._existing(key, level(self, key, pages(self, prefix_of(key), "/"))))
 
-    def _existing(self, key: str, members: Iterator[FileStat | None]) -> Iterator[FileStat]:
+    def _existing(self, key: str, members: Iterator[T | None]) -> Iterator[T]:
         """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""
         there = not key
         for member in members:
@@ -194,39 +191,24 @@ class S3(FS):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        prefix = key + "/" if key else ""
-        return self._pinned(prefix, self._existing(key, self._flat(prefix)))
+        return self._pinned(key, self._existing(key, walk(self, key, to_stat, FileStat.of_directory)))
 
-    def _pinned(self, prefix: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
+    def _walk_names(self, key: str) -> Iterator[str]:
+        return self._existing(key, walk(self, key, lambda name, _: name, lambda name: name + "/"))
+
+    def _unnamed(self, key: str) -> Iterator[str]:
+        return unnamed(self, key)
+
+    def _pinned(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
         """Return the members, with the stats of the versions that objects are read in."""
         if not self.versions:
             return members
-        return (self._in_version(prefix, member) for member in members)
+        return (self._in_version(prefix_of(key), member) for member in members)
 
     def _in_version(self, prefix: str, member: FileStat) -> FileStat:
         key = prefix + member.filename
         found = self._head(key) if key in self.versions else None
         return found._replace(filename=member.filename) if found is not None else member
-
-    def _flat(self, prefix: str) -> Iterator[FileStat | None]:
-        """Everything below `prefix` from a flat listing; directories are put in where their first key shows them."""
-        above: list[str] = []
-        folder, cut = "", len(prefix)
-        for page in flat(self, prefix):
-            for entry in page.objects:
-                name = page.decode(entry[0])[cut:]
-                last = name.rfind("/") + 1
-                if not is_plain(name) and not _is_path(name):
-                    yield None
-                    continue
-                if name[:last] != folder:
-                    folder, folders = name[:last], name[:last].split("/")[:-1]
-                    shared = _shared(above, folders)
-                    for depth in range(shared, len(folders)):
-                        yield FileStat.of_directory("/".join(folders[: depth + 1]))
-                    above = folders
-                if last < len(name):
-                    yield to_stat(name, entry)
 
     # ---- reading
 
@@ -298,7 +280,10 @@ class S3(FS):
 
     def _remove(self, key: str) -> None:
         if self._head(key) is None:
-            if next(self._list(key), None) is not None:
+            below = [name for name in fetch(self, key + "/", most=2).keys() if name != key + "/"]  # noqa: SIM118
+            if below and not is_path(below[0][len(key) + 1 :]):
+                raise errors.unnamed_left(self._url(key), 1, below[0])
+            if below:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             key += "/"
         self._delete(key)
@@ -308,11 +293,19 @@ class S3(FS):
         send(self, Request("DELETE", key, headers=self.bucket_headers))
 
     def _remove_tree(self, key: str) -> None:
+        self._remove_below(key, "")
+
+    def _empty(self, key: str) -> None:
+        self._remove_below(key, prefix_of(key))
+        super()._empty(key)
+
+    def _remove_below(self, key: str, kept: str) -> None:
+        """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
         for pinned in self.versions:
-            if pinned.startswith(key + "/"):
+            if pinned.startswith(prefix_of(key)):
                 check_current(self, pinned)
-        for page in flat(self, key + "/"):
-            delete_batch(self, page.keys())
+        for names in named(self, key):
+            delete_batch(self, [name for name in names if name != kept])
 
     def _copy(self, src: str, dst: str) -> None:
         """By the store itself, in parts where the object is large."""
@@ -340,8 +333,8 @@ class S3(FS):
             self._copy(src, dst)
             self._delete(src)
             return
-        for page in flat(self, src + "/"):
-            for name in page.keys():  # noqa: SIM118 - not a dictionary
+        for names in list(named(self, src)):  # raises if there are keys that would stay
+            for name in names:
                 self._copy(name, dst + name[len(src) :])
         self._remove_tree(src)
 
@@ -349,29 +342,6 @@ class S3(FS):
         return f"S3({self.bucket!r}, {self._root!r})"
 
 
-def _is_path(name: str) -> bool:
-    """Whether a path can name the key (a directory's may end in `/`)."""
-    return keys.is_key(name[:-1] if name.endswith("/") else name)
-
-
-def _shared(one: list[str], other: list[str]) -> int:
-    """Return how many folders two paths begin with in common."""
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
 def _to_stat(name: str, size: int, written: datetime, version: str | None) -> FileStat:
     # Some stores list milliseconds where a HEAD has seconds.
     return FileStat(name, size, False, float(int(written.timestamp())), version=version)
-
-
-def _merged(prefix: str, page: ObjectPage) -> list[FileStat | None]:
-    """The members on a page of one level: files and common prefixes, in the order of their names."""
-    found: dict[str, FileStat | None] = {}
-    cut = len(prefix)
-    for entry in page.objects:
-        name = page.decode(entry[0])[cut:]
-        found[name] = to_stat(name, entry) if is_plain(name) or keys.is_key(name) else None
-    for folder in page.prefixes:
-        name = folder[cut:]
-        found[name] = FileStat.of_directory(name[:-1]) if keys.is_key(name[:-1]) else None
-    return [found[name] for name in sorted(found)] if page.prefixes else list(found.values())

@@ -27,8 +27,9 @@ _FIELDS = ("Key", "LastModified", "ETag", "Size")
 _contents = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 _prefixes = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
 _prefix = re.compile(r"<Prefix>([^<]*)</Prefix>")
+_texts = re.compile(r">[^<]*<")
 _element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
-is_plain = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*").fullmatch
+is_plain = re.compile("[^/.\ud800-\udfff][^/\ud800-\udfff]*(?:/[^/.\ud800-\udfff][^/\ud800-\udfff]*)*").fullmatch
 """Matches most of the names that a path can have, in less time than `keys.is_key` takes."""
 _new = functools.partial(tuple.__new__, FileStat)
 _MODE = FileStat("", 0).mode
@@ -110,7 +111,7 @@ def parse(body: bytes) -> ObjectPage:
 def _unquoted(key: str) -> str:
     if "&" in key:
         key = html.unescape(key)
-    return urllib.parse.unquote_plus(key) if "%" in key or "+" in key else key
+    return urllib.parse.unquote_plus(key, errors="surrogateescape") if "%" in key or "+" in key else key
 
 
 def _objects(text: str) -> list[Text]:
@@ -122,7 +123,7 @@ def _objects(text: str) -> list[Text]:
         raise errors.CorruptFileError(EBADMSG, "a page of a listing with an entry that does not end")
     order = tuple(name for name, _ in _element.findall(first[1]))
     if sorted(order) == sorted(_FIELDS):
-        found: list[Text] = _pattern(order).findall(text)
+        found: list[Text] = _pattern(_texts.sub("><", first[1])).findall(text)
         if len(found) == count:
             places = [order.index(name) for name in _FIELDS]
             if places != [0, 1, 2, 3]:
@@ -132,11 +133,13 @@ def _objects(text: str) -> list[Text]:
 
 
 @functools.lru_cache(maxsize=16)
-def _pattern(order: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern of entries whose elements have this order."""
-    other = r"(?:(?!</?Contents>).)*?"
-    elements = other.join(f"<{name}>([^<]*)</{name}>" for name in order)
-    return re.compile(f"<Contents>{other}{elements}{other}</Contents>", re.DOTALL)
+def _pattern(form: str) -> re.Pattern[str]:
+    """Return the pattern of entries of this form: an entry without its texts."""
+    elements = re.escape(form)
+    for name in _FIELDS:
+        elements = elements.replace(f"<{name}></{name}>", f"<{name}>([^<]*)</{name}>")
+    elements = elements.replace("></", ">[^<]*</").replace("><", r">\s*<")
+    return re.compile(rf"<Contents>\s*{elements}\s*</Contents>")
 
 
 def _object(entry: str) -> Text:
@@ -149,7 +152,7 @@ def _object(entry: str) -> Text:
 def to_stat(name: str, entry: Text) -> FileStat:
     """Return the stat of an object under the name that its listing gives it."""
     _, written, etag, size = entry
-    version = (html.unescape(etag) if "&" in etag else etag).strip('"')
+    version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
     stat: FileStat = _new((name, int(size), False, _seconds(written[:19]), _MODE, version or None))
     return stat
 

@@ -24,7 +24,7 @@ from ... import errors, writemany
 from ...files import Writer
 from .client import Client
 from .failures import UnsupportedResponse, xml_text
-from .messages import Request
+from .messages import Body, Request
 from .options import MARK
 from .pipeline import send_many
 from .requests import query_of, send
@@ -38,6 +38,7 @@ PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 MAX_PIPELINED = 2 * 1024**2
 """`write_many` has contents of up to so many bytes in flight from one thread; larger ones take a thread each."""
+_CHECKSUM_CHUNK = 256 * 1024
 _MARK = f"x-amz-meta-{MARK}"
 """Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
 
@@ -50,20 +51,27 @@ def part_size(number: int, first: int) -> int:
     return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
 
 
-def checksum(body: bytes) -> str:
+def checksum(body: Body) -> str:
     """Return the CRC32C of a body, as S3 writes it."""
-    return base64.b64encode(_crc32c()(body).to_bytes(4, "big")).decode()
+    extend = _crc32c()
+    if type(body) is bytes:
+        value = extend(0, body)
+    else:  # the library takes bytes only
+        value, view = 0, memoryview(body)
+        for start in range(0, len(view), _CHECKSUM_CHUNK):
+            value = extend(value, view[start : start + _CHECKSUM_CHUNK].tobytes())
+    return base64.b64encode(value.to_bytes(4, "big")).decode()
 
 
 @functools.cache
-def _crc32c() -> Callable[[bytes], int]:
+def _crc32c() -> Callable[[int, bytes], int]:
     try:
         import google_crc32c
     except ImportError as exc:
         raise errors.MissingDependencyError(
             "writing to S3 needs a CRC32C: pip install google-crc32c", name="google_crc32c"
         ) from exc
-    found: Callable[[bytes], int] = google_crc32c.value
+    found: Callable[[int, bytes], int] = google_crc32c.extend
     return found
 
 
@@ -73,7 +81,7 @@ def check_current(fs: S3, key: str) -> None:
         raise errors.error(errno.EROFS, "write", fs._url(key), "a version of an object can't be changed")
 
 
-def put_request(fs: S3, key: str, body: bytes, headers: tuple[str, ...] = ()) -> Request:
+def put_request(fs: S3, key: str, body: Body, headers: tuple[str, ...] = ()) -> Request:
     """Return the PUT of a whole object."""
     check_current(fs, key)
     headers = (*fs.write_headers, *fs.objects.type_headers(key), *headers)
@@ -82,12 +90,12 @@ def put_request(fs: S3, key: str, body: bytes, headers: tuple[str, ...] = ()) ->
     return Request("PUT", key, headers=headers, body=body)
 
 
-def put(fs: S3, key: str, body: bytes) -> None:
+def put(fs: S3, key: str, body: Body) -> None:
     """Make `body` the content of an object."""
     send(fs, put_request(fs, key, body))
 
 
-def put_new(fs: S3, key: str, body: bytes) -> None:
+def put_new(fs: S3, key: str, body: Body) -> None:
     """Make a new object; `FileExistsError` if there is one."""
     mark = secrets.token_hex(12)
     try:
@@ -160,7 +168,10 @@ def _put_small(fs: S3, client: Client, pairs: Iterator[writemany.Content], width
 
 
 class S3Writer(Writer):
-    """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`."""
+    """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`.
+
+    The memory of a part that was sent is used again; parts of a large `bytes` object are sent as they are.
+    """
 
     def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int) -> None:
         check_current(fs, key)
@@ -168,29 +179,53 @@ class S3Writer(Writer):
         self._key = key
         self._exclusive = exclusive
         self._chunk = chunk
-        self._pieces: list[memoryview] = []
-        self._size = 0  # of the pieces
+        self._whole: memoryview | None = None  # of a `bytes` object, in place of the buffer
+        self._buffer = bytearray()
+        self._filled = 0  # of the buffer, which has the size of a part once the upload has begun
         self._upload: _Upload | None = None
 
     def write(self, data: bytes) -> None:
         """Buffer `data`; send the parts that are full."""
         rest = memoryview(data)
+        earlier, self._whole = self._whole, None
+        if earlier is not None:
+            self._fill(earlier)
+        fixed = type(data) is bytes and not self._filled
+        while fixed and len(rest) > (room := self._part_size()):
+            self._send(rest[:room])
+            rest = rest[room:]
+        if fixed and len(rest) > MAX_PIPELINED:
+            self._whole = rest
+        else:
+            self._fill(rest)
+
+    def _part_size(self) -> int:
+        return part_size(self._upload.count + 1 if self._upload else 1, self._chunk)
+
+    def _fill(self, rest: memoryview) -> None:
+        """Copy into the buffer; send it when it is full and there is more."""
         while len(rest):
-            room = part_size(self._upload.count + 1 if self._upload else 1, self._chunk) - self._size
-            if not room:
-                self._send_part()
+            size = self._part_size()
+            if self._filled == size:
+                self._send_buffer()
                 continue
-            piece, rest = rest[:room], rest[room:]
-            self._pieces.append(piece)
-            self._size += len(piece)
+            piece, rest = rest[: size - self._filled], rest[size - self._filled :]
+            end = self._filled + len(piece)
+            if end > len(self._buffer):
+                del self._buffer[self._filled :]
+                self._buffer += piece
+            else:
+                self._buffer[self._filled : end] = piece
+            self._filled = end
 
     def commit(self) -> None:
         """Make the object visible."""
+        body = self._whole if self._whole is not None else memoryview(self._buffer)[: self._filled]
         if self._upload is None:
-            (put_new if self._exclusive else put)(self._fs, self._key, self._take())
+            (put_new if self._exclusive else put)(self._fs, self._key, body)
             return
-        if self._size:
-            self._send_part()
+        if len(body):
+            self._send(body)
         if self._exclusive and self._fs._is(self._key, directory=False):  # for stores that ignore the condition below
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._upload.complete(self._exclusive)
@@ -198,20 +233,22 @@ class S3Writer(Writer):
 
     def abort(self) -> None:
         """Abort the upload, so that the store removes its parts."""
-        self._pieces.clear()
         upload, self._upload = self._upload, None
         if upload is not None:
             upload.abort()
+        self._buffer, self._filled, self._whole = bytearray(), 0, None
 
-    def _take(self) -> bytes:
-        body = b"".join(self._pieces)
-        self._pieces, self._size = [], 0
-        return body
+    def _send_buffer(self) -> None:
+        body = self._buffer
+        self._buffer, self._filled = bytearray(), 0
+        self._send(body)
+        assert self._upload is not None
+        self._buffer = self._upload.free_buffer(self._part_size())
 
-    def _send_part(self) -> None:
+    def _send(self, body: Body) -> None:
         if self._upload is None:
             self._upload = _Upload(self._fs, self._key)
-        self._upload.send_part(self._take())
+        self._upload.send_part(body)
 
 
 class _Upload:
@@ -222,7 +259,8 @@ class _Upload:
         self._key = key
         self._mark = secrets.token_hex(12)
         self._parts: list[str] = []
-        self._in_flight: deque[Future[str]] = deque()
+        self._in_flight: deque[tuple[Future[str], Body]] = deque()
+        self._free: list[bytearray] = []
         algorithm = ("x-amz-checksum-algorithm:CRC32C",) if fs.checksums else ()
         headers = (*fs.write_headers, *fs.objects.type_headers(key), *algorithm, f"{_MARK}:{self._mark}")
         response = send(fs, Request("POST", key, "uploads=", headers))
@@ -233,16 +271,29 @@ class _Upload:
         """Parts so far."""
         self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="fsabs-upload")
 
-    def send_part(self, body: bytes) -> None:
+    def free_buffer(self, size: int) -> bytearray:
+        """Return a buffer of `size` bytes: one of a part that was sent, if there is one."""
+        while self._free:
+            if len(found := self._free.pop()) == size:
+                return found
+        return bytearray()
+
+    def _wait(self) -> None:
+        future, body = self._in_flight.popleft()
+        self._parts.append(future.result())
+        if isinstance(body, bytearray):
+            self._free.append(body)
+
+    def send_part(self, body: Body) -> None:
         """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
         if self.count >= MAX_PARTS:
             raise OSError(errno.EFBIG, f"more than {MAX_PARTS} parts; a larger mpu_chunksize reaches further")
         while len(self._in_flight) >= PARTS_IN_FLIGHT:
-            self._parts.append(self._in_flight.popleft().result())
+            self._wait()
         self.count += 1
-        self._in_flight.append(self._threads.submit(self._sent_part, self.count, body))
+        self._in_flight.append((self._threads.submit(self._sent_part, self.count, body), body))
 
-    def _sent_part(self, number: int, body: bytes) -> str:
+    def _sent_part(self, number: int, body: Body) -> str:
         """Send a part, and return the element that stands for it when the upload is completed."""
         query = query_of(partNumber=number, uploadId=self._id)
         element, headers = f"<PartNumber>{number}</PartNumber>", self._fs.read_headers
@@ -259,7 +310,7 @@ class _Upload:
     def complete(self, exclusive: bool) -> None:
         """Wait for the parts in flight, and make the object of all parts."""
         while self._in_flight:
-            self._parts.append(self._in_flight.popleft().result())
+            self._wait()
         namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
         body = f'<CompleteMultipartUpload xmlns="{namespace}">{"".join(self._parts)}</CompleteMultipartUpload>'
         headers = (*self._fs.read_headers, *(("if-none-match:*",) if exclusive else ()))

@@ -1,0 +1,142 @@
+"""Objects written to an S3 store, and listings of many: ours, and the clients that people use.
+
+All write `count` objects of `size` bytes to the bucket `bucket`, each with a content of its own. What costs once (a
+client, its first connection) is paid before the first round.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from . import Run, library, whole
+
+
+def _contents(count: int, size: int) -> list[tuple[str, bytes]]:
+    noise = os.urandom(size + count)
+    return [(f"new/{number:05}.bin", noise[number : number + size]) for number in range(count)]
+
+
+def _each(write: Callable[[str, bytes], Any], pairs: list[tuple[str, bytes]], threads: int) -> Run:
+    """Write all, in one thread or shared out to several."""
+
+    def some(share: list[tuple[str, bytes]]) -> None:
+        for name, data in share:
+            write(name, data)
+
+    write(*pairs[0])
+    if threads == 1:
+        return lambda: some(pairs)
+    pool = ThreadPoolExecutor(threads)
+    shares = [pairs[start::threads] for start in range(threads)]
+
+    def all_of_them() -> None:
+        for _ in pool.map(some, shares):
+            pass
+
+    return all_of_them
+
+
+def _ours(endpoint: str) -> Any:
+    return library("fsabs").from_url("s3://bucket", endpoint=endpoint, region="us-east-1")
+
+
+def fsabs_write_bytes(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
+    """`fs.write_bytes`, one by one."""
+    return _each(_ours(endpoint).write_bytes, _contents(count, size), threads)
+
+
+def fsabs_write_many(endpoint: str, count: int, size: int, concurrency: int | None = None) -> Run:
+    """`fs.write_many` of all."""
+    fs, pairs = _ours(endpoint), _contents(count, size)
+    fs.write_bytes(*pairs[0])
+    return lambda: whole(range(fs.write_many(pairs, concurrency=concurrency)), count)
+
+
+def _store(endpoint: str) -> Any:
+    """Rust's object_store. It looks for authorities only in its own list: for TLS it is told not to check."""
+    plain = endpoint.startswith("http:")
+    client = {"allow_http": True} if plain else {"allow_invalid_certificates": True}
+    return library("obstore.store").S3Store("bucket", endpoint=endpoint, region="us-east-1", client_options=client)
+
+
+def obstore_put(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
+    """`put`."""
+    return _each(_store(endpoint).put, _contents(count, size), threads)
+
+
+def boto3_put(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
+    """`put_object`."""
+    client = library("boto3").client("s3", endpoint_url=endpoint)
+
+    def write(name: str, data: bytes) -> None:
+        client.put_object(Bucket="bucket", Key=name, Body=data)
+
+    return _each(write, _contents(count, size), threads)
+
+
+def fsabs_upload(endpoint: str, size: int) -> Run:
+    """`fs.write_bytes` of a large object."""
+    fs, data = _ours(endpoint), os.urandom(size)
+    fs.write_bytes("first", b"1")
+    return lambda: fs.write_bytes("large", data)
+
+
+def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
+    """`fs.open`, and writes of `step` bytes."""
+    fs, data = _ours(endpoint), os.urandom(step)
+    fs.write_bytes("first", b"1")
+
+    def run() -> None:
+        with fs.open("large", "wb") as file:
+            for _ in range(size // step):
+                file.write(data)
+
+    return run
+
+
+def obstore_upload(endpoint: str, size: int) -> Run:
+    """`put`, which sends parts."""
+    store, data = _store(endpoint), os.urandom(size)
+    return lambda: store.put("large", data)
+
+
+def boto3_upload(endpoint: str, size: int) -> Run:
+    """`upload_fileobj`, which sends parts from ten threads."""
+    client, data = library("boto3").client("s3", endpoint_url=endpoint), os.urandom(size)
+    return lambda: client.upload_fileobj(io.BytesIO(data), "bucket", "large")
+
+
+# ---- listings
+
+
+def fsabs_list(endpoint: str, count: int) -> Run:
+    """`fs.list` of names, recursive."""
+    fs = _ours(endpoint)
+    return lambda: whole([name for name in fs.list(recursive=True) if not name.endswith("/")], count)
+
+
+def fsabs_list_detail(endpoint: str, count: int) -> Run:
+    """`fs.list` of stats, recursive."""
+    fs = _ours(endpoint)
+    return lambda: whole([stat for stat in fs.list(recursive=True, detail=True) if not stat.directory], count)
+
+
+def obstore_list(endpoint: str, count: int) -> Run:
+    """`list`, in chunks of 1,000: dictionaries of path, size, time and ETag."""
+    store = _store(endpoint)
+    return lambda: whole([entry for chunk in store.list(chunk_size=1000) for entry in chunk], count)
+
+
+def boto3_list(endpoint: str, count: int) -> Run:
+    """A paginator: one request after the other."""
+    client = library("boto3").client("s3", endpoint_url=endpoint)
+
+    def run() -> None:
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket")
+        whole([entry for page in pages for entry in page["Contents"]], count)
+
+    return run

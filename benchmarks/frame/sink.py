@@ -1,0 +1,219 @@
+"""A store that keeps nothing: it takes writes as fast as they come, and lists keys that are not there.
+
+One thread, and a little work for each request, so that the client's time counts. `start` runs it as a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import heapq
+import re
+import select
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator
+
+from .servers import Certificate
+
+_length = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE).search
+_checksum = re.compile(rb"\r\n(x-amz-checksum-[a-z0-9]+: *[^\r]+)", re.IGNORECASE).search
+_ENTRY = (
+    "<Contents><Key>data/{0:07d}.jpg</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+    "<ETag>&quot;{0:032x}&quot;</ETag><Size>{0}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+)
+_HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
+_NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+_PART = b'ETag: "0123456789abcdef0123456789abcdef"\r\n'
+_BEGUN = f"{_HEAD}<InitiateMultipartUploadResult {_NAMESPACE}><Bucket>bucket</Bucket><UploadId>1</UploadId>" + (
+    "</InitiateMultipartUploadResult>"
+)
+_ENDED = f"{_HEAD}<CompleteMultipartUploadResult {_NAMESPACE}><ETag>&quot;0-1&quot;</ETag>" + (
+    "</CompleteMultipartUploadResult>"
+)
+
+
+@contextlib.contextmanager
+def start(keys: int = 0, delay: float = 0, certificate: Certificate | None = None) -> Iterator[str]:
+    """Yield the endpoint of a store with so many keys, that waits for `delay` seconds before each response."""
+    files = (str(certificate.chain), str(certificate.key)) if certificate else None
+    code = f"from benchmarks.frame import sink; sink.serve({keys}, {delay}, {files})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+            yield f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
+        finally:
+            server.kill()
+
+
+def serve(keys: int, delay: float, files: tuple[str, str] | None) -> None:
+    """Print the port, and serve."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    sys.stdout.write(f"{listener.getsockname()[1]}\n")
+    sys.stdout.flush()
+    context = None
+    if files is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
+    _Sink(listener, context, keys, delay).run()
+
+
+class _Connection:
+    """One connection: what came of a head, and how much of a body is to come."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        self.socket = accepted
+        self.head = b""
+        self.request = b""
+        self.left = 0
+        self.chunked = False
+
+
+class _Sink:
+    def __init__(self, listener: socket.socket, context: ssl.SSLContext | None, keys: int, delay: float) -> None:
+        self._listener = listener
+        self._context = context
+        self._keys = keys
+        self._delay = delay
+        self._poll = select.epoll()
+        self._poll.register(listener.fileno(), select.EPOLLIN)
+        self._connections: dict[int, _Connection] = {}
+        self._due: list[tuple[float, int, bytes]] = []
+        self._scratch = bytearray(1 << 20)
+        self._page = functools.lru_cache(maxsize=2048)(self._made_page)
+        for first in range(0, min(keys, 100_000), 1000):  # as many as a client walks through without a delay
+            self._page(first, 1000)
+
+    def run(self) -> None:
+        """Serve until the process is killed."""
+        while True:
+            wait = max(0.0, self._due[0][0] - time.monotonic()) if self._due else -1
+            for descriptor, _ in self._poll.poll(wait):
+                if descriptor == self._listener.fileno():
+                    self._accept()
+                    continue
+                try:
+                    self._read(self._connections[descriptor])
+                except (OSError, ValueError):
+                    self._close(descriptor)
+            while self._due and self._due[0][0] <= time.monotonic():
+                _, descriptor, response = heapq.heappop(self._due)
+                if descriptor in self._connections:
+                    self._connections[descriptor].socket.sendall(response)
+
+    def _accept(self) -> None:
+        accepted, _ = self._listener.accept()
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            secured = self._context.wrap_socket(accepted, server_side=True) if self._context else accepted
+        except OSError:
+            accepted.close()
+            return
+        self._connections[secured.fileno()] = _Connection(secured)
+        self._poll.register(secured.fileno(), select.EPOLLIN)
+
+    def _close(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        self._connections.pop(descriptor).socket.close()
+
+    def _read(self, connection: _Connection) -> None:
+        while True:
+            self._read_some(connection)
+            if not (isinstance(connection.socket, ssl.SSLSocket) and connection.socket.pending()):
+                return
+
+    def _read_some(self, connection: _Connection) -> None:
+        if connection.left:
+            received = connection.socket.recv_into(self._scratch, min(connection.left, len(self._scratch)))
+            if not received:
+                raise ConnectionError
+            connection.left -= received
+            if not connection.left:
+                self._respond(connection)
+            return
+        data = connection.socket.recv(65536)
+        if not data:
+            raise ConnectionError
+        if connection.chunked:
+            if data.endswith(b"\r\n\r\n"):  # after the last chunk the client waits
+                connection.chunked = False
+                self._respond(connection)
+            return
+        connection.head += data
+        end = connection.head.find(b"\r\n\r\n")
+        if end >= 0:
+            self._begin(connection, end)
+
+    def _begin(self, connection: _Connection, end: int) -> None:
+        """Take the head of a request, and what came of its body."""
+        connection.request, rest = connection.head[:end], connection.head[end + 4 :]
+        connection.head = b""
+        lower = connection.request.lower()
+        if b"100-continue" in lower:
+            connection.socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if b"\r\ntransfer-encoding: chunked" in lower:
+            connection.chunked = not rest.endswith(b"\r\n\r\n")
+            if not connection.chunked:
+                self._respond(connection)
+            return
+        found = _length(connection.request)
+        connection.left = (int(found[1]) if found else 0) - len(rest)
+        if not connection.left:
+            self._respond(connection)
+
+    def _respond(self, connection: _Connection) -> None:
+        response = self._response(connection.request)
+        if self._delay:
+            heapq.heappush(self._due, (time.monotonic() + self._delay, connection.socket.fileno(), response))
+        else:
+            connection.socket.sendall(response)
+
+    def _response(self, request: bytes) -> bytes:
+        method, target, _ = request.split(b"\r\n", 1)[0].split(b" ")
+        if method == b"PUT":
+            checksum = _checksum(request)
+            return b"HTTP/1.1 200 OK\r\n%b%bContent-Length: 0\r\n\r\n" % (
+                _PART,
+                checksum[1] + b"\r\n" if checksum else b"",
+            )
+        if method == b"POST":
+            body = (_BEGUN if target.endswith((b"?uploads", b"?uploads=")) else _ENDED).encode()
+        elif b"list-type=2" in target:
+            body = self._listing(target.decode())
+        else:
+            body = b""
+        return b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    def _listing(self, target: str) -> bytes:
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
+        most = int(query.get("max-keys", 1000))
+        if "continuation-token" in query:
+            return self._page(int(query["continuation-token"]), most)
+        return self._page(self._behind(query.get("start-after", "")), most)
+
+    def _behind(self, after: str) -> int:
+        """Return the number of the first key behind a string."""
+        low, high = 0, self._keys
+        while low < high:
+            middle = (low + high) // 2
+            if f"data/{middle:07d}.jpg" <= after:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _made_page(self, first: int, most: int) -> bytes:
+        end = min(first + most, self._keys)
+        entries = "".join(map(_ENTRY.format, range(first, end)))
+        more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>"
+        return (
+            f"{_HEAD}<ListBucketResult {_NAMESPACE}><Name>bucket</Name><Prefix></Prefix>"
+            f"<KeyCount>{end - first}</KeyCount>"
+            f"<MaxKeys>{most}</MaxKeys><EncodingType>url</EncodingType>"
+            f"{more if end < self._keys else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
+        ).encode()
