@@ -51,6 +51,8 @@ FLOORS = {
     "registry": 1,
     "texts": 1,
     "files": 1,
+    "writefile": 1,
+    "binaryfile": 1,
     "modes": 0,
     "readahead": 0,
     "stats": 0,

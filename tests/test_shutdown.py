@@ -8,9 +8,11 @@ import pytest
 
 SCRIPT = """
 import sys
+import warnings
 
 import fsabs
 
+warnings.simplefilter("ignore", RuntimeWarning)  # that of a cache around local files
 folder = sys.argv[1]
 fs = fsabs.Local(folder)
 fs.write_bytes("a", bytes(100_000))
