@@ -82,13 +82,12 @@ class ContentCache:
         """Return if there is an entry; it may turn out to be damaged."""
         return entry.name in self.memory or (self.disk is not None and self.disk.has(entry.name, entry.url))
 
-    def admit(self, entry: EntryKey, data: bytes) -> None:
-        """Store content, if the eviction policy admits it."""
+    def admit(self, entry: EntryKey, data: bytes) -> bool:
+        """Store content, if the eviction policy admits it; returns if it is stored."""
         if self._generation != process.generation():
             self._begin()
-        self.memory.put(entry.name, entry.url, data, self.order)
-        if self.disk is not None:
-            self.disk.put(entry.name, entry.url, data, self.order)
+        in_memory = self.memory.put(entry.name, entry.url, data, self.order)
+        return (self.disk is not None and self.disk.put(entry.name, entry.url, data, self.order)) or in_memory
 
     def fetch(
         self, entries: Sequence[EntryKey], fetch: Callable[[Sequence[int]], Iterable[bytes]], admit: bool = True

@@ -24,6 +24,8 @@ from .folder import EntryFolder
 from .policy import Order, Passes
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
+MARKS = 1 << 24
+"""Bytes of the file of marks; two files of one mark take each other's for their own."""
 _RECORD_EVERY = 1.0  # seconds between two records of hits and misses for other processes
 
 
@@ -35,7 +37,7 @@ class DiskCache:
         self.passes = Passes()
         self._entries = EntryFolder(os.path.join(folder, "entries-1"))
         self._evictor = Evictor(self._entries, limits, self.passes)
-        self._leases = -1
+        self._leases = self._marks = -1
         self._usable: bool | None = None
         self._lock = process.Lock()
         self._counted = [0, 0]
@@ -129,6 +131,21 @@ class DiskCache:
             with contextlib.suppress(*FAILURES):
                 leases.release(self._leases, token)
 
+    # ---- marks: hints, which files have been cached
+
+    def mark(self, url: str, cached: bool = True) -> None:
+        """Mark a file as one that was cached, or no longer."""
+        if (self._usable or self._prepare()) and self._marks >= 0:
+            with contextlib.suppress(*FAILURES):
+                os.pwrite(self._marks, b"\1" if cached else b"\0", policy.key_of(url) % MARKS)
+
+    def is_marked(self, url: str) -> bool:
+        """Return if a file was cached; True now and then for another one, and False after a failure of the disk."""
+        if (self._usable or self._prepare()) and self._marks >= 0:
+            with contextlib.suppress(*FAILURES):
+                return os.pread(self._marks, 1, policy.key_of(url) % MARKS) == b"\1"
+        return False
+
     # ---- all of it
 
     def sweep(self) -> None:
@@ -157,6 +174,8 @@ class DiskCache:
                 found |= {"misses": totals.misses, "free": free(self.folder)}
         except FAILURES as exc:
             self._failed(exc)
+            if isinstance(exc, FileNotFoundError) and self._prepare():  # the folder is another one by now
+                return self.status()
             found["usable"] = False
         return found
 
@@ -184,7 +203,9 @@ class DiskCache:
                 if mounts.is_network(kind):
                     message = f"the cache in {self.folder} is on a network filesystem ({kind}): a local disk is faster"
                     warn_once(f"network {self.folder}", message)
+                self._shut()
                 self._leases = os.open(f"{self._entries.root}/leases", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._marks = os.open(f"{self._entries.root}/marks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 self._usable = True
             except FAILURES as exc:
                 self._usable = os.path.isdir(self._entries.root) and isinstance(exc, OSError) and _is_read_only(exc)
@@ -205,24 +226,26 @@ class DiskCache:
         self._counted = [0, 0]
         self._entries = EntryFolder(self._entries.root)
         self._evictor = Evictor(self._entries, self.limits, self.passes)
-        fd, self._leases, self._usable = self._leases, -1, None
-        if fd >= 0:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        self._usable = None
+        with contextlib.suppress(OSError):
+            self._shut()
 
-    def __del__(self, close_file: Any = os.close) -> None:
-        fd, self._leases = self._leases, -1
-        if fd >= 0:
-            close_file(fd)
+    def _shut(self, close_file: Any = os.close) -> None:
+        for fd in (self._leases, self._marks):
+            if fd >= 0:
+                close_file(fd)
+        self._leases = self._marks = -1
+
+    def __del__(self) -> None:
+        self._shut()
 
     def close(self) -> None:
         """Free what this process holds; it is opened again when it is needed."""
         self.count(0, 0, at_once=True)
         self._entries.usage.close()
         with self._lock:
-            fd, self._leases, self._usable = self._leases, -1, None
-            if fd >= 0:
-                os.close(fd)
+            self._usable = None
+            self._shut()
 
 
 def _read(fd: int, size: int, offset: int) -> bytes:

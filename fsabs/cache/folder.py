@@ -3,6 +3,7 @@
     ROOT/3f/5c0e...-e91a...    the frame (see `frames`) of one entry
     ROOT/usage                 how much there is, for all processes: see `usage`
     ROOT/leases                locks on bytes of it say which process is fetching what
+    ROOT/marks                 a byte for each hash of a URL: whether the file has been cached
 
 The name of an entry's file is the key of its URL (`policy.key_of`), by which an eviction knows when it is needed, and
 the hash of its name. A file is written aside and moved into its place. A file's time is when it was last read, by

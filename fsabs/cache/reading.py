@@ -161,13 +161,19 @@ class CachedFiles:
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
-        file, opened = self.find_or_open(key)
-        if file.entry is None and opened is None:
-            return self.inner._read_bytes(key)
-        if file.entry is not None and file.stat.size <= self.whole_size:
-            return self.whole(key, file, self.inner._open_from_start, opened)[0]
-        with self.block_blob(key, file, opened) if file.entry is not None or opened is None else opened as blob:
-            return blob.read_all()
+        for _ in range(_ATTEMPTS):
+            file, opened = self.find_or_open(key)
+            if file.entry is None and opened is None:
+                break
+            if file.entry is not None and file.stat.size <= self.whole_size:
+                return self.whole(key, file, self.inner._open_from_start, opened)[0]
+            with (
+                contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
+                self.block_blob(key, file, opened) if file.entry is not None or opened is None else opened as blob,
+            ):
+                return blob.read_all()
+            self.stats.invalidate(self.inner._url(key))
+        return self.inner._read_bytes(key)
 
     def block_blob(self, key: str, file: CachedFile, opened: Blob | None = None) -> BlockBlob:
         """Return the blob of a large file."""
@@ -198,7 +204,8 @@ class CachedFiles:
                     self.stats.invalidate(file.entry.url)
                     file = self.find(key)
                     continue
-                self.remember(file)
+                if file.entry is not None and self.contents().contains(file.entry):
+                    self.remember(file)
                 return data, file.stat.version
             with self.inner._open_blob(key) as blob:
                 return blob.read_all(), blob.version
@@ -314,12 +321,12 @@ class CachedFiles:
             if file.entry is not None:
                 contents.count_misses([file.entry])
                 if file.stat.size <= self.whole_size:
-                    contents.admit(file.entry, data)
+                    admitted = [contents.admit(file.entry, data)]
                 else:
                     blocks = Blocks(*file.entry, file.stat.size, self._block_size)
-                    for number, block in enumerate(blocks.cut(data)):
-                        contents.admit(blocks.entry(number), block)
-                self.remember(file)
+                    admitted = [contents.admit(blocks.entry(at), block) for at, block in enumerate(blocks.cut(data))]
+                if any(admitted):
+                    self.remember(file)
             yield data
 
 

@@ -59,17 +59,22 @@ class FileRecords:
         self._known[url] = record
         return record
 
-    def contains(self, url: str) -> bool:
-        """Whether anything is known of a file. Takes no memory, and counts as a use of what is on disk."""
+    def is_marked(self, url: str) -> bool:
+        """Return if a file was marked; a hint."""
         disk = self._contents.disk
-        return url in self._known or (disk is not None and disk.get(self._name(url), url) is not None)
+        return url in self._known if disk is None else disk.is_marked(url)
+
+    def mark(self, url: str, stat: FileStat) -> None:
+        """Mark a file as one that was cached."""
+        if self._contents.disk is not None:
+            self._contents.disk.mark(url)
+        else:
+            self.remember(url, stat)
 
     def remember_on_disk(self, url: str, stat: FileStat) -> None:
-        """Have `contains(url)` from now on: on disk alone, if that can be."""
-        if not self.contains(url):
-            now = time.time()
-            if not self.save(url, FileRecord(now, now, stat)):
-                self.remember(url, stat)
+        """Remember a file that was asked for now, for other processes, too; once."""
+        if self.recall(url) is None:
+            self.save(url, self.remember(url, stat))
 
     def save(self, url: str, record: FileRecord) -> bool:
         """Remember it for other processes, too; whether it is on disk now."""
@@ -83,6 +88,7 @@ class FileRecords:
         self._known.pop(url, None)
         if self._contents.disk is not None:
             self._contents.disk.remove(self._name(url), url)
+            self._contents.disk.mark(url, False)
 
     def save_list(self, url: str, kind: str, members: list[FileStat]) -> None:
         """Remember what a directory holds; `kind` tells one sort of listing from another."""

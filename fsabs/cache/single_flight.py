@@ -137,11 +137,15 @@ class SingleFlight:
             for token in leased.values():
                 if self._leases is not None:
                     self._leases.release(token)
-        for number in own:
-            if number not in leased:
-                value = self._wait_for_process(keys[number], number, lookup)
-                [value] = fetch([number]) if value is MISSING else [value]
+        end, missing = time.monotonic() + self._process_timeout, []
+        for number in own.keys() - leased.keys():
+            value = self._wait_for_process(keys[number], number, lookup, end)
+            if value is MISSING:
+                missing.append(number)
+            else:
                 own[number].value = values[number] = value
+        for number, value in zip(missing, fetch(missing) if missing else (), strict=True):
+            own[number].value = values[number] = value
 
     def _wait(
         self,
@@ -166,10 +170,10 @@ class SingleFlight:
             [value] = fetch([number])
         return value
 
-    def _wait_for_process(self, key: int | str | bytes, number: int, lookup: Callable[[int], Any]) -> Any:
+    def _wait_for_process(self, key: int | str | bytes, number: int, lookup: Callable[[int], Any], end: float) -> Any:
         """Return what another process is fetching, once it has; MISSING if it gives up, or takes too long."""
         assert self._leases is not None
-        token, end, pause = token_of(key), time.monotonic() + self._process_timeout, 0.0005
+        token, pause = token_of(key), 0.0005
         while time.monotonic() < end:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

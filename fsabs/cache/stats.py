@@ -94,7 +94,7 @@ class FileStats:
     def was_cached(self, url: str) -> bool:
         """Return if a file has been cached: then its stat is worth a request."""
         records = self._records()
-        return records.recall(url) is not None if self._check_interval else records.contains(url)
+        return records.recall(url) is not None if self._check_interval else records.is_marked(url)
 
     def aged_version(self, url: str, stat: FileStat) -> str:
         """Return a version for a file that has none: since when it is as it is; a new one if that is too long ago."""
@@ -112,7 +112,10 @@ class FileStats:
         """Remember a file that is cached: for when the store can't be reached, and for `was_cached`."""
         records = self._records()
         if by_request and not self.offline:
-            records.remember_on_disk(url, stat)
+            if self._check_interval:
+                records.remember_on_disk(url, stat)
+            else:
+                records.mark(url, stat)
         elif self.offline and settled:
             before = records.recall(url)
             if before is None or before.stat != stat:
