@@ -18,7 +18,7 @@ from .folder import FOLDERS, EntryFile, EntryFolder, status_of
 from .policy import Order, Passes
 
 BATCH = 0.01
-"""The share of what is there that one eviction frees, at least: down to a low-water mark."""
+"""The share of what is there that one eviction frees, down to a low-water mark, of what is not needed."""
 CANDIDATES = 256
 """Entries, at least, among which an eviction chooses."""
 ANY = -2.0
@@ -72,10 +72,12 @@ class Evictor:
         if self._rests(newcomer, order):
             return 0
         begin, freed, evicted = time.monotonic_ns(), 0, 0
-        most = wanted if newcomer < math.inf else max(wanted, int(self._folder.totals().size * BATCH))
+        most = max(wanted, int(self._folder.totals().size * BATCH))
         with self._lock:
             at_refill = -1  # what was freed by then: a refill that brings nothing is the last
             while freed < most and not (at_refill >= 0 and self._rests(newcomer, order)):
+                if freed >= wanted and not self._is_dispensable(order):  # beyond what is wanted only what is not needed
+                    break
                 if self._candidates and self._goes(self._candidates[-1], newcomer, order):
                     victim = self._candidates.pop()
                     status = status_of(victim.path)
@@ -83,7 +85,7 @@ class Evictor:
                         size = self._folder.unlink(victim.path, status)
                         freed += size
                         evicted += size > 0
-                elif freed == at_refill or freed >= wanted:
+                elif freed == at_refill:
                     break
                 else:
                     at_refill = freed
@@ -101,6 +103,10 @@ class Evictor:
         rests = newcomer == math.inf and time.monotonic() < self._rests_until
         return rests and self._rests_for == (order or None, self._passes.unread_since)
 
+    def _is_dispensable(self, order: Order) -> bool:
+        """Return if the next candidate is not needed as far as is known."""
+        return bool(self._candidates) and self._rank(self._candidates[-1], order) >= policy.READ
+
     def _goes(self, one: EntryFile, newcomer: float, order: Order) -> bool:
         return newcomer == ANY or policy.goes_for(self._rank(one, order), newcomer)
 
@@ -117,7 +123,8 @@ class Evictor:
             if len(found) >= CANDIDATES:
                 break
         ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
-        self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4) :]]
+        dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
+        self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
         if newcomer == math.inf and not (ranked and ranked[-1][0][0] == math.inf):
             now = time.monotonic()
             self._rests_for = order or None, self._passes.unread_since
