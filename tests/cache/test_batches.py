@@ -173,6 +173,8 @@ def test_files_of_a_store_that_takes_requests_come_by_one_call(folder: str) -> N
     everything = [*contents, "large"]
     assert list(fs.read_many(everything)) == [*contents.values(), noise(50_000)]
     assert store.calls == [everything], "no file was asked for before"
+    blocks = -(-50_000 // BLOCK)
+    assert fs.status()["disk"]["entries"] == 100 + blocks, "and nothing is written but the contents"
     memory.write_bytes("007", b"new")
     assert list(fs.read_many(everything))[7] == b"new"
     assert store.calls[1:] == [["007"]], "what is missing, and nothing else"
@@ -243,6 +245,29 @@ def test_a_value_that_is_fetched_twice_in_one_batch_is_fetched_once() -> None:
         1,
         0,
     ]
+
+
+def test_a_stopped_process_costs_a_batch_one_wait() -> None:
+    """And not one for each of its entries."""
+
+    class Taken:
+        def lease(self, token: int) -> bool:
+            return False
+
+        def release(self, token: int) -> None:
+            raise AssertionError("it was not leased")
+
+    calls: list[list[int]] = []
+
+    def fetch(numbers: Sequence[int]) -> Iterable[int]:
+        calls.append(sorted(numbers))
+        return list(numbers)
+
+    began = time.monotonic()
+    keys = [b"%d" % number for number in range(30)]
+    assert SingleFlight(Taken(), 60, 0.3).fetch(keys, lambda _: MISSING, fetch) == list(range(30))
+    assert time.monotonic() - began < 5
+    assert calls == [list(range(30))]
 
 
 # ---- a full cache
