@@ -17,6 +17,7 @@ import weakref
 from typing import Any
 
 from .. import mounts, process
+from ..descriptors import Held, open_into
 from . import frames, leases, policy
 from .checksums import checksum, crc32c
 from .eviction import Evictor, Limits, free
@@ -37,7 +38,8 @@ class DiskCache:
         self.passes = Passes()
         self._entries = EntryFolder(os.path.join(folder, "entries-1"))
         self._evictor = Evictor(self._entries, limits, self.passes)
-        self._leases = self._marks = -1
+        self._leases = -1
+        self._marks = Held()  # closed with its last use: another thread may be writing to it
         self._usable: bool | None = None
         self._lock = process.Lock()
         self._counted = [0, 0]
@@ -135,15 +137,15 @@ class DiskCache:
 
     def mark(self, url: str, cached: bool = True) -> None:
         """Mark a file as one that was cached, or no longer."""
-        if (self._usable or self._prepare()) and self._marks >= 0:
+        if (self._usable or self._prepare()) and (marks := self._marks):
             with contextlib.suppress(*FAILURES):
-                os.pwrite(self._marks, b"\1" if cached else b"\0", policy.key_of(url) % MARKS)
+                os.pwrite(marks[0], b"\1" if cached else b"\0", policy.key_of(url) % MARKS)
 
     def is_marked(self, url: str) -> bool:
         """Return if a file was cached; True now and then for another one, and False after a failure of the disk."""
-        if (self._usable or self._prepare()) and self._marks >= 0:
+        if (self._usable or self._prepare()) and (marks := self._marks):
             with contextlib.suppress(*FAILURES):
-                return os.pread(self._marks, 1, policy.key_of(url) % MARKS) == b"\1"
+                return os.pread(marks[0], 1, policy.key_of(url) % MARKS) == b"\1"
         return False
 
     # ---- all of it
@@ -205,7 +207,8 @@ class DiskCache:
                     warn_once(f"network {self.folder}", message)
                 self._shut()
                 self._leases = os.open(f"{self._entries.root}/leases", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                self._marks = os.open(f"{self._entries.root}/marks", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                open_into(marks := Held(), f"{self._entries.root}/marks", os.O_RDWR | os.O_CREAT, 0o600)
+                self._marks = marks
                 self._usable = True
             except FAILURES as exc:
                 self._usable = os.path.isdir(self._entries.root) and isinstance(exc, OSError) and _is_read_only(exc)
@@ -230,14 +233,15 @@ class DiskCache:
         with contextlib.suppress(OSError):
             self._shut()
 
-    def _shut(self, close_file: Any = os.close) -> None:
-        for fd in (self._leases, self._marks):
-            if fd >= 0:
-                close_file(fd)
-        self._leases = self._marks = -1
+    def _shut(self) -> None:
+        fd, self._leases, self._marks = self._leases, -1, Held()
+        if fd >= 0:
+            os.close(fd)
 
-    def __del__(self) -> None:
-        self._shut()
+    def __del__(self, close_file: Any = os.close) -> None:
+        fd, self._leases = self._leases, -1
+        if fd >= 0:
+            close_file(fd)
 
     def close(self) -> None:
         """Free what this process holds; it is opened again when it is needed."""
