@@ -132,6 +132,12 @@ class HTTPConnector:
         """Whether the server is asked at all; False for a while after it failed."""
         return self._gets.over
 
+    def item_path(self, suffix: str) -> str:
+        """Return the path of an item on the server, quoted; `ValueError` for a suffix that is no path."""
+        if not keys.is_key(suffix):
+            raise ValueError(f"an item's path has no empty, '.' or '..' segments: {suffix!r}")
+        return self._path + keys.to_url_path(suffix)
+
     def get(self, suffix: str, limit: int = MAX_ITEM_BYTES) -> bytes | None:
         """Return what is at `suffix`; None if there is nothing, if it has more than `limit` bytes, or on failure."""
         return self._get(suffix, lambda response: _read(response, limit))
@@ -191,8 +197,6 @@ class HTTPConnector:
 
     def _ask(self, method: str, suffix: str, parts: tuple[bytes, ...], size: int, read: _Reader) -> HTTPAnswer | None:
         """One answer, what was unexpected being warned of; None if there was none."""
-        if not keys.is_key(suffix):
-            raise ValueError(f"an item's path has no empty, '.' or '..' segments: {suffix!r}")
         answer = self._send(method, suffix, parts, size, read)
         if answer is not None and answer.status == 401 and self._has_new_token():
             answer = self._send(method, suffix, parts, size, read)
@@ -240,7 +244,7 @@ class HTTPConnector:
             headers["Content-Length"] = str(size)
         response = self._pool.get().urlopen(
             method,
-            self._path + keys.to_url_path(suffix),
+            self.item_path(suffix),
             iter(parts) if method == "PUT" else None,
             headers,
             retries=False,

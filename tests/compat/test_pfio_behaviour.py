@@ -18,7 +18,7 @@ import pytest
 from moto import mock_aws
 
 import fsabs.compat.pfio as ours
-from fsabs.compat.pfio.testing import ZipForTest
+from fsabs.compat.pfio.testing import ZipForTest, make_http_server
 
 pytestmark = pytest.mark.quick
 
@@ -299,3 +299,25 @@ def test_paths(pair: tuple[Any, Any], request: Any) -> None:
             if not same(theirs, here) and not differs:
                 wrong[name, text] = (theirs, here)
     assert not wrong
+
+
+def test_http_caches_share_a_server(tmp_path: Path) -> None:
+    """Each reads what the other has put, from the server and not from the file."""
+    ZipForTest(str(tmp_path / "a.zip"))
+    (tmp_path / "f").write_bytes(b"content")
+    with make_http_server() as (server, port):
+        url, files = f"http://localhost:{port}/", server.RequestHandlerClass.files
+        for first, second in ((pfio, ours), (ours, pfio)):
+            files.clear()
+            assert first.cache.HTTPCache(3, url + "items", do_pickle=True).put(1, [1])
+            assert second.cache.HTTPCache(3, url + "items", do_pickle=True).get(1) == [1]
+            kept = {}
+            for package in (first, second):
+                fs = package.v2.from_url(str(tmp_path), http_cache=url)
+                assert _read(fs, "f", mode="rb") == b"content"
+                with fs.open_zip("a.zip") as archive, package.v2.HTTPCachedFS(url, archive) as cached:
+                    assert _read(cached, "dir/f", mode="rb") == b"bar"
+                kept = kept or dict(files)
+                assert files == kept
+            files[f"/file:/{tmp_path}/f"] = b"changed"
+            assert _read(second.v2.from_url(str(tmp_path), http_cache=url), "f", mode="rb") == b"changed"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pickle
+import urllib.parse
 from typing import Any
 
 from .... import cache
@@ -24,6 +25,10 @@ class HTTPConnector(cache.HTTPConnector):
     def __init__(self, url: str, bearer_token_path: str | None = None, timeout: int = 3, trace: bool = False) -> None:
         super().__init__(url, bearer_token_path, timeout)
         self.trace = trace
+
+    def item_path(self, suffix: str) -> str:
+        """Return the path of an item on the server; PFIO's names of files have empty segments (`file://tmp/a`)."""
+        return urllib.parse.urlsplit(self.url).path + urllib.parse.quote(suffix, safe="/:~")
 
 
 class HTTPCache(cache.Cache):
