@@ -306,12 +306,13 @@ def test_http_caches_share_a_server(tmp_path: Path) -> None:
     ZipForTest(str(tmp_path / "a.zip"))
     (tmp_path / "f").write_bytes(b"content")
     with make_http_server() as (server, port):
-        url, files = f"http://localhost:{port}/", server.RequestHandlerClass.files
+        handler: Any = server.RequestHandlerClass
+        url, files = f"http://localhost:{port}/", handler.files
         for first, second in ((pfio, ours), (ours, pfio)):
             files.clear()
             assert first.cache.HTTPCache(3, url + "items", do_pickle=True).put(1, [1])
             assert second.cache.HTTPCache(3, url + "items", do_pickle=True).get(1) == [1]
-            kept = {}
+            kept: dict[str, bytes] = {}
             for package in (first, second):
                 fs = package.v2.from_url(str(tmp_path), http_cache=url)
                 assert _read(fs, "f", mode="rb") == b"content"
