@@ -81,7 +81,7 @@ def test_the_file_of_a_live_writer_stays(folder: Path) -> None:
 
 
 def test_hidden_files_of_other_machines_stay_for_a_week(folder: Path) -> None:
-    names = [f".a.0123456789ab-1-0123abcd{PARTIAL_SUFFIX}", f".a.0123456789ab{partials.PARTIAL_SUFFIX}"]
+    names = [f".a.0123456789ab-1-0123abcd{PARTIAL_SUFFIX}", f".a.0123456789ab{PARTIAL_SUFFIX}"]
     for name in names:
         (folder / name).touch()
     fs = fsabs.Local(folder)
