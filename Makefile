@@ -4,7 +4,6 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
-PARALLEL ?= -n 3 --dist loadgroup
 NAME ?=
 
 RUN := $(VENV)/bin/python
@@ -21,10 +20,10 @@ demo: $(VENV)/.demo ## train on handwritten digits, from zips in a zip on local 
 	$(RUN) examples/digits/train.py
 
 test: servers ## all tests; PYTEST_ARGS="-k zip" chooses
-	$(RUN) -m pytest $(PARALLEL) $(PYTEST_ARGS)
+	$(RUN) -m tests $(PYTEST_ARGS)
 
 quick: $(VENV)/.test ## the tests that need no server
-	$(RUN) -m pytest -m quick $(PARALLEL) $(PYTEST_ARGS)
+	$(RUN) -m tests -m quick $(PYTEST_ARGS)
 
 pythons: $(VENV)/.test ## the quick tests on every other Python from 3.11 on that this machine has
 	$(RUN) -m tests.pythons $(PYTEST_ARGS)

@@ -55,7 +55,7 @@ def run(name: str, interpreter: str) -> int:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[quick]"]
     subprocess.run(pip, cwd=ROOT, check=True)
     ignored = [f"--ignore={path}" for path in left_out()]
-    command = [str(python), "-m", "pytest", "-m", "quick", *ignored, *sys.argv[1:]]
+    command = [str(python), "-m", "pytest", "-n", "3", "--dist", "loadgroup", "-m", "quick", *ignored, *sys.argv[1:]]
     return subprocess.run(command, cwd=ROOT, env=os.environ, check=False).returncode
 
 
