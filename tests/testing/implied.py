@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from fsabs import keys
 from fsabs.files import Writer
 from fsabs.fs import FS, Capabilities
@@ -68,7 +70,8 @@ class ImpliedWriter(Writer):
 def _make_parent(fs: FS, key: str) -> None:
     parent = keys.parent(key)
     if parent and not fs._is(parent, directory=True):
-        fs._makedirs(parent, 0o777)
+        with contextlib.suppress(FileExistsError):  # another thread made it
+            fs._makedirs(parent, 0o777)
 
 
 def implied() -> WrappedSubject:

@@ -297,7 +297,7 @@ class S3(FS):
 
     def _empty(self, key: str) -> None:
         self._remove_below(key, prefix_of(key))
-        super()._empty(key)
+        self._restore(key)
 
     def _remove_below(self, key: str, kept: str) -> None:
         """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
