@@ -48,16 +48,21 @@ def test_the_demo_learns_the_digits_from_local_disk_and_from_s3(reader: str, tmp
 
 
 def check_what_the_trace_tells(shown: str, report: Path) -> None:
-    """The first epoch came from S3, the others from the cache; and the report is of the reads of all workers."""
+    """The first epoch came from S3, the others from the cache; and the report is of the reads of all workers.
+
+    What a request brings along is kept: a part of the first epoch comes from the cache, too.
+    """
     parts = {name: [int(count) for count in counts] for name, _, *counts in PART.findall(shown)}
     files, hits, misses, requests, fetched = parts["epoch 1"]
-    assert (files, hits, misses) == (IMAGES, 0, IMAGES)
+    assert files == hits + misses == IMAGES
+    assert misses > 0
     assert 0 < requests < IMAGES / 2  # a batch of members at a time, and not one by one
     assert fetched > 100 * IMAGES
     assert {name: counts for name, counts in parts.items() if name not in ("epoch 1", "test")} == {
         f"epoch {number}": [IMAGES, IMAGES, 0, 0, 0] for number in range(2, 6)
     }
-    assert parts["test"][:3] == [TEST_IMAGES, 0, TEST_IMAGES]
+    assert parts["test"][0] == sum(parts["test"][1:3]) == TEST_IMAGES
+    assert parts["test"][2] > 0
     asked = re.search(r"^  S3 +\d+\.\d\d s in (\d+) requests; \d+ retries$", shown, re.MULTILINE)
     assert asked is not None
     assert int(asked[1]) >= requests + parts["test"][3]

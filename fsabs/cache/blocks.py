@@ -35,8 +35,8 @@ class Blocks:
     def __init__(self, name: bytes, url: str, size: int, block_size: int) -> None:
         self._name = name
         self._url = url
-        self.size = size
-        self.block_size = block_size
+        self.size: int = size
+        self.block_size: int = block_size
 
     def __len__(self) -> int:
         return -(-self.size // self.block_size)
@@ -134,7 +134,7 @@ class BlockBlob(Blob):
         opened: Blob | None = None,
     ) -> None:
         super().__init__(origin, key, blocks.size, version)
-        self.blocks = blocks
+        self.blocks: Blocks = blocks
         self._cache = cache  # asked for at each use: a forked child has its own
         self._open_inner = open_inner
         self._admit = admit

@@ -34,7 +34,9 @@ class Counts:
     __slots__ = ("hits", "memory_hits", "misses")
 
     def __init__(self) -> None:
-        self.hits = self.memory_hits = self.misses = 0
+        self.hits: int = 0
+        self.memory_hits: int = 0
+        self.misses: int = 0
 
 
 class ContentCache:
@@ -45,14 +47,15 @@ class ContentCache:
 
     def __init__(self, disk: DiskCache | None, memory_bytes: int, timeout: float = CLAIM_TIMEOUT) -> None:
         self.disk = disk
-        self.order = Order()
+        self.order: Order = Order()
         self._memory_bytes = memory_bytes
         self._fetches = SingleFlight(disk, timeout, PROCESS_TIMEOUT)
         self._begin()
 
     def _begin(self) -> None:
-        self.memory = MemoryCache(self._memory_bytes, self.disk.passes if self.disk is not None else Passes())
-        self.counts = Counts()
+        passes = Passes() if self.disk is None else self.disk.passes
+        self.memory: MemoryCache = MemoryCache(self._memory_bytes, passes)
+        self.counts: Counts = Counts()
         self._generation = process.generation()
 
     def lookup(self, entry: EntryKey) -> bytes | None:

@@ -35,7 +35,7 @@ class DiskCache:
 
     def __init__(self, folder: str, limits: Limits) -> None:
         self.folder = folder
-        self.passes = Passes()
+        self.passes: Passes = Passes()
         self._entries = EntryFolder(os.path.join(folder, "entries-1"))
         self._evictor = Evictor(self._entries, limits, self.passes)
         self._leases = -1

@@ -42,7 +42,7 @@ class Evictor:
 
     def __init__(self, folder: EntryFolder, limits: Limits, passes: Passes) -> None:
         self.limits = limits
-        self.evicted = 0
+        self.evicted: int = 0
         """Entries that this process has evicted."""
         self._folder = folder
         self._passes = passes

@@ -46,7 +46,7 @@ class EntryFolder:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.usage = UsageLog(os.path.join(root, "usage"))
+        self.usage: UsageLog = UsageLog(os.path.join(root, "usage"))
 
     def path(self, name: bytes, key: int) -> str:
         """Return where the file of an entry is."""

@@ -115,7 +115,7 @@ class HTTPConnector:
             )
         if retries < 0 or timeout <= 0:
             raise ValueError(f"retries is at least 0 and timeout above 0, not {retries} and {timeout}")
-        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/"
+        self.url: str = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/"
         self._path = parts.path.rstrip("/") + "/"
         self._retries = retries
         self._timeout = timeout

@@ -36,7 +36,7 @@ class MemoryCache:
         self._items: dict[bytes, _Item] = {}
         self._all: list[_Item] = []
         self._lock = process.Lock()
-        self.size = 0
+        self.size: int = 0
         """Bytes of all entries."""
 
     def __len__(self) -> int:

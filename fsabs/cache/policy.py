@@ -46,9 +46,9 @@ class Order:
             key = key_of(url)
             if self._first.setdefault(key, at) != at:
                 self._later.setdefault(key, []).append(at)
-        self.cursor = position - 1
+        self.cursor: int = position - 1
         """The position that is being read."""
-        self.since = time.time()
+        self.since: float = time.time()
 
     def __bool__(self) -> bool:
         return bool(self._first)
@@ -91,9 +91,10 @@ class Passes:
         self._again = 0
         self._mask = 0
         self._lock = process.Lock()
-        self.begun = time.time()
+        self.begun: float = time.time()
         """When the present pass began."""
-        self.before = self.unread_since = -math.inf
+        self.before: float = -math.inf
+        self.unread_since: float = -math.inf
         """When the pass before began, and the one before that: what was last read earlier may go. (Two reads of a file
         in shuffled passes may be almost two passes apart.)"""
 

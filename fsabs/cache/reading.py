@@ -48,10 +48,10 @@ class CacheState:
 
     def __init__(self, inner: FS, folder: str | None, limits: Limits, memory_bytes: int, timeout: float) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
-        self.store = inner._resolved_store()
-        self.by_request = inners.is_asked_by_request(inner)
-        self.contents = ContentCache(disk, memory_bytes, timeout)
-        self.records = FileRecords(f"{self.store} {inner._principal()}", self.contents)
+        self.store: str = inner._resolved_store()
+        self.by_request: bool = inners.is_asked_by_request(inner)
+        self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout)
+        self.records: FileRecords = FileRecords(f"{self.store} {inner._principal()}", self.contents)
 
 
 class Opener:
@@ -83,12 +83,12 @@ class CachedFiles:
         self.inner = inner
         self.stats = stats
         self.whole_size = whole_size
-        self.order = Order()
+        self.order: Order = Order()
         self._fs = fs
         self._state = state
         self._block_size = block_size
         self._namespace = namespace
-        self.in_batches = inner.default_concurrency <= 1 or inners.knows_its_members(inner)
+        self.in_batches: bool = inner.default_concurrency <= 1 or inners.knows_its_members(inner)
         """Whether a stat costs no request."""
 
     def state(self) -> CacheState:

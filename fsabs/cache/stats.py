@@ -39,7 +39,7 @@ class FileStats:
     ) -> None:
         self.max_age = max_age
         self.offline = offline
-        self.remembers = bool(check_interval or offline or max_age is not None)
+        self.remembers: bool = bool(check_interval or offline or max_age is not None)
         """Whether what is remembered may be used without asking the store."""
         self._inner = inner
         self._records = records

@@ -91,13 +91,19 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
         assert expected in done.stderr
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a test run in the background ignores them, and so do its children
+
+
 def test_ctrl_c_is_130(tmp_path: Path) -> None:
     from fsabs.dispatch import TaskDispatcher
 
     url = f"sqlite:///{tmp_path}/job.db"
     TaskDispatcher.create(url, training=[("a", 0, 4)], records_per_task=2).close()
     command = [sys.executable, "-m", "fsabs", "tasks", "watch", url, "--interval", "0.1", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts
+    ) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["state"] == "running"
         process.send_signal(signal.SIGINT)

@@ -85,10 +85,10 @@ class ItemCache(Cache):
             raise ValueError(
                 f"cache_size_limit has to be None or 0 (no limit) or positive, and is {cache_size_limit!r}"
             )
-        self.length = int(length)
-        self.codec = codec_of(codec, do_pickle)
-        self.do_pickle = self.codec.name == "pickle"
-        self.cache_size_limit = int(cache_size_limit) if cache_size_limit else None
+        self.length: int = int(length)
+        self.codec: Codec = codec_of(codec, do_pickle)
+        self.do_pickle: bool = self.codec.name == "pickle"
+        self.cache_size_limit: int | None = int(cache_size_limit) if cache_size_limit else None
         self._claim_timeout = claim_timeout
         self._fetches = SingleFlight(None, claim_timeout)
         self._hits = self._misses = self._puts = 0

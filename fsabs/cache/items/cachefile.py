@@ -64,13 +64,13 @@ class CacheFile:
     def __init__(self, path: str, fd: int, *, writable: bool, owned: bool, limit: int | None = None) -> None:
         """Takes over `fd`. `owned`: the file goes when the last process that uses it closes it."""
         self.path = path
-        self.fd = fd
+        self.fd: int = fd
         self.limit = limit
         self.writable = writable
         self._owned = owned
-        self.layout = self._read_layout()
+        self.layout: Layout = self._read_layout()
         self.map: mmap.mmap | None = self._map()
-        self.lock = locks.PutLock(fd)
+        self.lock: locks.PutLock = locks.PutLock(fd)
         _live[id(self)] = weakref.ref(self)
 
     def _read_layout(self) -> Layout:

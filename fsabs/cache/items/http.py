@@ -48,7 +48,7 @@ class HTTPCache(ItemCache):
         raw: bool = False,
     ) -> None:
         super().__init__(length, do_pickle, codec, None, claim_timeout)
-        self.connector = HTTPConnector(url, bearer_token_path, timeout)
+        self.connector: HTTPConnector = HTTPConnector(url, bearer_token_path, timeout)
         source = fingerprint.hex() if isinstance(fingerprint, bytes) else fingerprint
         self._name = (urllib.parse.urlsplit(self.connector.url).path, self.codec.name, source)
         self._max_item_bytes = max_item_bytes

@@ -52,7 +52,7 @@ class StoredItems(ItemCache):
         fingerprint: str | bytes,
     ) -> None:
         super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
-        self.dir = os.path.abspath(os.fspath(dir)) if dir is not None else default_directory()
+        self.dir: str = os.path.abspath(os.fspath(dir)) if dir is not None else default_directory()
         self._fingerprint = fingerprint
         self._full = self._warned = False
         self._nothing()
