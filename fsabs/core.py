@@ -232,13 +232,9 @@ class Core(abc.ABC):
         left = list(self._unnamed(key))
         if left:
             raise errors.unnamed_left(self._url(key), len(left), left[0])
-        self._restore(key)
-
-    def _restore(self, key: str) -> None:
-        """Make the directory `key` again where it went with the last file in it."""
         can = self.capabilities
         if key and can.implied_directories and can.mkdir and not self._is(key, directory=True):
-            self._mkdir(key, 0o777)
+            self._mkdir(key, 0o777)  # it went with the last file
 
     def _makedirs(self, key: str, mode: int) -> None:
         """Make the directory `key` and what is missing above it; `FileExistsError` if it is there."""

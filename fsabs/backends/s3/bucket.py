@@ -297,7 +297,8 @@ class S3(FS):
 
     def _empty(self, key: str) -> None:
         self._remove_below(key, prefix_of(key))
-        self._restore(key)
+        if key and not self._is(key, directory=True):
+            self._mkdir(key, 0o777)  # it went with the last file
 
     def _remove_below(self, key: str, kept: str) -> None:
         """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
