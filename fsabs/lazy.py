@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from importlib import _bootstrap
 
-PATIENCE = 5.0
+MAX_WAIT = 5.0
 """Seconds that a fork waits at most: a whole program may be running inside of an import."""
 
 
@@ -63,7 +63,7 @@ def _under_way() -> bool:
 
 def _before_fork() -> None:
     """Wait for other threads' imports: a child that needs a module that was half there would wait for it for ever."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + MAX_WAIT
     while _under_way() and time.monotonic() < end:
         time.sleep(0.001)
 

@@ -75,6 +75,6 @@ def test_a_fork_within_an_import_does_not_wait_for_what_waits_for_it(tmp_path: P
     code = """
     import forking
     forking.thread.join()
-    print(forking.seconds < fsabs.lazy.PATIENCE / 2)
+    print(forking.seconds < fsabs.lazy.MAX_WAIT / 2)
     """
     assert run(tmp_path, code) == "True\n"

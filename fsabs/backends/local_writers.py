@@ -32,7 +32,7 @@ def target(path: str, exclusive: bool) -> tuple[str, int | None]:
     if stat_bits.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if stat_bits.S_ISREG(kind) and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # which tells why
+        os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # raises the reason
     return path, kind
 
 
@@ -48,7 +48,7 @@ def write_at_once(path: str, kind: int | None, data: bytes) -> None:
             written += os.write(fd, memoryview(data)[written:])
         if kind is not None:  # keep the permissions of what is replaced, as writing into it would
             os.fchmod(fd, stat_bits.S_IMODE(kind))
-        descriptors.close(held)  # a network filesystem tells only now whether all of it has arrived
+        descriptors.close(held)  # a network filesystem reports only now that some of it is lost
         os.rename(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ class LocalWriter(Writer):
             os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
             descriptors.close(self._held)
         else:
-            descriptors.close(self._held)  # a network filesystem tells only now whether all of it has arrived
+            descriptors.close(self._held)  # a network filesystem reports only now that some of it is lost
             if self._exclusive:
                 os.link(self._partial, self._path)
         if not self._exclusive:

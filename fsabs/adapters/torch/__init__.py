@@ -1,7 +1,7 @@
 """Data sets for PyTorch over any FS: files, images in folders, RecordIO files, and shards that resume exactly.
 
 `FileDataset`, `ImageFolder` and `RecordIODataset` are map-style and read whole batches at once; `ShardedDataset` is
-iterable, split over ranks and workers, with a state that goes on mid-epoch; `TaskDataset` reads the tasks of a
+iterable, split over ranks and workers, with a state that resumes mid-epoch; `TaskDataset` reads the tasks of a
 dispatcher; `Loader` is torch's `DataLoader` around it. `save`, `load` and `CheckpointManager` keep checkpoints.
 """
 

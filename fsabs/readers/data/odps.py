@@ -102,16 +102,16 @@ class ODPSDataReader(AbstractDataReader):
         """The number of rows, as it was when first asked for."""
         if not self._counted:
             for partition in self._partitions():
-                self._patiently(functools.partial(self._open, partition))
+                self._retried(functools.partial(self._open, partition))
             self._counted = True
         return sum(self._counts.values())
 
     def _partitions(self) -> list[str | None]:
-        if self._partition is not None or not self._patiently(self._is_partitioned):
+        if self._partition is not None or not self._retried(self._is_partitioned):
             return [self._partition]
-        return list(self._patiently(self._partition_names))
+        return list(self._retried(self._partition_names))
 
-    def _patiently(self, call: Callable[..., Any]) -> Any:
+    def _retried(self, call: Callable[..., Any]) -> Any:
         """Return what `call(again)` returns, which is called again after errors that may pass."""
         for attempt in itertools.count(1):
             try:
