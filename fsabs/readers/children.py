@@ -20,6 +20,8 @@ from .. import errors, process
 
 _RUN = 32
 """The items of one message."""
+_EXIT_SECONDS = 5.0
+"""How long a process that has sent its last item may take to end; one that hangs in its exit handlers is killed."""
 
 
 def in_processes(readers: Sequence[Callable[[], Iterable[Any]]], ahead: int) -> Iterator[Any]:
@@ -63,8 +65,11 @@ def _receive(connection: Connection, processes: dict[Connection, BaseProcess]) -
     if failure is not None:
         raise failure
     if ended:
-        processes.pop(connection).join()
+        child = processes.pop(connection)
         connection.close()
+        child.join(_EXIT_SECONDS)
+        child.kill()
+        child.join()
     return list(items)
 
 
