@@ -103,7 +103,9 @@ def test_a_zip_on_s3_through_a_cache(tmp_path: Path, moto: MotoServer, monkeypat
     told = re.search(pattern, done.stdout, re.MULTILINE)
     assert told is not None
     assert 0 < int(told[1]) < FILES
-    assert (int(told[2]), int(told[3])) == (FILES, FILES)
+    hits, misses = int(told[2]), int(told[3])
+    assert hits + misses == 2 * FILES
+    assert 0 < misses <= FILES  # a request for a member may bring its neighbours along, which are hits then
 
     missing = epoch(PROGRAM, "s3://epoch/other.zip", "--report", tmp_path / "none.html")
     assert missing.returncode == 1

@@ -357,7 +357,7 @@ for _name, _seconds in (("at_once", 0.0), ("5ms", 0.005), ("50ms", 0.05), ("500m
     _duplicated(f"duplicated_{_name}", _seconds)
 
 
-_UNPROVABLE_IN_HEADS = frozenset({"length_long", "length_short", "length_zero"})
+_UNPROVABLE_IN_HEADS = frozenset({"gzip", "length_long", "length_short", "length_zero"})
 """A HEAD has no body that a wrong length could be held against."""
 
 
