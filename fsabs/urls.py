@@ -104,6 +104,14 @@ def from_url(
     return fs
 
 
+def open_location(location: Location, mode: str = "r") -> FS:
+    """Return the FS at a location, as `from_url` does for its URL; `location.object` is what its query is about.
+
+    With a `mode` that writes, the innermost container on the path is written to; one that is missing is made.
+    """
+    return _open_tree(location, mode, None, False, {}, {**dict.fromkeys(SETTINGS), "strict": None})[0]
+
+
 @overload
 def open_url(
     url: str | os.PathLike[str],

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import re
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
 
-from .. import __version__, errors
+from .. import __version__
 from . import COMMANDS
-from .output import Output
+from .output import Output, coloured
+from .redaction import redacted
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 _EXPECTED = (OSError, ValueError, LookupError, ImportError)
@@ -26,6 +31,15 @@ class Invocation:
     def __init__(self) -> None:
         self.debug = False
         self.output = Output()
+        self.how_to_go_on = ""
+        """A sentence that is shown after Ctrl-C."""
+
+    def error(self, exc: Exception) -> None:
+        """Write an error as one line, and its traceback with `--debug`; the command may go on."""
+        self.output.flush()
+        if self.debug:
+            sys.stderr.write(redacted("".join(traceback.format_exception(exc))))
+        sys.stderr.write(coloured(f"fsabs: {_line(exc)}", "error", sys.stderr) + "\n")
 
 
 class _Program(click.Group):
@@ -87,29 +101,69 @@ def run(arguments: Sequence[str] | None = None) -> int:
     invocation = Invocation()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation)
-        invocation.output.close()
+        _take_any_name(sys.stdout, sys.stderr)
+        with _terminated_as_interrupted(), _warnings_as_lines():
+            result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation)
+            invocation.output.close()
         return result if isinstance(result, int) else 0
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx is not None else "fsabs"
-        sys.stderr.write(f"{where}: {exc.format_message()}\n  '{where} --help' shows how it is used\n")
+        sys.stderr.write(redacted(f"{where}: {exc.format_message()}\n  '{where} --help' shows how it is used\n"))
         return MISUSED
     except (click.Abort, KeyboardInterrupt):
-        sys.stderr.write("fsabs: interrupted\n")
+        sys.stderr.write(": ".join(filter(None, ("fsabs", "interrupted", invocation.how_to_go_on))) + "\n")
         return INTERRUPTED
     except click.ClickException as exc:
-        sys.stderr.write(f"fsabs: {exc.format_message()}\n")
+        sys.stderr.write(redacted(f"fsabs: {exc.format_message()}\n"))
         return exc.exit_code
+    except BrokenPipeError as exc:
+        if exc.filename is None:  # the standard output: its reader has gone away, as `head` does
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        invocation.error(exc)
+        return FAILED
     except Exception as exc:
-        if invocation.debug:
-            traceback.print_exc()
-        sys.stderr.write(f"fsabs: {_line(exc)}\n")
+        invocation.error(exc)
         return FAILED
 
 
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Have SIGTERM end a command as Ctrl-C does."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Write each warning as one line."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = " ".join(str(message).split())
+        sys.stderr.write(coloured(redacted(f"fsabs: warning: {text}"), "warning", sys.stderr) + "\n")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def _take_any_name(*streams: Any) -> None:
+    """Have streams write a name that is not text in their encoding as the bytes that it is."""
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="surrogateescape" if stream.encoding.lower() == "utf-8" else "backslashreplace")
+
+
 def _line(exc: Exception) -> str:
-    """Return an error as one line, without the credentials of a URL."""
+    """Return an error as one line, without secrets."""
     text = re.sub(r"^\[Errno -?\d+\] ", "", str(exc)) or type(exc).__name__
     if not isinstance(exc, _EXPECTED):
         text = f"{type(exc).__name__}: {text} (--debug shows the traceback)"
-    return errors.without_secrets(" ".join(text.split()))
+    return redacted(" ".join(text.split()))

@@ -1,0 +1,218 @@
+"""The one rule of paths: what an argument of a command names, on any store and in any container.
+
+- A path is a URL or a local path. `*`, `?`, `[seq]` and `**` are patterns, unless the path exists as it is written.
+  In a URL `?` begins the query and is no pattern.
+- A container in the middle of a path is walked into: `s3://b/train.zip/part/`.
+- At the end of a path a container is the file that it is: `s3://b/train.zip`. With a `/` behind it, it is the directory
+  of its members: `s3://b/train.zip/`.
+- `-` is the standard input or output, where a command reads or writes a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from .. import errors, keys, locations, registry
+from .redaction import redacted
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from click.shell_completion import CompletionItem
+
+    from ..fs import FS
+    from ..stats import FileStat
+
+PIPE = "-"
+
+
+class ResolvedPath(NamedTuple):
+    """What a path of the command line names; it need not exist."""
+
+    fs: FS
+    path: str
+    """The path on `fs`; an empty one is its root."""
+    text: str
+    """As it was written; may have secrets in it."""
+    contents: bool
+    """It was written with a `/` at its end: a directory, or the members of a container."""
+
+    @property
+    def shown(self) -> str:
+        """As it was written, without secrets."""
+        return redacted(self.text)
+
+    @property
+    def url(self) -> str:
+        """The full URL, without secrets."""
+        return self.fs.url(self.path)
+
+    def stat(self) -> FileStat:
+        """Return the stat of the file or directory."""
+        return self.fs.stat(self.path)
+
+    def is_directory(self) -> bool:
+        """Return whether there is a directory."""
+        return self.fs.isdir(self.path)
+
+    def member(self, name: str) -> ResolvedPath:
+        """Return what `name`, a path below this directory, names."""
+        path = f"{self.path}/{name}" if self.path else name
+        return self._replace(path=path.rstrip("/"), text=_joined(self.text, name), contents=name.endswith("/"))
+
+
+class Paths:
+    """Resolves the paths of one command; a context manager, which closes what was opened for them."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, ...], FS] = {}
+        self._exits = contextlib.ExitStack()
+
+    def resolve(self, text: str, mode: str = "r") -> ResolvedPath:
+        """Return what a path names, whether it exists or not; `mode` is that of the container that it leads into.
+
+        With the mode `a` a container on the path is written to, and made if it is missing; it becomes visible when
+        this object is closed without an exception.
+        """
+        location = locations.parsed(text)
+        contents = _names_contents(text, location)
+        if location.scheme in locations.VERBATIM:
+            folder, _, name = location.path.rpartition("/")
+            return ResolvedPath(self._opened(location, folder or "/", "r"), name, text, contents)
+        key = keys.normalize(location.path)
+        parts = key.split("/") if key else []
+        inner = [
+            at for at, part in enumerate(parts) if (at + 1 < len(parts) or contents) and registry.container_of(part)
+        ]
+        if not inner:
+            return ResolvedPath(self._opened(location, location.path and "/", "r"), key, text, contents)
+        end = inner[-1] + 1
+        fs = self._opened(location, "/" + "/".join(parts[:end]), mode)
+        return ResolvedPath(fs, "/".join(parts[end:]), text, contents)
+
+    def expand(self, text: str) -> Iterator[ResolvedPath]:
+        """Yield what a path or a pattern names; `FileNotFoundError` for a pattern that nothing matches."""
+        head, pattern = _split_pattern(text)
+        if not pattern:
+            yield self.resolve(text)
+            return
+        with contextlib.suppress(OSError):
+            literal = self.resolve(text)
+            if literal.fs.exists(literal.path):
+                yield literal
+                return
+        empty = True
+        for found in self._matches(head, pattern):
+            empty = False
+            yield found
+        if empty:
+            raise errors.error(errno.ENOENT, "glob", redacted(text), "nothing matches")
+
+    def expand_all(self, texts: tuple[str, ...]) -> Iterator[ResolvedPath]:
+        """Yield what each of some paths or patterns names."""
+        for text in texts:
+            yield from self.expand(text)
+
+    def _matches(self, head: str, pattern: str) -> Iterator[ResolvedPath]:
+        """Yield the matches of a pattern below `head`; one that leads through containers is matched in each of them."""
+        parts = pattern.split("/")
+        cut = next((at for at, part in enumerate(parts[:-1], 1) if registry.container_of(part)), len(parts))
+        rest = "/".join(parts[cut:])
+        base = self.resolve(head)
+        decoded = keys.from_url_path("/".join(parts[:cut])) if "://" in head else "/".join(parts[:cut])
+        below = base.fs.subfs(base.path) if base.path else base.fs
+        for name in below.glob(decoded):
+            match = base.member(name)
+            if cut == len(parts):
+                yield match
+            elif rest.strip("/"):
+                yield from self._deeper(f"{match.text}/{rest}")
+            else:
+                yield self.resolve(f"{match.text}/")
+
+    def _deeper(self, text: str) -> Iterator[ResolvedPath]:
+        with contextlib.suppress(FileNotFoundError):
+            for found in self.expand(text):
+                if found.fs.exists(found.path):
+                    yield found
+
+    def _opened(self, location: locations.Location, path: str, mode: str) -> FS:
+        """Return the FS at `path` of a location, opened once."""
+        from .. import urls
+
+        key = (location.scheme, location.authority, location.query, path, mode)
+        if key not in self._open:
+            found = urls.open_location(location._replace(path=path, object=location.path), mode)
+            self._open[key] = self._exits.enter_context(found)
+        return self._open[key]
+
+    def __enter__(self) -> Paths:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exits.__exit__(kind, exc, trace)
+
+
+def _names_contents(text: str, location: locations.Location) -> bool:
+    """Return whether a path is written as that of a directory."""
+    written = text if location.scheme in locations.VERBATIM else text.partition("?")[0] if "://" in text else text
+    return not location.path or written.endswith(("/", "/.", "/..")) or written in (".", "..")
+
+
+def _split_pattern(text: str) -> tuple[str, str]:
+    """Return the directory that a pattern is matched in, and the pattern; the latter is empty if it is none."""
+    start = text.find("://") + 3 if "://" in text else 0
+    slash = text.find("/", start) + 1 if start else 0
+    if start and not slash:
+        return text, ""
+    wild = "*[" if start else "*?["
+    parts = text[slash:].split("/")
+    for at, part in enumerate(parts):
+        if any(char in part for char in wild):
+            above = "/".join(parts[:at])
+            head = text[:slash] + above + ("/" if above else "")
+            if not above and text.startswith("/"):
+                head = "/"
+            return head or "./", "/".join(parts[at:])
+    return text, ""
+
+
+def _joined(text: str, name: str) -> str:
+    """Return the text of the member `name` of what is written as `text`."""
+    if "://" not in text:
+        return name if text == "./" else f"{text}{name}" if text.endswith("/") else f"{text}/{name}"
+    base, mark, query = text.partition("?")
+    return f"{base.rstrip('/')}/{keys.to_url_path(name)}{mark}{query}"
+
+
+class PathType(click.types.StringParamType):
+    """The type of arguments that are paths; a shell completes them, on remote stores too."""
+
+    name = "path"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the members of the directory that an unfinished path leads to."""
+        from click.shell_completion import CompletionItem
+
+        if "://" not in incomplete:
+            return [CompletionItem(incomplete, type="file")]
+        folder = incomplete[: incomplete.rfind("/") + 1]
+        with contextlib.suppress(Exception), Paths() as paths:
+            found = paths.resolve(folder)
+            names = (folder + keys.to_url_path(name) for name in found.fs.list(found.path))
+            return [CompletionItem(name) for name in names if name.startswith(incomplete)][:1000]
+        return []
+
+
+def path_argument(
+    name: str, count: int = 1, required: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add an argument that is a path, or with `count=-1` any number of them, to a command."""
+    return click.argument(name, nargs=count, required=required, type=PathType())

@@ -1,0 +1,58 @@
+"""The one place where what a command prints loses its secrets: output, errors, tracebacks, progress, JSON.
+
+Removed are passwords in URLs and what grants access in their queries (`errors.without_secrets`), and, wherever they
+stand in a text, the values of environment variables and of keys of `pfio.ini` whose names say that they are secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from .. import errors
+
+_SECRET_NAME = re.compile(
+    r"secret|passw|passphrase|token|credential|private|signature|(^|_)(pwd|auth|jwt|sas|pat)$|authorization|key(_id)?$",
+    re.IGNORECASE,
+)
+_PUBLIC_NAME = re.compile(r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$", re.IGNORECASE)
+_SHORTEST = 6  # characters: a shorter value is found in harmless words, too
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether the value of a variable or an option of this name is never shown."""
+    return _SECRET_NAME.search(name) is not None and _PUBLIC_NAME.search(name) is None
+
+
+def redacted(text: str) -> str:
+    """Return `text` with `***` in place of each secret."""
+    for value in _secrets():
+        if value in text:
+            text = text.replace(value, "***")
+    return errors.without_secrets(text)
+
+
+def _secrets() -> list[str]:
+    """Return the secret values that this process knows by name, the longest first."""
+    found = {value for name, value in os.environ.items() if is_secret_name(name)}
+    found |= _configured()
+    return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
+
+
+def _configured() -> set[str]:
+    """Return the secret values of the configuration; it need not be read if it was not used."""
+    config = sys.modules.get("fsabs.config")
+    found: set[str] = set()
+    if config is None:
+        return found
+    for name in config.custom_schemes():
+        try:
+            section = config.get_custom_scheme(name) or {}
+        except ValueError:  # a section that can't be read: none of its values is used
+            continue
+        for key, value in section.items():
+            if is_secret_name(key):
+                found.add(os.path.expandvars(str(value)))
+                found.add(str(value))
+    return found
