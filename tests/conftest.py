@@ -1,5 +1,6 @@
 """What all tests share: the servers, a cache directory that is nobody's, and a process that stays small."""
 
+import atexit
 import ctypes
 import itertools
 import os
@@ -15,6 +16,7 @@ __all__ = ["ceph", "dav", "hdfs", "moto", "postgresql"]
 guard.start()
 
 _cache = tempfile.TemporaryDirectory(prefix="fsabs-cache-")
+atexit.register(_cache.cleanup)
 os.environ["FSABS_CACHE_DIR"] = _cache.name  # for the children of tests, too
 
 
