@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,10 +29,10 @@ _BATCH_FILES = 256
 _BATCH_BYTES = 32 * 1024 * 1024
 
 
-def pieces(blob: Blob) -> Iterator[bytes]:
-    """Yield the whole of `blob`, from front to back."""
+def pieces(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
+    """Yield the bytes of `blob` from `start` on, from front to back."""
     with closing(ReadAhead(blob)) as source:
-        for offset in range(0, blob.size, PIECE):
+        for offset in range(start, blob.size, PIECE):
             yield source.pread(PIECE, offset)
 
 

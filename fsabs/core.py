@@ -17,7 +17,7 @@ from . import copying, errors, keys, writemany
 from .blobs import Blob
 from .files import Writer
 from .limits import DEFAULT, Limits
-from .stats import Capabilities, FileStat
+from .stats import Capabilities, FileStat, TreeUsage
 from .threads import in_threads as in_threads
 
 
@@ -139,6 +139,15 @@ class Core(abc.ABC):
     def _walk_names(self, key: str) -> Iterator[str]:
         """Yield the names of what `_walk` yields, a directory's with its `/`."""
         return (member.listed() for member in self._walk(key))
+
+    def _usage(self, key: str) -> TreeUsage:
+        """Return what the files below the directory `key` add up to."""
+        files = size = 0
+        for member in self._walk(key):
+            if not member.directory:
+                files += 1
+                size += member.size
+        return TreeUsage(files, size)
 
     def _leads_back(self, key: str) -> bool:
         """Whether the directory `key` is a link to one above it, which is listed and not entered."""

@@ -22,6 +22,7 @@ from .opening import FileMethods
 from .opening import Path as Path
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
+from .stats import TreeUsage as TreeUsage
 from .threads import in_threads as in_threads
 from .walking import Names, Walk
 
@@ -91,6 +92,15 @@ class FS(AdapterMethods, FileMethods):
         """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
         self._key(path, "walk")
         return Walk(self, os.fspath(path))
+
+    def usage(self, path: Path = "") -> TreeUsage:
+        """Return how many files are below a directory, at any depth, and the sum of their sizes."""
+        key = self._key(path, "usage")
+        try:
+            return self._usage(key)
+        except OSError as exc:
+            self._named(exc, "usage", key)
+            raise
 
     def unnamed(self, path: Path = "") -> Iterator[str]:
         """List the raw keys below a directory that no path names, as the store has them.

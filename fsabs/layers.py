@@ -5,7 +5,7 @@ core methods that it has something to add to; every other call goes to the inner
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
 bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through that, unless
 it overrides them, too; and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that; so do
-`_list_names` and `_walk_names` with `_list` and `_walk`, and `_empty` with `_remove` and `_remove_tree`.
+`_list_names` with `_list`, `_walk_names` and `_usage` with `_walk`, and `_empty` with `_remove` and `_remove_tree`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .blobs import Blob
 from .files import Writer
 from .fs import FS, Capabilities, FileStat, Path
 from .limits import Limits
+from .stats import TreeUsage
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,7 +31,7 @@ _DERIVED_FROM = {
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
     "_list": ("_list_names",),
-    "_walk": ("_walk_names",),
+    "_walk": ("_walk_names", "_usage"),
 }
 
 
@@ -133,6 +134,9 @@ class LayerFS(FS):
 
     def _walk_names(self, key: str) -> Iterator[str]:
         return self.inner._walk_names(key)
+
+    def _usage(self, key: str) -> TreeUsage:
+        return self.inner._usage(key)
 
     def _leads_back(self, key: str) -> bool:
         return self.inner._leads_back(key)

@@ -39,6 +39,14 @@ class FileStat(NamedTuple):
         return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
 
 
+class TreeUsage(NamedTuple):
+    """What the files below a directory add up to."""
+
+    files: int
+    bytes: int
+    """The sum of their sizes."""
+
+
 class Capabilities(NamedTuple):
     """What an FS can do; the rest is refused early with `io.UnsupportedOperation`. It selects the conformance tests."""
 

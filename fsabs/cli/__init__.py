@@ -21,6 +21,14 @@ class CommandLine(NamedTuple):
 
 
 COMMANDS = {
+    "cat": CommandLine("cat", "Write files to the standard output."),
+    "du": CommandLine("du", "Sum up the bytes and files below paths."),
+    "find": CommandLine("find", "Find files by name, size or time."),
+    "head": CommandLine("head", "Write the first lines of files."),
+    "ls": CommandLine("ls", "List directories and containers."),
+    "stat": CommandLine("stat", "Show what is known of files without reading them."),
+    "tail": CommandLine("tail", "Write the last lines of files."),
+    "tree": CommandLine("tree", "Show a directory as a tree."),
     "tasks": CommandLine("tasks", "Show and steer a job whose tasks are dispatched to workers."),
 }
 

@@ -13,7 +13,7 @@ import sys
 from .. import errors
 
 _SECRET_NAME = re.compile(
-    r"secret|passw|passphrase|token|credential|private|signature|(^|_)(pwd|auth|jwt|sas|pat)$|authorization|key(_id)?$",
+    r"secret|passw|passphrase|token|credential|private|signature|_pwd$|(^|_)(auth|jwt|sas|pat)$|authorization|key(_id)?$",
     re.IGNORECASE,
 )
 _PUBLIC_NAME = re.compile(r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$", re.IGNORECASE)

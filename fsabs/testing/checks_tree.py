@@ -23,6 +23,15 @@ def every_route_tells_the_same(subject: Subject) -> None:
         check_tree(fs, TREE, empty)
 
 
+@check("usage")
+def usage_is_the_sum_of_the_files(subject: Subject) -> None:
+    with subject.make(TREE, empty_directories(subject)) as fs:
+        for base in ("", "foo", "foo/deep"):
+            sizes = [len(data) for key, data in TREE.items() if not base or key.startswith(f"{base}/")]
+            expect.equal(tuple(fs.usage(base)), (len(sizes), sum(sizes)), f"usage({base!r})")
+        expect.os_error(FileNotFoundError, errno.ENOENT, (fs, "none"), fs.usage, "none")
+
+
 @check("agree")
 def every_route_tells_the_same_below_a_directory(subject: Subject) -> None:
     below = {key[len("foo/") :]: data for key, data in TREE.items() if key.startswith("foo/")}

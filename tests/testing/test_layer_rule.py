@@ -105,7 +105,7 @@ WAYS_ROUND = {
     "_open_blob": {"_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"},
     "_create": {"_write_bytes", "_write_many"},
     "_list": {"_list_names"},
-    "_walk": {"_walk_names"},
+    "_walk": {"_walk_names", "_usage"},
     "_remove": {"_empty"},
     "_remove_tree": {"_empty"},
 }

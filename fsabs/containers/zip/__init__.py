@@ -19,6 +19,7 @@ from ...errors import CorruptFileError
 from ...files import WriteFile, Writer
 from ...fs import FS, Capabilities, FileStat, Path
 from ...limits import Limits
+from ...stats import TreeUsage
 from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
 from . import index, members, records, verify, writing
@@ -159,6 +160,11 @@ class Zip(Container):
         if self._archive is not None:
             return super()._walk(key)
         return self._index().walk(key, self._reader().version)
+
+    def _usage(self, key: str) -> TreeUsage:
+        if self._archive is not None:
+            return super()._usage(key)
+        return self._index().usage(key)
 
     def _walk_names(self, key: str) -> Iterator[str]:
         if self._archive is not None:

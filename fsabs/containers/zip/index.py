@@ -20,6 +20,7 @@ from ... import index_cache, keys, process
 from ...blobs import Blob
 from ...fs import FileStat
 from ...limits import DEFAULT, Limits
+from ...stats import TreeUsage
 from . import ends
 from .directory import Scan
 from .entries import Entry, Whole
@@ -164,6 +165,12 @@ class Index:
         """All that is below the directory `key`, names relative to it, a directory before its members."""
         names = self._directory(key)
         return (self._stat(name, names.entry(row), version) for name, row in _below(names, _prefix(key)))
+
+    def usage(self, key: str) -> TreeUsage:
+        """Return what the files below the directory `key` add up to."""
+        names = self._directory(key)
+        files, size = names.table.usage(names.order[slice(*names.range(_prefix(key)))])
+        return TreeUsage(files, size)
 
     def walk_names(self, key: str) -> Iterator[str]:
         """Yield the names of what `walk` yields, a directory's with its `/`."""

@@ -1,0 +1,28 @@
+"""`usage` of large zip archives, which sums up columns of the directory and looks at no member."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import fsabs
+
+pytestmark = pytest.mark.quick
+
+
+def test_usage_of_many_members_is_that_of_a_walk(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for number in range(20_100):
+            archive.writestr(f"{number % 7}/{'ä' * (number % 3)}{number}", b"x" * (number % 5))
+        archive.mkdir("empty")
+        archive.writestr("0/0", b"replaced")  # the last entry of a name counts
+        with archive.open("large", "w", force_zip64=True) as file:
+            file.write(b"y" * 1000)
+    with fsabs.from_url(tmp_path / "a.zip") as fs:
+        for base in ("", "0", "3"):
+            files = [stat for stat in fs.list(base, recursive=True, detail=True) if not stat.directory]
+            assert fs.usage(base) == (len(files), sum(stat.size for stat in files)), base
+        with pytest.raises(NotADirectoryError):
+            fs.usage("0/0")
