@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors, keys
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*/?")
 _MAGIC = re.compile(r"[*?\[]")
+PUBLISHING = ".fsabs-publishing"
+"""A file that marks a directory whose files are being replaced: they are no data set now."""
 
 
 def locate(url: Path, **options: Any) -> tuple[FS, str]:
@@ -95,4 +97,13 @@ def _is_root(url: str) -> bool:
 
 
 def _files(fs: FS) -> list[str]:
-    return [name for name in sorted(fs.list()) if not name.endswith("/") and not name.startswith(".")]
+    names = sorted(fs.list())
+    check_published(names, fs.url())
+    return [name for name in names if not name.endswith("/") and not name.startswith(".")]
+
+
+def check_published(names: Container[str], url: str) -> None:
+    """Raise an `OSError` (EBUSY) if the files in a directory, of these names, are being replaced."""
+    if PUBLISHING in names:
+        reason = "fsabs prepare is replacing this data set, or was interrupted while it did: run it again"
+        raise errors.error(errno.EBUSY, "list", url, reason)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
-import types
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ... import urls
+from ..definitions import module_from
 from .base import AbstractDataReader, adopt, check_options, parameters_of
 from .images import FileListDataReader, ImageFolderDataReader
 from .odps import ODPSDataReader
@@ -148,16 +147,8 @@ _OPENING = frozenset("\"'[({")  # of literals that a `;` may be in
 def _definition(model_file: str | os.PathLike[str], name: str) -> Callable[..., Any]:
     with urls.open_url(model_file, "rb") as file:
         source, where = file.read(), file.name
-    # Dataclasses and pickles look for the module of a class by its name: one that no other module has, without dots.
-    known_as = where.replace(".", "%2E")
-    module = sys.modules[known_as] = types.ModuleType(known_as)
+    module = module_from(source, where)
     module.__file__ = os.fspath(model_file)
-    try:
-        # The user's own code, which this is for; the __future__ of this file is none of its business.
-        exec(compile(source, where, "exec", dont_inherit=True), module.__dict__)
-    except BaseException:
-        del sys.modules[known_as]
-        raise
     found = getattr(module, name, None)
     if not callable(found):
         raise ValueError(f"{os.fspath(model_file)} defines no class or function {name!r}")

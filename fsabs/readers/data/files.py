@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ... import errors, keys, urls
 from ...files import BlobReader
 from ...fs import FS, FileStat
+from ..locate import check_published
 from ..prefetch import hand_over
 
 Location = str | os.PathLike[str] | FS
@@ -51,7 +52,8 @@ class Files:
         """The files, sorted by path; left out are those that start with a dot, or are below such a directory."""
         if self._only is not None:
             return [self.fs.stat(self._only)]
-        found = (stat for stat in self.fs.list("", recursive=True, detail=True) if not stat.directory)
+        found = [stat for stat in self.fs.list("", recursive=True, detail=True) if not stat.directory]
+        check_published({stat.filename for stat in found if stat.filename.startswith(".")}, self.fs.url())
         return sorted((stat for stat in found if visible(stat.filename)), key=lambda stat: stat.filename)
 
     def name(self, path: str) -> str:

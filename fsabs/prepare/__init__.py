@@ -1,0 +1,29 @@
+"""Data preparation: from raw files to sharded RecordIO by a user's function, on this machine or on Spark.
+
+`prepare` is the function behind `fsabs prepare`. The names here are loaded when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import exports
+
+if TYPE_CHECKING:
+    from .model import FeatureColumn, ModelError
+    from .report import Progress, Report, Shard
+    from .run import PrepareError, prepare
+
+_HOMES = {
+    "FeatureColumn": "model",
+    "ModelError": "model",
+    "PrepareError": "run",
+    "Progress": "report",
+    "Report": "report",
+    "Shard": "report",
+    "prepare": "run",
+}
+
+__all__ = ["FeatureColumn", "ModelError", "PrepareError", "Progress", "Report", "Shard", "prepare"]
+
+__getattr__, __dir__ = exports(__name__, _HOMES)

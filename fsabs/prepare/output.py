@@ -1,0 +1,257 @@
+"""The output directory: checked before a job begins, replaced as a whole when it is complete.
+
+All that a job writes before that is in a hidden staging directory, where a later run of the same job finds the units
+that are done. Where the store renames directories in one step (local disks, HDFS), staging is beside the output, and
+the commit is one rename. In other stores, and where the output is a mount point, staging is inside the output, and the
+commit moves file by file: meanwhile a marker makes readers refuse the directory. The commit is written down before it
+begins: a run after a crash in the middle of it completes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from .. import errors, keys, urls
+from ..backends.local import Local
+from ..containers.base import Container
+from ..fs import FS
+from ..readers.locate import PUBLISHING
+from .plan import UnitResult
+
+REPORT = ".fsabs-prepare.json"
+"""The report in the output directory, which also says that the directory is one that may be replaced."""
+_STAGING = ".fsabs-prepare"
+_RENAMES = frozenset({"file", "hdfs", "viewfs"})
+"""Schemes whose stores rename a directory in one step."""
+_THREADS = 16
+
+
+class Commit(NamedTuple):
+    """The step from staging to output, as it is written down before it begins."""
+
+    moves: dict[str, str]
+    """The name of each file of the output, by its path in the base directory."""
+    report: dict[str, Any]
+
+
+class Output:
+    """The output directory of a job, and its staging directory."""
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        text = os.fspath(url)
+        if not text:
+            raise ValueError("no output directory is given")
+        if "://" not in text:
+            text = os.path.realpath(text)
+        parent, _, name = text.rstrip("/").rpartition("/")
+        self._url = text.rstrip("/") or text
+        self._beside = False
+        self.fs: FS
+        if name and urls.parse(parent + "/").path.strip("/") and not os.path.ismount(text):
+            self._beside = self._open_parent(parent)
+        if self._beside:
+            self._name = keys.from_url_path(name) if "://" in text else name
+            self.staging = f".{self._name}{_STAGING}"
+        else:
+            self.fs = urls.from_url(text, create=True)
+            self._name, self.staging = "", _STAGING
+        self._check_kind()
+        self._token = uuid.uuid4().hex
+
+    def _open_parent(self, parent: str) -> bool:
+        """Open the directory above the output; return False if the commit can't be a rename in it."""
+        try:
+            fs = urls.from_url(parent, create=True)
+        except PermissionError:  # or outside of the prefix of a custom scheme
+            return False
+        local = isinstance(fs, Local) and not os.access(urls.parse(fs.url()).path, os.W_OK)
+        if fs.scheme not in _RENAMES or local:
+            fs.close()
+            return False
+        self.fs = fs
+        return True
+
+    def _check_kind(self) -> None:
+        if isinstance(self.fs, Container):
+            raise errors.unsupported("prepare", self.url, "the output can't be in an archive")
+        able = self.fs.capabilities
+        if not (able.write and able.replace and able.rename and able.remove):
+            raise errors.unsupported("prepare", self.url, "the output's store must write, replace, rename and remove")
+
+    @property
+    def url(self) -> str:
+        """The full URL of the output directory."""
+        return self.fs.url(self._name).rstrip("/")
+
+    @property
+    def base(self) -> str:
+        """The URL of the directory that `staging` and paths of output files are in."""
+        if not self._beside:
+            return self._url
+        return self._url.rpartition("/")[0]
+
+    # ---- before the work
+
+    def check(self, inputs: Iterable[str]) -> None:
+        """Raise an error if the output may not be replaced, or if it and one of the inputs contain each other."""
+        mine = self.url + "/"
+        for url in inputs:
+            theirs = _real(url).rstrip("/") + "/"
+            if theirs.startswith(mine) or mine.startswith(theirs):
+                raise errors.error(
+                    errno.EINVAL, "prepare", self.url, f"the output and the input {url} contain each other"
+                )
+        self._check_ours()
+
+    def _check_ours(self) -> None:
+        if not self.fs.exists(self._name or "."):
+            return
+        if not self.fs.isdir(self._name or "."):
+            raise errors.error(errno.ENOTDIR, "prepare", self.url, "the output is a file")
+        names = [name for name in self.fs.list(self._name) if name.rstrip("/") != _STAGING]
+        if names and REPORT not in names and PUBLISHING not in names:
+            reason = f"the output exists and was not made by fsabs prepare: it has {names[0]!r}"
+            raise errors.error(errno.EEXIST, "prepare", self.url, reason)
+
+    def begin(self, fingerprint: str) -> list[UnitResult]:
+        """Take over the staging directory; return the results of the units that an earlier run of the job has done.
+
+        What a run of another job, or of one that changed, left there is removed. A commit that was interrupted is
+        completed first.
+        """
+        self.complete_commit()
+        job = self._read_json("job.json")
+        if job is None or job["fingerprint"] != fingerprint:
+            self._remove_staging()
+            for part in ("parts", "done", "failed"):
+                self.fs.makedirs(self._staged(part), exist_ok=True)
+        else:
+            for name in self._names("failed"):
+                self.fs.remove(self._staged("failed", name))
+        value = json.dumps({"fingerprint": fingerprint, "owner": self._token}).encode()
+        self.fs.write_bytes(self._staged("job.json"), value)
+        return self.done()
+
+    # ---- during the work
+
+    def done(self) -> list[UnitResult]:
+        """Return the results of the units that are done, in order."""
+        paths = [self._staged("done", name) for name in self._names("done")]
+        return [UnitResult.from_json(data) for data in self.fs.read_many(paths)]
+
+    def done_units(self) -> set[int]:
+        """Return the numbers of the units that are done."""
+        return {int(name) for name in self._names("done")}
+
+    def result(self, number: int) -> UnitResult:
+        """Return the result of a unit that is done."""
+        return UnitResult.from_json(self.fs.read_bytes(self._staged("done", f"{number:06}")))
+
+    def failed(self) -> UnitResult | None:
+        """Return the result of a unit that failed, or None."""
+        for name in self._names("failed"):
+            return UnitResult.from_json(self.fs.read_bytes(self._staged("failed", name)))
+        return None
+
+    # ---- commit
+
+    def commit(self, commit: Commit) -> None:
+        """Make the staged files the output, in place of what was there."""
+        job = self._read_json("job.json")
+        if job is None or job["owner"] != self._token:
+            raise errors.error(errno.EBUSY, "prepare", self.url, "another run has begun to prepare the same output")
+        self._check_ours()
+        self.fs.write_bytes(self._staged("commit.json"), json.dumps(commit._asdict()).encode())
+        self.complete_commit()
+
+    def complete_commit(self) -> dict[str, Any] | None:
+        """Complete a commit that has begun, if there is one; return its report."""
+        commit = self._read_json("commit.json")
+        if commit is None:
+            return None
+        report: dict[str, Any] = commit["report"]
+        if self._beside:
+            self._replace(commit["moves"], report)
+        else:
+            self._move(commit["moves"], report)
+        self._remove_staging()
+        return report
+
+    def _replace(self, moves: dict[str, str], report: dict[str, Any]) -> None:
+        """Rename a directory of the new files to the output's name. Repeating any part of it does no harm."""
+        ready, old = self._staged("ready"), self._staged("old")
+        if not self.fs.exists(self._staged("swapped")):
+            self.fs.makedirs(ready, exist_ok=True)
+            self._each(lambda path: self._rename(path, f"{ready}/{moves[path]}"), moves)
+            self.fs.write_bytes(f"{ready}/{REPORT}", json.dumps(report, indent=1).encode())
+            self.fs.write_bytes(self._staged("swapped"), b"")
+        if self.fs.exists(ready):
+            if self.fs.exists(self._name):
+                if self.fs.exists(old):
+                    self.fs.remove(old, recursive=True)
+                self.fs.rename(self._name, old)
+            self.fs.rename(ready, self._name)
+
+    def _move(self, moves: dict[str, str], report: dict[str, Any]) -> None:
+        """Move the new files to the output one by one, marked as incomplete meanwhile."""
+        self.fs.write_bytes(PUBLISHING, b"fsabs prepare is replacing this data set\n")
+        self._each(lambda path: self._rename(path, moves[path]), moves)
+        new = set(moves.values())
+        stale = [name for name in self.fs.list("") if not name.startswith(".") and name not in new]
+        self._each(lambda name: self.fs.remove(name.rstrip("/"), recursive=name.endswith("/")), stale)
+        self.fs.write_bytes(REPORT, json.dumps(report, indent=1).encode())
+        self.fs.remove(PUBLISHING)
+
+    def _rename(self, path: str, target: str) -> None:
+        try:
+            self.fs.rename(path, target)
+        except FileNotFoundError:
+            if not self.fs.exists(target):  # else it was moved before a crash
+                raise
+
+    def _each(self, function: Callable[[str], None], names: Iterable[str]) -> None:
+        with ThreadPoolExecutor(1 if isinstance(self.fs, Local) else _THREADS) as pool:
+            list(pool.map(function, names))
+
+    # ---- staging
+
+    def _staged(self, *names: str) -> str:
+        return "/".join((self.staging, *names))
+
+    def _names(self, part: str) -> list[str]:
+        try:
+            names = self.fs.list(self._staged(part))
+            return sorted(name for name in names if name.isdigit())
+        except FileNotFoundError:
+            return []
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        try:
+            value: dict[str, Any] = json.loads(self.fs.read_bytes(self._staged(name)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return value
+
+    def _remove_staging(self) -> None:
+        """Remove the staging directory; what says that there is a commit goes first."""
+        for name in ("job.json", "commit.json"):
+            if self.fs.exists(self._staged(name)):
+                self.fs.remove(self._staged(name))
+        if self.fs.exists(self.staging):
+            self.fs.remove(self.staging, recursive=True)
+
+    def close(self) -> None:
+        """Close the FS."""
+        self.fs.close()
+
+
+def _real(url: str) -> str:
+    """Return a URL; of a local path, the one without symbolic links."""
+    location = urls.parse(url)
+    return Local(os.path.realpath(location.path)).url() if location.scheme == "file" else url

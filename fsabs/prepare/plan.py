@@ -1,0 +1,118 @@
+"""The plan of a job: which files are worked on together, and what every process has to know. Data definitions only.
+
+The plan depends on the listing and the options, never on the number of workers: so do names, order and content of the
+output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .inputs import InputFile, Listing
+from .model import ModelSource
+
+UNIT_BYTES = 256 << 20
+"""Bytes of raw files that a unit has at most, unless it is one file."""
+
+
+class Unit(NamedTuple):
+    """Consecutive files that one process works on, in order; their records are in output files of their own."""
+
+    number: int
+    files: list[InputFile]
+
+    @property
+    def size(self) -> int:
+        """The bytes of its files."""
+        return sum(file.size for file in self.files)
+
+
+class OutputFormat(NamedTuple):
+    """The form of the output files."""
+
+    prefix: str
+    records_per_file: int
+    compressor: str
+    max_chunk_bytes: int
+
+
+class Job(NamedTuple):
+    """What every process of a job has to know."""
+
+    model: ModelSource
+    roots: tuple[str, ...]
+    base: str
+    """URL of the directory that `staging` is a path in."""
+    staging: str
+    format: OutputFormat
+    skip_errors: bool
+
+
+class OutputFile(NamedTuple):
+    """A file of records that an attempt wrote."""
+
+    path: str
+    """In the base directory."""
+    records: int
+    bytes: int
+
+
+class Failure(NamedTuple):
+    """A raw file that no record could be made of."""
+
+    file: str
+    reason: str
+
+
+class UnitResult(NamedTuple):
+    """What one attempt at a unit has made, or why it failed."""
+
+    number: int
+    files: list[OutputFile]
+    inputs: int
+    input_bytes: int
+    failures: list[Failure]
+    """The files that were skipped or, where `error`, the one that failed."""
+    error: bool = False
+
+    @property
+    def records(self) -> int:
+        """The number of records written."""
+        return sum(file.records for file in self.files)
+
+    def to_json(self) -> bytes:
+        """Return it as the content of the file that says that the unit is done."""
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> UnitResult:
+        """Return what `to_json` made the bytes of."""
+        fields: dict[str, Any] = json.loads(data)
+        fields["files"] = [OutputFile(*file) for file in fields["files"]]
+        fields["failures"] = [Failure(*failure) for failure in fields["failures"]]
+        return cls(**fields)
+
+
+def units_of(listing: Listing, files_per_unit: int) -> Iterator[Unit]:
+    """Yield the units of a job: up to `files_per_unit` files and `UNIT_BYTES` bytes each."""
+    files: list[InputFile] = []
+    size = number = 0
+    for file in listing.files:
+        if files and (len(files) >= files_per_unit or size + file.size > UNIT_BYTES):
+            yield Unit(number, files)
+            files, size, number = [], 0, number + 1
+        files.append(file)
+        size += file.size
+    if files:
+        yield Unit(number, files)
+
+
+def fingerprint(job: Job, listing: Listing, version: str) -> str:
+    """Return a digest of all that the output depends on: only units of an equal job can be used again."""
+    digest = hashlib.sha256(json.dumps([version, job.model.text, job.format, job.skip_errors, job.roots]).encode())
+    for file, state in zip(listing.files, listing.versions, strict=True):
+        digest.update(f"{file.root} {file.size} {state} {file.path}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

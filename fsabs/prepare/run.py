@@ -1,0 +1,197 @@
+"""`prepare`: from raw files to sharded RecordIO, on this machine or on a Spark cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from .. import __version__
+from ..errors import corrupt, without_secrets
+from ..fs import FS
+from ..readers.recordio import Reader
+from ..readers.recordio.format import COMPRESSORS
+from .inputs import Listing, Roots, list_files
+from .local import LocalRunner
+from .model import Model, ModelSource
+from .output import Commit, Output
+from .plan import Failure, Job, OutputFormat, Unit, UnitResult, fingerprint, units_of
+from .report import Progress, Report, Shard, Tally
+
+if TYPE_CHECKING:
+    from _typeshed import StrPath
+
+Mode = Literal["local", "cluster"]
+OnError = Literal["fail", "skip"]
+
+
+class PrepareError(ValueError):
+    """A raw file that no records can be made of; the message names the file, and the column where there is one."""
+
+
+class Runner(Protocol):
+    """What works on the units of a job."""
+
+    def run(self, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
+        """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
+
+
+def prepare(
+    model_file: StrPath,
+    raw_data_directory: StrPath,
+    output_directory: StrPath,
+    mode: Mode = "local",
+    *,
+    num_workers: int | None = None,
+    records_per_file: int = 1024,
+    compressor: str = "snappy",
+    max_chunk_bytes: int = 1 << 20,
+    master: str | None = None,
+    prefix: str = "data",
+    on_error: OnError = "fail",
+    validate: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> Report:
+    """Make RecordIO files of raw files by the function of a model file; return the report.
+
+    Args:
+        model_file: the URL or path of a Python file with `prepare_data_for_a_single_file(filename)` or
+            `(file_object, filename)`, which returns one record or an iterator of records, and with `feature_columns`
+            where each record is to be checked.
+        raw_data_directory: the URL or path of a directory, of an archive, whose members are the raw files, or of one
+            file; or a glob pattern of them. Names that begin with a dot are left out.
+        output_directory: the URL or path of a directory that is missing, empty, or made by an earlier run, which is
+            replaced when the new output is complete.
+        mode: `local`, in processes on this machine (by Spark if `master` is `local[N]`), or `cluster`, on Spark.
+        num_workers: processes, by default as many as there are CPUs; with Spark, the most cores that the job takes.
+        records_per_file: the most records of an output file.
+        compressor: `none`, `snappy` or `gzip`.
+        max_chunk_bytes: of an output file, as of `fsabs.readers.Writer`.
+        master: the URL of Spark's master; by default, what Spark's configuration says.
+        prefix: the output files are called `PREFIX-00000-of-00099`.
+        on_error: `fail`: the first raw file that fails ends the job, and the old output stays. `skip`: such files are
+            left out, and the report lists them.
+        validate: read all output files before they replace the old ones.
+        progress: called now and then with the `Progress`, in this thread.
+
+    Records are in the order of the sorted files, whatever the number of workers. A run after a crash continues from the
+    units that are done. Raises `ModelError`, `PrepareError`, `OSError` and `ValueError`; the old output is then as it
+    was.
+    """
+    started = time.monotonic()
+    _check_arguments(mode, num_workers, records_per_file, master, prefix, on_error)
+    if compressor not in COMPRESSORS:
+        raise ValueError(f"compressor is one of {', '.join(COMPRESSORS)}, not {compressor!r}")
+    source = ModelSource.read(model_file)
+    Model(source)
+    with contextlib.closing(Output(output_directory)) as output:
+        listing = list_files(raw_data_directory)
+        output.check(listing.urls)
+        form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes)
+        job = Job(source, listing.roots, output.base, output.staging, form, on_error == "skip")
+        if on_error == "fail":
+            _check_empty(listing)
+        runner: Runner
+        if mode == "cluster" or master is not None:
+            from .spark import SparkRunner
+
+            runner = SparkRunner(job, output, master, num_workers)
+        else:
+            runner = LocalRunner(job, num_workers or os.cpu_count() or 1)
+        return _Run(job, listing, output, progress).run(runner, validate, started)
+
+
+def _check_arguments(
+    mode: str, num_workers: int | None, records_per_file: int, master: str | None, prefix: str, on_error: str
+) -> None:
+    if mode not in ("local", "cluster"):
+        raise ValueError(f"the running mode is 'local' or 'cluster', not {mode!r}")
+    if on_error not in ("fail", "skip"):
+        raise ValueError(f"on_error is 'fail' or 'skip', not {on_error!r}")
+    if num_workers is not None and num_workers < 1:
+        raise ValueError(f"num_workers must be at least 1, not {num_workers}")
+    if records_per_file < 1:
+        raise ValueError(f"records_per_file must be at least 1, not {records_per_file}")
+    if not prefix or "/" in prefix or prefix.startswith("."):
+        raise ValueError(f"a prefix is the beginning of a file's name, not {prefix!r}")
+    if mode == "local" and master is not None and not master.startswith("local"):
+        raise ValueError(f"in local mode the master is local[N], not {master!r}")
+
+
+def _check_empty(listing: Listing) -> None:
+    """Raise `PrepareError` for empty files, which are known before any work begins."""
+    empty = [file for file in listing.files if not file.size]
+    if empty:
+        with contextlib.closing(Roots(listing.roots)) as roots:
+            names = ", ".join(roots.name(file) for file in empty[:3])
+        more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
+        raise PrepareError(f"{len(empty)} of {len(listing.files)} files are empty: {names}{more}")
+
+
+class _Run:
+    """One run of a job."""
+
+    def __init__(
+        self, job: Job, listing: Listing, output: Output, progress: Callable[[Progress], object] | None
+    ) -> None:
+        self._job, self._listing, self._output = job, listing, output
+        self._progress = progress or (lambda _: None)
+
+    def run(self, runner: Runner, validate: bool, started: float) -> Report:
+        """Do what is left of the job and commit it."""
+        listing, output = self._listing, self._output
+        units = list(units_of(listing, self._job.format.records_per_file))
+        earlier = output.begin(fingerprint(self._job, listing, __version__))
+        tally = Tally(len(listing.files), sum(file.size for file in listing.files), earlier)
+        done = {result.number for result in earlier}
+        left = [unit for unit in units if unit.number not in done]
+        self._progress(tally.progress())
+        if left:
+            with contextlib.closing(runner.run(left)) as results:
+                for result in results:
+                    if result is not None and result.error:
+                        raise _error(result.failures[0])
+                    self._progress(tally.progress() if result is None else tally.add(result))
+        return self._commit(len(units), tally.resumed_files, validate, started)
+
+    def _commit(self, units: int, resumed_files: int, validate: bool, started: float) -> Report:
+        results = sorted(self._output.done())
+        if [result.number for result in results] != list(range(units)):
+            raise RuntimeError(f"{len(results)} of {units} units are done: please report this as a bug")
+        files = [file for result in results for file in result.files]
+        failures = tuple(failure for result in results for failure in result.failures)
+        if not files:
+            raise PrepareError("there are no records" + (f"; the first reason: {failures[0]}" if failures else ""))
+        if validate:
+            _validate(self._output.fs, [(file.path, file.records) for file in files])
+        last, prefix = len(files) - 1, self._job.format.prefix
+        names = [f"{prefix}-{number:05}-of-{last:05}" for number in range(len(files))]
+        report = Report(
+            output=without_secrets(self._output.url),
+            files=sum(result.inputs for result in results),
+            records=sum(file.records for file in files),
+            input_bytes=sum(result.input_bytes for result in results),
+            output_bytes=sum(file.bytes for file in files),
+            failures=failures,
+            shards=tuple(Shard(name, file.records, file.bytes) for name, file in zip(names, files, strict=True)),
+            resumed_files=resumed_files,
+            seconds=round(time.monotonic() - started, 3),
+        )
+        moves = {file.path: name for name, file in zip(names, files, strict=True)}
+        self._output.commit(Commit(moves, report.to_json()))
+        return report
+
+
+def _error(failure: Failure) -> PrepareError:
+    return PrepareError(f"{failure.file}: {failure.reason}")
+
+
+def _validate(fs: FS, files: Sequence[tuple[str, int]]) -> None:
+    """Read files of records; raise `CorruptFileError` for damage or another number of records."""
+    for path, records in files:
+        with Reader(fs, path) as reader:
+            found = sum(1 for _ in reader)
+        if found != records:
+            raise corrupt(fs.url(path), f"{found} records, and {records} were written", "validate")

@@ -1,0 +1,208 @@
+"""One unit of a job: its files are read, the user's function makes records of them, and these are written.
+
+An attempt writes to files that no other attempt has, and then a small file that names them (`done/UNIT`), whole or not
+at all. Whichever attempt's is there when the job is committed counts, and no record of another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .. import urls
+from ..errors import CorruptFileError, stale, without_secrets
+from ..fs import FS
+from ..readers.prefetch import prefetch
+from ..readers.recordio import Writer
+from .inputs import InputFile, Roots, local_path
+from .model import Model, RecordError
+from .plan import Failure, Job, OutputFile, Unit, UnitResult
+
+LARGE = 64 << 20
+"""Bytes from which on a file is not read as a whole."""
+_BATCH_FILES = 64
+_BATCH_BYTES = 64 << 20
+_OF_THE_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, CorruptFileError)
+"""Errors that another attempt would meet again. Others are the store's, and end the attempt."""
+
+
+class UnitWorker:
+    """Works on units of a job in this process."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._model = Model(job.model)
+        self._roots = Roots(job.roots)
+        self._output = urls.from_url(job.base)
+        self._copies: str | None = None  # a folder of copies of the current file
+
+    def run(self, unit: Unit) -> UnitResult:
+        """Work on a unit; the result of a failing file is returned, errors of the stores are raised."""
+        job = self._job
+        failures: list[Failure] = []
+        output = _RollingWriter(self._output, f"{job.staging}/parts/{unit.number:06}-{uuid.uuid4().hex}", job)
+        with output:
+            for file, content in self._contents(unit.files):
+                failure = self._process(file, content, output)
+                if failure is not None:
+                    failures.append(failure)
+                    if not job.skip_errors:
+                        output.abort()
+                        result = UnitResult(unit.number, [], 0, 0, [failure], error=True)
+                        self._output.write_bytes(f"{job.staging}/failed/{unit.number:06}", result.to_json())
+                        return result
+        result = UnitResult(unit.number, output.files, len(unit.files), unit.size, failures)
+        self._output.write_bytes(f"{job.staging}/done/{unit.number:06}", result.to_json())
+        return result
+
+    def _process(self, file: InputFile, content: bytes | OSError | None, output: _RollingWriter) -> Failure | None:
+        """Write the records of a file; return why it failed, or None. With `skip_errors`, a file has all or none."""
+        records = self._records(file, content)
+        if self._job.skip_errors:
+            try:
+                records = iter(list(records))
+            except (RecordError, *_OF_THE_FILE) as exc:
+                return self._failure(file, exc)
+        while True:
+            try:
+                record = next(records, None)
+            except (RecordError, *_OF_THE_FILE) as exc:
+                return self._failure(file, exc)
+            if record is None:
+                return None
+            output.write(record)
+
+    def _records(self, file: InputFile, content: bytes | OSError | None) -> Iterator[bytes]:
+        if isinstance(content, OSError):
+            raise content
+        if not file.size:
+            raise RecordError("the file is empty")
+        with self._arguments(file, content) as arguments:
+            yield from self._model.records(*arguments)
+
+    def _failure(self, file: InputFile, exc: Exception) -> Failure:
+        return Failure(self._roots.name(file), without_secrets(str(exc)))
+
+    @contextlib.contextmanager
+    def _arguments(self, file: InputFile, content: bytes | None) -> Iterator[tuple[Any, ...]]:
+        """Give the arguments for the user's function."""
+        fs = self._roots.fs(file.root)
+        path = local_path(fs, file.path)
+        if self._model.takes_file:
+            with io.BytesIO(content) if content is not None else fs.open(file.path, "rb") as opened:
+                yield opened, path or fs.url(file.path)
+        elif path is not None:
+            yield (path,)
+        else:
+            with tempfile.TemporaryDirectory(prefix="fsabs-prepare-") as folder:
+                copy = os.path.join(folder, file.path)
+                os.makedirs(os.path.dirname(copy), exist_ok=True)
+                with open(copy, "wb") as target:
+                    if content is not None:
+                        target.write(content)
+                    else:
+                        with fs.open(file.path, "rb") as source:
+                            while piece := source.read(8 << 20):
+                                target.write(piece)
+                yield (copy,)
+
+    def _contents(self, files: Sequence[InputFile]) -> Iterator[tuple[InputFile, bytes | OSError | None]]:
+        """Yield each file with its content; None for those that the function opens or that are large."""
+        batch: list[InputFile] = []
+        for file in files:
+            fs = self._roots.fs(file.root)
+            if file.size >= LARGE or not file.size or (local_path(fs, "") and not self._model.takes_file):
+                yield from self._read(batch)
+                batch = []
+                yield file, None
+                continue
+            if batch and batch[0].root != file.root:
+                yield from self._read(batch)
+                batch = []
+            batch.append(file)
+        yield from self._read(batch)
+
+    def _read(self, files: list[InputFile]) -> Iterator[tuple[InputFile, bytes | OSError]]:
+        """Yield files of one root with their contents, or with the error of reading them."""
+        at = 0
+        while at < len(files):
+            fs = self._roots.fs(files[at].root)
+            contents = _many(fs, files[at:])
+            try:
+                for data in contents:
+                    file = files[at]
+                    if len(data) != file.size:
+                        url = fs.url(file.path)
+                        raise stale(url, f"the file has {len(data)} bytes, and had {file.size} when it was listed")
+                    at += 1
+                    yield file, data
+            except _OF_THE_FILE as exc:
+                at += 1
+                yield files[at - 1], exc
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._roots.close()
+        self._output.close()
+
+
+def _many(fs: FS, files: list[InputFile]) -> Iterator[bytes]:
+    """Read files: ahead of the consumer from a remote store, in batches from the local disk."""
+    paths = [file.path for file in files]
+    if fs.scheme != "file":
+        with contextlib.closing(prefetch(fs, paths, max_bytes=_BATCH_BYTES)) as contents:
+            yield from contents
+        return
+    start = 0
+    while start < len(files):
+        end, size = start, 0
+        while end < len(files) and end - start < _BATCH_FILES and (end == start or size < _BATCH_BYTES):
+            size += files[end].size
+            end += 1
+        yield from fs.read_many(paths[start:end])
+        start = end
+
+
+class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
+    """Writes records to numbered files, each with up to as many as the format says."""
+
+    def __init__(self, fs: FS, stem: str, job: Job) -> None:
+        self.files: list[OutputFile] = []
+        self._fs, self._stem, self._format = fs, stem, job.format
+        self._writer: Writer | None = None
+        self._path = ""
+
+    def write(self, record: bytes) -> None:
+        """Write a record to the file that has room for it."""
+        if self._writer is not None and self._writer.records >= self._format.records_per_file:
+            self._finish()
+        if self._writer is None:
+            self._path = f"{self._stem}-{len(self.files):06}"
+            options = self._format
+            self._writer = Writer(
+                self._fs, self._path, compressor=options.compressor, max_chunk_bytes=options.max_chunk_bytes
+            )
+        self._writer.write(record)
+
+    def _finish(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            self.files.append(OutputFile(self._path, writer.records, self._fs.stat(self._path).size))
+
+    def abort(self) -> None:
+        """Leave out the file that is being written."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.abort()
+        else:
+            self._finish()
