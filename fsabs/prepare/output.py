@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from .. import errors, keys, urls
+from .. import errors, keys, registry, urls
 from ..backends.local import Local
-from ..containers.base import Container
 from ..fs import FS
 from ..readers.locate import PUBLISHING
 from .plan import UnitResult
@@ -49,6 +48,10 @@ class Output:
             raise ValueError("no output directory is given")
         if "://" not in text:
             text = os.path.realpath(text)
+        if urls.parse(text).scheme == "memory":
+            raise errors.unsupported("prepare", text, "memory:// is in the memory of one process")
+        if any(registry.container_of(part) for part in urls.parse(text).path.split("/")):
+            raise errors.unsupported("prepare", text, "the output can't be in an archive")
         parent, _, name = text.rstrip("/").rpartition("/")
         self._url = text.rstrip("/") or text
         self._beside = False
@@ -78,8 +81,6 @@ class Output:
         return True
 
     def _check_kind(self) -> None:
-        if isinstance(self.fs, Container):
-            raise errors.unsupported("prepare", self.url, "the output can't be in an archive")
         able = self.fs.capabilities
         if not (able.write and able.replace and able.rename and able.remove):
             raise errors.unsupported("prepare", self.url, "the output's store must write, replace, rename and remove")

@@ -1,0 +1,95 @@
+"""`fsabs prepare`: raw files become sharded RecordIO by the function of a model file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from .program import Invocation, common
+from .progress import Mode, Progress, progress_option
+
+
+@click.command()
+@click.argument("model_file")
+@click.argument("raw_data_directory")
+@click.argument("output_directory")
+@click.argument("mode", type=click.Choice(["local", "cluster"]))
+@click.option("--num-workers", "--num_workers", type=click.IntRange(min=1), help="Processes; with Spark, cores.")
+@click.option(
+    "--records-per-file",
+    "--records_per_file",
+    type=click.IntRange(min=1),
+    default=1024,
+    show_default=True,
+    help="The most records of an output file.",
+)
+@click.option(
+    "--compressor",
+    type=click.Choice(["none", "snappy", "gzip"]),
+    default="snappy",
+    show_default=True,
+    help="Of chunks.",
+)
+@click.option("--master", help="URL of Spark's master: local[4], spark://host:7077, k8s://...")
+@click.option("--prefix", default="data", show_default=True, help="Output files are PREFIX-00000-of-00099.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="End with the first file that fails, or leave such files out and report them.",
+)
+@click.option("--validate", is_flag=True, help="Read the output before it replaces an old one.")
+@progress_option
+@common
+def command(
+    invocation: Invocation,
+    model_file: str,
+    raw_data_directory: str,
+    output_directory: str,
+    mode: Literal["local", "cluster"],
+    num_workers: int | None,
+    records_per_file: int,
+    compressor: str,
+    master: str | None,
+    prefix: str,
+    on_error: Literal["fail", "skip"],
+    validate: bool,
+    progress: Mode,
+) -> None:
+    """Make sharded RecordIO files of raw files, on this machine or on a Spark cluster.
+
+    MODEL_FILE is a Python file with prepare_data_for_a_single_file(filename), or (file_object, filename), and with
+    feature_columns where records are to be checked. RAW_DATA_DIRECTORY is a directory, an archive or a glob pattern;
+    it and OUTPUT_DIRECTORY are paths or URLs. The output is whole or as it was before; a run after a crash goes on.
+
+    \b
+    Example: fsabs prepare model.py s3://bucket/raw.zip s3://bucket/train local --num-workers 8
+    """
+    from ..prepare import Progress as State
+    from ..prepare import prepare
+
+    invocation.how_to_go_on = "run the same command again to go on"
+    with Progress(progress) as shown:
+
+        def show(state: State) -> None:
+            shown.update(
+                state.files, state.bytes, state.total_files, state.total_bytes, f"{state.files_per_second:.0f} files/s"
+            )
+
+        report = prepare(
+            model_file,
+            raw_data_directory,
+            output_directory,
+            mode,
+            num_workers=num_workers,
+            records_per_file=records_per_file,
+            compressor=compressor,
+            master=master,
+            prefix=prefix,
+            on_error=on_error,
+            validate=validate,
+            progress=show,
+        )
+    invocation.output.record(report.to_json(), str(report))

@@ -1,0 +1,163 @@
+"""The runner on Spark: `local[N]` or a cluster. A unit is a task of a job with one stage and no shuffle.
+
+This package and the model file travel to the executors; pyspark, NumPy and the clients of the stores must be installed
+there. Credentials don't travel: executors have them by their environment or configuration. Which attempt at a unit
+counts is decided by the files in staging alone (see `work`), so that retries and speculative tasks add no record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import threading
+import uuid
+import zipfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .output import Output
+from .plan import Job, Unit, UnitResult
+from .work import UnitWorker
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+POLL_SECONDS = 0.5
+_REASON = re.compile(r"^(?:Caused by: )?([\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+
+
+class SparkRunner:
+    """Works on units as tasks of Spark."""
+
+    def __init__(self, job: Job, output: Output, master: str | None, num_workers: int | None) -> None:
+        for url in (*job.roots, job.base):
+            if errors.without_secrets(url) != url:
+                raise ValueError(
+                    "credentials in a URL would be seen in Spark's plan: give them by the environment or pfio.ini"
+                )
+        try:
+            import pyspark  # noqa: F401
+        except ImportError:
+            raise errors.missing("pyspark", "spark", "preparing data on Spark") from None
+        self._job = job
+        self._output = output
+        self._master = master
+        self._num_workers = num_workers
+        self._error: Exception | None = None
+
+    def run(self, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
+        """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
+        wanted = {unit.number for unit in units}
+        group = f"fsabs-prepare-{uuid.uuid4().hex}"
+        with self._context() as context, shipped_package() as package:
+            context.addPyFile(package)
+            thread = threading.Thread(
+                target=self._collect, args=(context, group, units), name="fsabs-prepare-spark", daemon=True
+            )
+            thread.start()
+            try:
+                ended = False
+                while not ended:
+                    thread.join(POLL_SECONDS)
+                    ended = not thread.is_alive()
+                    done = self._output.done_units() & wanted
+                    wanted -= done
+                    for number in sorted(done):
+                        yield self._output.result(number)
+                    if (failed := self._output.failed()) is not None:
+                        yield failed
+                    yield None
+            finally:
+                if thread.is_alive():
+                    context.cancelJobGroup(group)
+                    thread.join()
+            if self._error is not None:
+                raise RuntimeError(f"the Spark job failed: {reason_of(self._error)}") from self._error
+
+    def _collect(self, context: SparkContext, group: str, units: Sequence[Unit]) -> None:
+        """Run the job; its results are read from staging, and its error is kept."""
+        try:
+            context.setJobGroup(group, f"fsabs prepare {self._output.url}", interruptOnCancel=True)
+            context.parallelize(units, len(units)).foreachPartition(partial(run_units, self._job))
+        except Exception as exc:
+            self._error = exc
+
+    @contextlib.contextmanager
+    def _context(self) -> Iterator[SparkContext]:
+        """Give the context of the active session, or of one that ends with the block."""
+        from pyspark.sql import SparkSession
+
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            if self._master is not None and active.sparkContext.master != self._master:
+                raise ValueError(f"there is a Spark session on {active.sparkContext.master}, not on {self._master}")
+            yield active.sparkContext
+            return
+        session = self._new_session()
+        try:
+            session.sparkContext.setLogLevel("ERROR")
+            yield session.sparkContext
+        finally:
+            session.stop()
+
+    def _new_session(self) -> SparkSession:
+        from pyspark import SparkConf
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName("fsabs prepare")
+        master = self._master
+        if master is not None:
+            builder = builder.master(master)
+        elif not SparkConf().contains("spark.master"):
+            raise ValueError("mode 'cluster' needs the URL of Spark's master: --master spark://host:7077")
+        if master is not None and master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if self._num_workers is not None:
+            builder = builder.config("spark.cores.max", self._num_workers)
+            builder = builder.config("spark.executor.instances", self._num_workers)
+        return builder.getOrCreate()
+
+
+# ---- on the executors
+
+_worker: tuple[Job, UnitWorker] | None = None
+"""Of this process: Spark uses its Python processes for many tasks."""
+
+
+def run_units(job: Job, units: Iterable[Unit]) -> None:
+    """Work on the units of a partition."""
+    global _worker
+    if _worker is None or _worker[0] != job:
+        if _worker is not None:
+            _worker[1].close()
+        _worker = job, UnitWorker(job)
+    for unit in units:
+        _worker[1].run(unit)
+
+
+# ---- shared with the readers for Spark
+
+
+@contextlib.contextmanager
+def shipped_package() -> Iterator[str]:
+    """Give the path of a zip of this package, for `SparkContext.addPyFile`."""
+    package = Path(__file__).parents[1]
+    with tempfile.TemporaryDirectory(prefix="fsabs-spark-") as folder:
+        path = os.path.join(folder, f"fsabs-{uuid.uuid4().hex[:8]}.zip")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for source in sorted(package.rglob("*.py")):
+                archive.write(source, source.relative_to(package.parent))
+        yield path
+
+
+def reason_of(exc: Exception) -> str:
+    """Return the cause of an error of Spark in one line: its own text is a stack of two languages."""
+    found = [line for line in _REASON.findall(str(exc)) if not line.startswith(("org.apache.spark.", "py4j."))]
+    return errors.without_secrets(found[0] if found else str(exc).partition("\n")[0])

@@ -1,0 +1,255 @@
+"""Crashes: killed workers, a killed run that a later one goes on from, and a commit that is cut off after any step."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import FS
+from fsabs.prepare import PrepareError, Progress, prepare
+from fsabs.prepare.output import Commit, Output
+from fsabs.prepare.plan import OutputFile, UnitResult
+from fsabs.readers import Writer
+from fsabs.readers.sharded import verify
+from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, write_tree
+
+FILES = raw_files(40)
+LOGGING = """\
+import os, time
+LOG = {log!r}
+
+
+def note(name):
+    fd = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, (name + "\\n").encode())
+    os.close(fd)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tree(fsabs.from_url(tmp_path / "raw", create=True), FILES)
+    (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
+
+
+def test_a_killed_worker_costs_an_attempt_and_no_record(folder: Path) -> None:
+    killed_once = f"""
+    if "0020" in filename and not os.path.exists({str(folder / "flag")!r}):
+        open({str(folder / "flag")!r}, "w").close()
+        os.kill(os.getpid(), 9)
+    return"""
+    (folder / "model.py").write_text("import os\n" + MODEL.replace("    return", killed_once))
+    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=4)
+    assert (folder / "flag").exists()
+    assert report.records == 40
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+
+
+def test_a_worker_that_is_always_killed_is_an_error_that_names_the_files(folder: Path) -> None:
+    (folder / "model.py").write_text(MODEL.replace("    return", "    import os; os.kill(os.getpid(), 9)\n    return"))
+    with pytest.raises(ChildProcessError, match=r"ended with -9 at files '0/0000.jpg' to '6/0034.jpg'"):
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) -> None:
+    if earlier:
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=2, prefix="old")
+    log = folder / "log"
+    text = LOGGING.format(log=str(log)) + MODEL.replace(
+        "    return", "    note(filename); time.sleep(0.05)\n    return"
+    )
+    (folder / "model.py").write_text(text)
+    program = "import sys; from fsabs.prepare import prepare; prepare(*sys.argv[1:], num_workers=2, records_per_file=4)"
+    command = [sys.executable, "-c", program, *(str(folder / name) for name in ("model.py", "raw", "out"))]
+    running = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    done = folder / ".out.fsabs-prepare" / "done"
+    end = time.monotonic() + 30
+    while len(list(done.glob("0*"))) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    time.sleep(0.5)  # its workers end with the units that they have
+    units = len(list(done.glob("0*")))
+    assert 3 <= units < 10
+    assert (folder / "out").exists() == earlier
+    if earlier:
+        assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+        assert sorted(os.listdir(folder / "out"))[-1].startswith("old-")
+    log.unlink()
+    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=4)
+    assert report.resumed_files == 4 * units
+    assert len(log.read_text().split()) == 40 - 4 * units
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+    assert not (folder / ".out.fsabs-prepare").exists()
+
+
+CHANGES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "nothing": lambda folder: {},
+    "model": lambda folder: {"x": (folder / "model.py").write_text((folder / "model.py").read_text() + "#")},
+    "file": lambda folder: {"x": (folder / "raw" / "0" / "0000.jpg").write_bytes(b"new")},
+    "name": lambda folder: {"x": (folder / "raw" / "6" / "0034.jpg").rename(folder / "raw" / "6" / "0035.jpg")},
+    "option": lambda folder: {"compressor": "gzip"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, change: str) -> None:
+    log = folder / "log"
+    text = MODEL.replace("    return", f"    note(filename); assert not os.path.exists({log!r} + '.fail')\n    return")
+    (folder / "model.py").write_text(LOGGING.format(log=str(log)) + text.replace(repr(log), repr(str(log))))
+    arguments = folder / "model.py", folder / "raw", folder / "out"
+
+    def fail_later(progress: Progress) -> None:
+        if progress.files >= 8:
+            (folder / "log.fail").touch()
+
+    with pytest.raises(PrepareError, match="AssertionError"):
+        prepare(*arguments, num_workers=1, records_per_file=4, progress=fail_later)
+    done = 4 * len(list((folder / ".out.fsabs-prepare" / "done").iterdir()))
+    assert 8 <= done < 40
+    (folder / "log.fail").unlink()
+    options = {name: value for name, value in CHANGES[change](folder).items() if name != "x"}
+    report = prepare(*arguments, num_workers=1, records_per_file=4, **options)
+    assert report.resumed_files == (done if change == "nothing" else 0)
+    assert len(records_below(folder / "out")) == 40
+
+
+# ---- the commit
+
+
+class Cut(BaseException):
+    """The end of the process, as far as the commit knows."""
+
+
+STEPS = ("rename", "remove", "write_bytes", "makedirs")
+
+
+def cut_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Callable[[], int]:
+    """Have the process end after so many changes of any FS; return what counts them."""
+    done = 0
+
+    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: FS, *arguments: Any, **options: Any) -> Any:
+            nonlocal done
+            if done >= steps:
+                raise Cut
+            done += 1
+            return original(self, *arguments, **options)
+
+        return call
+
+    for name in STEPS:
+        monkeypatch.setattr(FS, name, counted(getattr(FS, name)))
+    return lambda: done
+
+
+def staged(output: Output, run: str, count: int) -> Commit:
+    """Begin a job and write its files; return the commit that is to be made."""
+    output.begin(run)
+    moves = {}
+    for number in range(count):
+        path = f"{output.staging}/parts/{number:06}"
+        with Writer(output.fs, path) as writer:
+            writer.write(f"{run} {number}".encode())
+        result = UnitResult(number, [OutputFile(path, 1, 1)], 1, 1, [])
+        output.fs.write_bytes(f"{output.staging}/done/{number:06}", result.to_json())
+        moves[path] = f"data-{number:05}-of-{count - 1:05}"
+    return Commit(moves, {"run": run})
+
+
+def state(where: Path) -> str:
+    """Return what readers see: `none`, `refused`, or the names of the runs whose records are there."""
+    try:
+        records = records_below(where)
+    except FileNotFoundError:
+        return "none"
+    except OSError as exc:
+        if exc.errno != errno.EBUSY:
+            raise
+        for read in (records_below, verify):
+            with pytest.raises(OSError, match="fsabs prepare is replacing this data set"):
+                read(where)
+        return "refused"
+    runs = {record.split()[0].decode() for record in records}
+    assert len(runs) == 1
+    run = runs.pop()
+    assert len(records) == {"old": 3, "new": 2, "newer": 4}[run]
+    assert json.loads((where / ".fsabs-prepare.json").read_text()) == {"run": run}
+    return run
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
+def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool) -> None:
+    monkeypatch.setattr("fsabs.prepare.output._RENAMES", frozenset({"file"}) if beside else frozenset())
+    seen = []
+    for steps in range(100):
+        where = tmp_path / f"{steps}" / "out"
+        first = Output(where)
+        first.commit(staged(first, "old", 3))
+        assert state(where) == "old"
+        second = Output(where)
+        commit = staged(second, "new", 2)
+        with monkeypatch.context() as patch:
+            cut_after(patch, steps)
+            try:
+                second.commit(commit)
+                ended = True
+            except Cut:
+                ended = False
+        seen.append(state(where))
+        third = Output(where)  # of the same job or another
+        third.check([])
+        resumed = third.begin("new" if steps % 2 else "newer")
+        if seen[-1] in ("none", "refused"):
+            assert state(where) == "new"
+            assert not resumed
+        third.commit(staged(third, "newer", 4))
+        assert state(where) == "newer"
+        leftover = sorted(path.name for path in [*where.parent.iterdir(), *where.iterdir()] if path.name[0] == ".")
+        assert leftover == [".fsabs-prepare.json"]
+        if ended:
+            break
+    assert ended
+    assert seen[0] == "old"
+    assert seen[-1] == "new"
+    assert set(seen) == {"old", "none" if beside else "refused", "new"}
+    assert [name for at, name in enumerate(seen) if at == 0 or seen[at - 1] != name] == [
+        "old",
+        "none" if beside else "refused",
+        "new",
+    ]
+
+
+def test_of_two_runs_at_once_the_later_one_commits(tmp_path: Path) -> None:
+    first, second = Output(tmp_path / "out"), Output(tmp_path / "out")
+    commit = staged(first, "old", 3)
+    later = staged(second, "new", 2)
+    with pytest.raises(OSError, match="another run has begun"):
+        first.commit(commit)
+    second.commit(later)
+    assert state(tmp_path / "out") == "new"
+
+
+def test_a_directory_that_became_someone_elses_is_left_alone(tmp_path: Path) -> None:
+    output = Output(tmp_path / "out")
+    commit = staged(output, "new", 2)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x")
+    with pytest.raises(FileExistsError, match="precious"):
+        output.commit(commit)
+    assert os.listdir(tmp_path / "out") == ["precious"]

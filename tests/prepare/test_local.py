@@ -1,0 +1,288 @@
+"""Data preparation in processes: every form of input, function and record against a plain loop; bad input; reports."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fsabs
+from fsabs.cli import main
+from fsabs.prepare import FeatureColumn, ModelError, PrepareError, Progress, Report, prepare
+from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
+from fsabs.readers import decode
+from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
+from tests.servers.moto import MotoServer
+
+FILES = raw_files()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """`model.py` and `raw`, a tree of files."""
+    (tmp_path / "model.py").write_text(MODEL)
+    write_tree(fsabs.from_url(tmp_path / "raw", create=True), FILES)
+    return tmp_path
+
+
+def contents(where: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in where.iterdir() if not path.name.startswith(".")}
+
+
+def test_the_records_are_those_of_a_plain_loop(folder: Path) -> None:
+    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=3, records_per_file=7)
+    records = records_below(folder / "out")
+    assert digest(records) == digest(plain_loop(FILES))
+    assert len(records) == 60
+    names = sorted(contents(folder / "out"))
+    assert names == [f"data-{number:05}-of-00008" for number in range(9)]
+    assert [(shard.name, shard.records) for shard in report.shards] == [(name, 7) for name in names[:-1]] + [
+        (names[-1], 4)
+    ]
+    assert (report.files, report.records, report.failures, report.resumed_files) == (60, 60, (), 0)
+    assert report.input_bytes == sum(len(FILES[path]) for path in visible(FILES))
+    assert report.output_bytes == sum(map(len, contents(folder / "out").values()))
+    assert Report.from_json((folder / "out" / ".fsabs-prepare.json").read_bytes()) == report
+    assert sorted(path.name for path in folder.iterdir()) == ["model.py", "out", "raw"]
+
+
+def test_the_output_does_not_depend_on_the_number_of_workers(folder: Path) -> None:
+    for workers in (1, 4):
+        prepare(folder / "model.py", folder / "raw", folder / f"out{workers}", num_workers=workers, records_per_file=5)
+    assert contents(folder / "out1") == contents(folder / "out4")
+
+
+FORMS: dict[str, tuple[str, Callable[[str, bytes], list[object]]]] = {
+    "filename": (
+        "def prepare_data_for_a_single_file(filename):\n"
+        "    return filename.split('/')[-2], open(filename, 'rb').read()",
+        lambda path, data: [(path.split("/")[-2], data)],
+    ),
+    "iterator": (
+        "def prepare_data_for_a_single_file(file, filename):\n    for byte in file.read(3): yield {'byte': byte}",
+        lambda path, data: [{"byte": byte} for byte in data[:3]],
+    ),
+    "list of none, one or two": (
+        "def prepare_data_for_a_single_file(file, filename):\n    return [(byte,) for byte in file.read()[1:3]]",
+        lambda path, data: [(byte,) for byte in data[1:3]],
+    ),
+    "array": (
+        "import numpy\ndef prepare_data_for_a_single_file(file, filename):\n"
+        "    return numpy.frombuffer(file.read(), 'u1')",
+        lambda path, data: [np.frombuffer(data, "u1")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "source"),
+    [(form, "raw.zip") for form in FORMS] + [("filename", "raw"), ("iterator", "raw"), ("filename", "raw.tar.gz")],
+)
+def test_forms_of_functions_over_trees_and_archives(folder: Path, form: str, source: str) -> None:
+    text, expected = FORMS[form]
+    (folder / "model.py").write_text(text)
+    (folder / "raw.zip").write_bytes(zipped(FILES))
+    with tarfile.open(folder / "raw.tar.gz", "w:gz") as archive:
+        archive.add(folder / "raw", ".")
+    prepare(folder / "model.py", folder / source, folder / "out", num_workers=1)
+    found = [decode(record) for record in records_below(folder / "out")]
+    wanted = [record for path in visible(FILES) for record in expected(path, FILES[path])]
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_equal(one, other)
+
+
+def test_bytes_are_written_as_they_are(folder: Path) -> None:
+    (folder / "model.py").write_text("def prepare_data_for_a_single_file(f, name):\n    yield f.read()\n    yield b''")
+    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, compressor="none")
+    assert records_below(folder / "out") == [part for path in visible(FILES) for part in (FILES[path], b"")]
+
+
+def test_a_pattern_names_archives_and_directories(folder: Path) -> None:
+    half = dict(list(FILES.items())[:30])
+    (folder / "a.zip").write_bytes(zipped(half))
+    (folder / "b.zip").write_bytes(zipped(FILES))
+    report = prepare(folder / "model.py", f"{folder}/*.zip", folder / "out", num_workers=2, records_per_file=8)
+    assert digest(records_below(folder / "out")) == digest(plain_loop(half) + plain_loop(FILES))
+    assert report.files == 90
+
+
+def test_a_zip_on_s3_becomes_shards_on_s3(folder: Path, moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    moto.create_bucket("prepared")
+    monkeypatch.setenv("S3_ENDPOINT", moto.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", moto.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", moto.secret_key)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", moto.region)
+    with fsabs.from_url("s3://prepared/in") as fs:
+        fs.write_bytes("raw.zip", zipped(FILES))
+    for per_file in (9, 20):  # the second run replaces the first one's files
+        prepare(
+            folder / "model.py",
+            "s3://prepared/in/raw.zip",
+            "s3://prepared/out",
+            num_workers=2,
+            records_per_file=per_file,
+            validate=True,
+        )
+        assert digest(records_below("s3://prepared/out")) == digest(plain_loop(FILES))
+        with fsabs.from_url("s3://prepared/out") as fs:
+            last = -(-60 // per_file) - 1
+            names = [f"data-{number:05}-of-{last:05}" for number in range(last + 1)]
+            assert sorted(fs.list("", recursive=True)) == [".fsabs-prepare.json", *names]
+
+
+# ---- what is wrong
+
+
+WRONG_MODELS = {
+    "import nonesuch_module": "can't be imported: ModuleNotFoundError: No module named 'nonesuch_module' (line 1",
+    "def f(:": "can't be imported: SyntaxError",
+    "raise SystemExit(3)": "can't be imported: SystemExit: 3",
+    "x = 1": "defines no function prepare_data_for_a_single_file",
+    "def prepare_data_for_a_single_file(): pass": "must take (filename) or (file_object, filename)",
+    "def prepare_data_for_a_single_file(a, b, c): pass": "(a, b, c) must take",
+    "def prepare_data_for_a_single_file(f): pass\nfeature_columns = [('a', 'nonesuch')]": "nonesuch",
+    "def prepare_data_for_a_single_file(f): pass\nfeature_columns = [('a', 'i4'), ('a', 'i4')]": "twice",
+    "def prepare_data_for_a_single_file(f): pass\ndef feature_columns(): return 1 / 0": "ZeroDivisionError",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_MODELS)
+def test_a_model_file_that_is_wrong(folder: Path, text: str) -> None:
+    (folder / "model.py").write_text(text)
+    with pytest.raises(ModelError) as caught:
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    assert WRONG_MODELS[text] in str(caught.value)
+    assert str(folder / "model.py") in str(caught.value)
+    assert not (folder / "out").exists()
+
+
+COLUMNS = "feature_columns = {'image': ('uint8', (2, None)), 'label': 'int64', 'word': 'str'}\nimport numpy as np\n"
+GOOD = "(np.zeros((2, 5), 'u1'), 7, 'cat')"
+WRONG_RECORDS = {
+    "None": "returned None",
+    "3": "returned int",
+    "[None]": "record 0 is NoneType",
+    "1 / 0": "raised ZeroDivisionError: division by zero (line 4 of model.py)",
+    f"[{GOOD}, {GOOD}[:2]]": "record 1 has 2 values, and there are 3 feature columns",
+    "(np.zeros((2, 5), 'u1'), 7.5, 'cat')": "record 0, column 'label': float does not fit the dtype int64",
+    "(np.zeros((2, 5), 'i1'), 7, 'cat')": "record 0, column 'image': the dtype is int8, not uint8",
+    "(np.zeros((3, 5), 'u1'), 7, 'cat')": "record 0, column 'image': the shape is (3, 5), not (2, None)",
+    "(np.zeros((2, 5), 'u1'), 7, b'cat')": "column 'word': bytes does not fit the dtype str",
+    "{'image': 1, 'label': 2, 'wrod': 'cat'}": "record 0 lacks word and has wrod, which is no feature column",
+    "b'bytes'": "record 0 is bytes, not a tuple or dict of the feature columns",
+}
+
+
+@pytest.mark.parametrize("result", WRONG_RECORDS)
+def test_records_that_do_not_fit_the_columns(result: str) -> None:
+    text = f"{COLUMNS}def prepare_data_for_a_single_file(file, name):\n    return {result}\n"
+    with pytest.raises(RecordError) as caught:
+        list(Model(ModelSource(text, "/nonesuch/model.py")).records(None, "name"))
+    assert WRONG_RECORDS[result] in str(caught.value)
+
+
+def test_columns_are_declared_in_several_ways() -> None:
+    class Numeric:  # as TensorFlow's
+        key, shape, dtype = "image", (2, 3), np.float32
+
+    for columns in (
+        {"image": ("float32", (2, 3))},
+        [("image", "float32", (2, 3))],
+        [FeatureColumn("image", "f4", (2, 3))],
+        [Numeric()],
+        lambda: [Numeric],
+    ):
+        model = Model(ModelSource(f"def {FUNCTION}(f): return f", "model.py"))
+        assert model._read_columns(columns) == (FeatureColumn("image", "float32", (2, 3)),)
+
+
+def test_a_file_that_fails_is_named_or_left_out(folder: Path) -> None:
+    failing = MODEL.replace("return", "assert '0010' not in filename, 'no label'\n    return")
+    (folder / "model.py").write_text(failing)
+    with pytest.raises(PrepareError) as caught:
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    raised = "prepare_data_for_a_single_file raised AssertionError: no label (line 7 of model.py)"
+    assert str(caught.value) == f"{folder}/raw/3/0010.jpg: {raised}"
+    assert not (folder / "out").exists()
+    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, on_error="skip")
+    assert [tuple(failure) for failure in report.failures] == [(f"{folder}/raw/3/0010.jpg", raised)]
+    assert digest(records_below(folder / "out")) == digest(
+        plain_loop({path: data for path, data in FILES.items() if "0010" not in path})
+    )
+
+
+def test_empty_and_damaged_files(folder: Path) -> None:
+    data = bytearray(zipped({"1/a": b"", "1/b": b"good", "2/c": b"damaged", "2/d": b"good"}))
+    data[data.index(b"damaged")] ^= 1
+    (folder / "raw.zip").write_bytes(data)
+    with pytest.raises(PrepareError, match=r"1 of 4 files are empty: file://.*/raw\.zip/1/a"):
+        prepare(folder / "model.py", folder / "raw.zip", folder / "out", num_workers=1)
+    report = prepare(folder / "model.py", folder / "raw.zip", folder / "out", num_workers=1, on_error="skip")
+    assert [failure.file[-9:] for failure in report.failures] == ["w.zip/1/a", "w.zip/2/c"]
+    assert [decode(record)[0].tobytes() for record in records_below(folder / "out")] == [b"good", b"good"]
+
+
+def test_directories_that_can_not_be_used(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    (folder / "foreign").mkdir()
+    (folder / "foreign" / "precious").write_text("x")
+    (folder / "link").symlink_to(folder / "raw")
+    model, raw = folder / "model.py", folder / "raw"
+    for source, target, kind, text in (
+        (folder / "empty", folder / "out", FileNotFoundError, "no files"),
+        (folder / "nonesuch", folder / "out", FileNotFoundError, "nonesuch"),
+        (raw, folder / "foreign", FileExistsError, "was not made by fsabs prepare: it has 'precious'"),
+        (raw, model, NotADirectoryError, "is a file"),
+        (raw, raw / "out", OSError, "contain each other"),
+        (raw, folder, OSError, "contain each other"),
+        (raw, folder / "link" / "out", OSError, "contain each other"),
+        (raw, "memory://out", OSError, "one process"),
+        (raw, f"{folder}/out.zip", OSError, "archive"),
+    ):
+        with pytest.raises(kind, match=text):
+            prepare(model, source, target, num_workers=1)
+    assert sorted(path.name for path in folder.iterdir()) == ["empty", "foreign", "link", "model.py", "raw"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"num_workers": 0}, {"records_per_file": 0}, {"prefix": "a/b"}, {"compressor": "lz4"}, {"on_error": "ignore"}],
+)
+def test_options_that_make_no_sense(folder: Path, options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        prepare(folder / "model.py", folder / "raw", folder / "out", **options)  # type: ignore[arg-type]
+
+
+# ---- the command
+
+
+def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["prepare", str(folder / "model.py"), str(folder / "raw"), str(folder / "out"), "local"]
+    assert main([*arguments, "--num-workers", "2", "--records-per-file", "30", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["files"], report["records"], len(report["shards"])) == (60, 60, 2)
+    assert main([*arguments, "--num_workers", "1", "--prefix", "train"]) == 0
+    assert f"file://{folder}/out: 60 records" in capsys.readouterr().out
+    assert [*contents(folder / "out")] == ["train-00000-of-00000"]
+    arguments[1] = str(folder / "nonesuch.py")
+    assert main(arguments) == 1
+    assert "nonesuch.py" in capsys.readouterr().err
+
+
+def test_progress_reaches_the_end(folder: Path) -> None:
+    seen: list[Progress] = []
+    prepare(
+        folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=6, progress=seen.append
+    )
+    assert (seen[0].files, seen[0].seconds_left) == (0, None)
+    assert [state.files for state in seen] == sorted(state.files for state in seen)
+    last = seen[-1]
+    assert (last.files, last.records, last.bytes) == (60, 60, last.total_bytes)
+    assert last.files_per_second > 0
+    assert last.seconds_left == 0
+    assert str(last).startswith("60 of 60 files, 60 records, 0 skipped, ")
