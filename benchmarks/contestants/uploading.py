@@ -82,7 +82,11 @@ def fsabs_upload(endpoint: str, size: int) -> Run:
     """`fs.write_bytes` of a large object."""
     fs, data = _ours(endpoint), os.urandom(size)
     fs.write_bytes("first", b"1")
-    return lambda: fs.write_bytes("large", data)
+
+    def run() -> None:
+        fs.write_bytes("large", data)
+
+    return run
 
 
 def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
@@ -101,13 +105,21 @@ def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
 def obstore_upload(endpoint: str, size: int) -> Run:
     """`put`, which sends parts."""
     store, data = _store(endpoint), os.urandom(size)
-    return lambda: store.put("large", data)
+
+    def run() -> None:
+        store.put("large", data)
+
+    return run
 
 
 def boto3_upload(endpoint: str, size: int) -> Run:
     """`upload_fileobj`, which sends parts from ten threads."""
     client, data = library("boto3").client("s3", endpoint_url=endpoint), os.urandom(size)
-    return lambda: client.upload_fileobj(io.BytesIO(data), "bucket", "large")
+
+    def run() -> None:
+        client.upload_fileobj(io.BytesIO(data), "bucket", "large")
+
+    return run
 
 
 # ---- listings

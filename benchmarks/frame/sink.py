@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
+import itertools
 import re
 import select
 import socket
@@ -85,6 +86,7 @@ class _Sink:
         self._connections: dict[int, _Connection] = {}
         self._due: list[tuple[float, int, bytes]] = []
         self._scratch = bytearray(1 << 20)
+        self._numbers = itertools.count(1)
         self._page = functools.lru_cache(maxsize=2048)(self._made_page)
         for first in range(0, min(keys, 100_000), 1000):  # as many as a client walks through without a delay
             self._page(first, 1000)
@@ -177,17 +179,20 @@ class _Sink:
         method, target, _ = request.split(b"\r\n", 1)[0].split(b" ")
         if method == b"PUT":
             checksum = _checksum(request)
-            return b"HTTP/1.1 200 OK\r\n%b%bContent-Length: 0\r\n\r\n" % (
-                _PART,
-                checksum[1] + b"\r\n" if checksum else b"",
-            )
+            echoed = checksum[1] + b"\r\n" if checksum else b""
+            return b"HTTP/1.1 200 OK\r\n%b%b%bContent-Length: 0\r\n\r\n" % (self._identifier(), _PART, echoed)
         if method == b"POST":
             body = (_BEGUN if target.endswith((b"?uploads", b"?uploads=")) else _ENDED).encode()
         elif b"list-type=2" in target:
             body = self._listing(target.decode())
         else:
             body = b""
-        return b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        kind = b"Content-Type: application/xml\r\n"
+        return b"HTTP/1.1 200 OK\r\n%b%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), kind, len(body), body)
+
+    def _identifier(self) -> bytes:
+        """Return a header that differs from response to response, as that of every store does."""
+        return b"x-amz-request-id: %016X\r\n" % next(self._numbers)
 
     def _listing(self, target: str) -> bytes:
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
