@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import hooks as hooks
     from . import keys as keys
+    from . import manifest as manifest
     from . import process as process
     from . import readers as readers
     from . import testing as testing
@@ -130,7 +131,7 @@ __all__ = [
     "unpatch",
 ]
 
-_MODULES = ("adapters", "cache", "errors", "hooks", "keys", "process", "readers", "testing", "trace")
+_MODULES = ("adapters", "cache", "errors", "hooks", "keys", "manifest", "process", "readers", "testing", "trace")
 
 __getattr__, __dir__ = exports(__name__, _HOMES, _MODULES)
 

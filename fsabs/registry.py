@@ -43,6 +43,7 @@ _SUFFIXES: dict[str, str] = {
     ".hdf5": "hdf5",
 }
 LAYERS: dict[str, str] = {
+    "manifest": "fsabs.manifest:pinned",
     "http_cache": "fsabs.cache:http_cached",
     "cache": "fsabs.cache:cached",
     "trace": "fsabs.trace:traced",

@@ -41,6 +41,7 @@ def backend(
     """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
     scheme = location.scheme
     custom = None if registry.backend(scheme) else config.resolve(scheme)
+    below = location.path
     if custom is not None:
         scheme = custom.scheme
         whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
@@ -58,6 +59,8 @@ def backend(
     if custom is None:
         return opener, location, options, {}
     settings = {name: value for name, value in custom.options.items() if name in SETTINGS}
+    if isinstance(settings.get("manifest"), str):  # of the section's whole tree
+        settings["manifest"] = {"url": settings["manifest"], "below": keys.normalize(below)}
     rest = {name: value for name, value in custom.options.items() if name not in settings}
     return opener, location, {**_typed(rest, opener, location.scheme, custom.origins, strict), **options}, settings
 

@@ -42,6 +42,7 @@ def from_url(
     cache: Literal[True] | str | os.PathLike[str] | dict[str, Any],
     trace: Literal[False] | None = None,
     http_cache: Any = None,
+    manifest: Any = None,
     limits: Limits | None = None,
     strict: bool | None = None,
     **options: Any,
@@ -56,6 +57,7 @@ def from_url(
     cache: Any = None,
     trace: Any = None,
     http_cache: Any = None,
+    manifest: Any = None,
     limits: Limits | None = None,
     strict: bool | None = None,
     **options: Any,
@@ -69,6 +71,7 @@ def from_url(
     cache: Any = None,
     trace: Any = None,
     http_cache: Any = None,
+    manifest: Any = None,
     limits: Limits | None = None,
     strict: bool | None = None,
     **options: Any,
@@ -87,17 +90,21 @@ def from_url(
             its options.
         trace: record what is done, as `fsabs.trace` has it.
         http_cache: keep what is read in the web server at this URL, as `HTTPCachedFS` does; or a dict of its options.
+        manifest: the URL of a manifest that `fsabs.manifest.create` has written of this tree: it is listed without a
+            request, and a file that is not as the manifest has it raises `StaleFileError`. For a directory of the
+            tree: `{"url": ..., "below": "its/path"}`.
         strict: True: a section of `pfio.ini` that can't be read, and a key that the backend doesn't know, are a
             `ConfigError`; False: a warning, and they don't count. By default False, unless `FSABS_CONFIG_STRICT=1`.
         limits: what archives on the path, files, globs and links may cost; by default `Limits()`.
         options: keyword options of the scheme's backend, and of the container.
 
-    The layers that `cache`, `trace` and `http_cache` ask for go around the FS; an FS that is written to through a
-    container has no cache. None means what the custom scheme says, False that there is none.
+    The layers that `cache`, `trace`, `http_cache` and `manifest` ask for go around the FS; an FS that is written to
+    through a container has no cache. None means what the custom scheme says, False that there is none.
 
     Raises `UnknownSchemeError` (a `ValueError`), `TypeError` for an unknown option, and `OSError`.
     """
     settings = {"cache": cache, "trace": trace, "http_cache": http_cache, "limits": limits, "strict": strict}
+    settings["manifest"] = manifest
     fs, container = _open_tree(parsed(url), mode, force_type, create, options, settings)
     if mode != "r" and not container:
         raise TypeError(f"mode={mode!r} is for a container, and there is none on the path of {fs.url()}")

@@ -27,6 +27,7 @@ FLOORS = {
     "compat": 8,
     "testing": 8,
     "cache": 7,
+    "manifest": 7,
     "trace": 7,
     "diskpaths": 7,
     "paths": 7,

@@ -1,0 +1,199 @@
+"""`create` writes the manifest of a data set; `merge` joins manifests of its parts."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from .. import copying, identity, keys, urls
+from ..blobs import Blob
+from ..fs import FS, FileStat, Path
+from . import formats
+from .entries import DIGESTS, ManifestEntry, ascending, digest_of, in_order, without_full_directories
+from .formats import Manifest
+
+_SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
+_BATCH_FILES = 256
+_BATCH_BYTES = 32 * 1024 * 1024
+
+
+class ManifestSummary(NamedTuple):
+    """The contents of a manifest that was written, counted."""
+
+    entries: int
+    """Files and empty directories."""
+    bytes: int
+    """The sizes of the files, added up."""
+
+
+def create(
+    fs: FS,
+    target: str | os.PathLike[str],
+    *,
+    only: Iterable[Path] = ("",),
+    digest: str | None = "sha256",
+    versions: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+    concurrency: int | None = None,
+) -> ManifestSummary:
+    """Write the manifest of all files of `fs` to the file at the URL `target`, whole or not at all.
+
+    The same data set gives the same bytes. Some hundred thousand entries are in memory at once.
+
+    Args:
+        fs: the data set. The manifest itself is not part of it, where `target` lies in it.
+        target: its suffix tells the format: `.jsonl` (JSON lines), `.parquet`, or `.json` (MLCommons Croissant).
+        only: the directories whose files are listed; `merge` joins the manifests of several parts.
+        digest: `"sha256"` or `"md5"` of every file, which is read for it; None: no digests.
+        versions: whether entries have the versions of the store. Without them the manifest is good for copies of the
+            data set in other places, too, and is held to sizes and digests.
+        progress: called as `progress(files, bytes)` with what is done.
+        concurrency: how many small files are read at once, as in `read_many`.
+
+    Returns what is in it. Raises what listing and reading raise.
+    """
+    if digest is not None and digest not in DIGESTS:
+        raise ValueError(f"digest must be {' or '.join(DIGESTS)} or None, not {digest!r}")
+    suffix = formats.suffix_of(target)
+    with urls.open_url(target, "wb") as file:
+        entries = listed(fs, only, file.name)
+        if digest is not None:
+            entries = _Digests(fs, digest, versions, progress, concurrency).of(entries)
+        elif progress is not None:
+            entries = _counted(entries, progress)
+        if not versions:
+            entries = (entry._replace(version=None) for entry in entries)
+        return ManifestSummary(*formats.write(file, suffix, ascending(entries, ValueError), fs.url()))
+
+
+def listed(fs: FS, only: Iterable[Path], left_out: str) -> Iterator[ManifestEntry]:
+    """Yield the files and empty directories of a data set by their names; the file at the URL `left_out` is none."""
+    found = (
+        _entry(fs, path, stat)
+        for path in sorted({fs._key(path, "manifest") for path in only})
+        for stat in _below(fs, path)
+    )
+    shown = (entry for entry in found if entry.name and fs.url(entry.name) != left_out)
+    ordered = shown if fs.capabilities.ordered else in_order(shown)
+    return without_full_directories(name for name, _ in itertools.groupby(ordered))
+
+
+def _below(fs: FS, path: str) -> Iterator[FileStat]:
+    return fs.list("/" + path, recursive=True, detail=True)
+
+
+def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
+    """Return the entry of a listed file; its version is one that no later content can have."""
+    key = keys.join(path, stat.filename.rstrip("/"))
+    name = keys.relative(key, fs._root) + ("/" if stat.directory else "")
+    if stat.version is not None and not stat.directory and not fs._is_settled(stat.version):
+        time.sleep(identity.TICK)
+        stat = fs.stat("/" + key)
+    return ManifestEntry(name, stat.size, None if stat.directory else stat.version)
+
+
+def _counted(entries: Iterator[ManifestEntry], progress: Callable[[int, int], None]) -> Iterator[ManifestEntry]:
+    files = size = 0
+    for entry in entries:
+        files, size = files + (not entry.directory), size + entry.size
+        progress(files, size)
+        yield entry
+
+
+class _Digests:
+    """Reads the files of entries, in order, for their digests."""
+
+    def __init__(
+        self,
+        fs: FS,
+        algorithm: str,
+        versions: bool,
+        progress: Callable[[int, int], None] | None,
+        concurrency: int | None,
+    ) -> None:
+        self._fs = fs
+        self._algorithm = algorithm
+        self._versions = versions
+        self._progress = progress
+        self._concurrency = concurrency
+        self._files = self._bytes = 0
+
+    def of(self, entries: Iterator[ManifestEntry]) -> Iterator[ManifestEntry]:
+        """Yield the entries with the digest, size and version of one open file each."""
+        batch: list[ManifestEntry] = []
+        size = 0
+        for entry in entries:
+            if entry.size > _SMALL or len(batch) >= _BATCH_FILES or size + entry.size > _BATCH_BYTES:
+                yield from self._batch(batch)
+                batch, size = [], 0
+            if entry.size > _SMALL:
+                yield self._large(entry)
+            else:
+                batch.append(entry)
+                size += entry.size
+        yield from self._batch(batch)
+
+    def _batch(self, batch: list[ManifestEntry]) -> Iterator[ManifestEntry]:
+        wanted = [self._key(entry) for entry in batch if not entry.directory]
+        contents = self._fs._read_many_versioned(wanted, self._concurrency) if wanted else iter(())
+        for entry in batch:
+            if entry.directory:
+                yield entry
+                continue
+            try:
+                content, version = next(contents)
+            except OSError as exc:
+                self._fs._named(exc, "manifest", self._key(entry))
+                raise
+            digest = digest_of(self._algorithm, [content])
+            self._count(len(content), 1)
+            yield ManifestEntry(entry.name, len(content), version or entry.version, digest)
+
+    def _large(self, entry: ManifestEntry) -> ManifestEntry:
+        with self._fs.open_blob("/" + self._key(entry)) as blob:
+            digest = digest_of(self._algorithm, self._pieces(blob))
+            self._count(0, 1)
+            return ManifestEntry(entry.name, blob.size, blob.version or entry.version, digest)
+
+    def _pieces(self, blob: Blob) -> Iterator[bytes]:
+        for piece in copying.pieces(blob):
+            self._count(len(piece), 0)
+            yield piece
+
+    def _key(self, entry: ManifestEntry) -> str:
+        return keys.join(self._fs._root, entry.name)
+
+    def _count(self, size: int, files: int) -> None:
+        self._bytes += size
+        self._files += files
+        if self._progress is not None:
+            self._progress(self._files, self._bytes)
+
+
+def merge(sources: Iterable[str | os.PathLike[str]], target: str | os.PathLike[str]) -> ManifestSummary:
+    """Write the entries of several manifests as one to the URL `target`, whole or not at all.
+
+    An entry that is in more than one of them is the same in all, or a `ValueError` names it. The format is that of the
+    target's suffix, so that merging one manifest converts it.
+    """
+    suffix = formats.suffix_of(target)
+    with ExitStack() as stack:
+        manifests = [stack.enter_context(Manifest(source)) for source in sources]
+        entries = heapq.merge(*manifests, key=lambda entry: entry.name)
+        with urls.open_url(target, "wb") as file:
+            joined = without_full_directories(_joined(entries))
+            return ManifestSummary(*formats.write(file, suffix, joined, keys.parent(file.name)))
+
+
+def _joined(entries: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
+    for name, same in itertools.groupby(entries, key=lambda entry: entry.name):
+        first, *others = same
+        for other in others:
+            if other != first:
+                raise ValueError(f"the manifests differ about {name!r}: {first[1:]} and {other[1:]}")
+        yield first

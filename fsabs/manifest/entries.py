@@ -1,0 +1,138 @@
+"""The entries of manifests: their text, their digests, and sorting more of them than fit into memory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+import itertools
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, NamedTuple
+
+from .. import keys
+
+DIGESTS = {"sha256": 64, "md5": 32}
+"""The algorithms of digests, with the number of their hexadecimal digits."""
+_quoted = json.encoder.encode_basestring
+_IN_MEMORY = 200_000  # entries that are sorted at once
+
+
+class ManifestEntry(NamedTuple):
+    """A file of a data set; or an empty directory, whose name ends in `/`."""
+
+    name: str
+    """The path below the root of the data set."""
+    size: int
+    """Bytes."""
+    version: str | None = None
+    """The version of the content, as the store has it; None if the manifest has no versions."""
+    digest: str | None = None
+    """`sha256:` or `md5:` and hexadecimal digits of the content, or None."""
+
+    @property
+    def directory(self) -> bool:
+        """Whether it is an empty directory."""
+        return self.name.endswith("/")
+
+    def encode(self) -> bytes:
+        """Return the entry as a line of JSON."""
+        fields = [f'{{"name":{_quoted(self.name)},"size":{self.size}']
+        if self.version is not None:
+            fields.append(f'"version":{_quoted(self.version)}')
+        if self.digest is not None:
+            fields.append(f'"digest":"{self.digest}"')
+        text = ",".join(fields) + "}\n"
+        return (
+            text.encode()
+            if keys.is_text(text)
+            else (json.dumps(json.loads(text), separators=(",", ":")) + "\n").encode()
+        )
+
+    @classmethod
+    def decode(cls, line: bytes) -> ManifestEntry:
+        """Return the entry of a line; `ValueError` if it has none."""
+        values = json.loads(line)
+        if not isinstance(values, dict) or not values.keys() <= set(cls._fields):
+            raise ValueError(f"a line has no entry: {line[:100]!r}")
+        try:
+            return cls(**values).checked()
+        except TypeError as exc:
+            raise ValueError(f"an entry lacks fields: {exc}") from None
+
+    def checked(self) -> ManifestEntry:
+        """Return the entry; `ValueError` if a field has no value that it can have."""
+        name = self.name.removesuffix("/") if isinstance(self.name, str) else ""
+        if not keys.is_key(name) or "\0" in name:
+            raise ValueError(f"{self.name!r} is no path in a data set")
+        if type(self.size) is not int or self.size < 0 or (self.directory and self.size):
+            raise ValueError(f"{self.name!r} has the size {self.size!r}")
+        if not isinstance(self.version, str | None):
+            raise ValueError(f"{self.name!r} has the version {self.version!r}")
+        if self.digest is not None and not is_digest(self.digest):
+            raise ValueError(f"{self.name!r} has the digest {self.digest!r}")
+        return self
+
+
+def is_digest(value: Any) -> bool:
+    """Return whether a value is a digest as entries have it."""
+    algorithm, _, digits = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return len(digits) == DIGESTS.get(algorithm) and re.fullmatch("[0-9a-f]*", digits) is not None
+
+
+def digest_of(algorithm: str, pieces: Iterable[bytes]) -> str:
+    """Return the digest of a content that comes in pieces."""
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    for piece in pieces:
+        found.update(piece)
+    return f"{algorithm}:{found.hexdigest()}"
+
+
+# ---- order
+
+
+def in_order(entries: Iterable[ManifestEntry], in_memory: int = _IN_MEMORY) -> Iterator[ManifestEntry]:
+    """Yield entries by the order of their names; more than `in_memory` of them are sorted in temporary files."""
+    source = iter(entries)
+    with contextlib.ExitStack() as stack:
+        runs: list[Iterator[ManifestEntry]] = []
+        while batch := sorted(itertools.islice(source, in_memory), key=_name):
+            if not runs and len(batch) < in_memory:
+                yield from batch
+                return
+            runs.append(_spilled(stack.enter_context(tempfile.TemporaryFile()), batch))
+        yield from heapq.merge(*runs, key=_name)
+
+
+def _spilled(file: IO[bytes], batch: list[ManifestEntry]) -> Iterator[ManifestEntry]:
+    """Write a sorted batch to a file, and return the iterator that reads it back."""
+    file.writelines(entry.encode() for entry in batch)
+    file.seek(0)
+    return (ManifestEntry(**json.loads(line)) for line in file)
+
+
+def without_full_directories(entries: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
+    """Yield entries, in order, without the directories that have something in them."""
+    before: ManifestEntry | None = None
+    for entry in entries:
+        if before is not None and not (before.directory and entry.name.startswith(before.name)):
+            yield before
+        before = entry
+    if before is not None:
+        yield before
+
+
+def _name(entry: ManifestEntry) -> str:
+    return entry.name
+
+
+def ascending(entries: Iterable[ManifestEntry], problem: Callable[[str], Exception]) -> Iterator[ManifestEntry]:
+    """Yield entries; raise `problem(reason)` for one that does not come after the one before it."""
+    last = ""
+    for entry in entries:
+        if entry.name <= last:
+            raise problem(f"{entry.name!r} stands after {last!r}")
+        last = entry.name
+        yield entry

@@ -1,0 +1,126 @@
+"""`Manifest`: a manifest opened for lookups, whatever its format; the format is that of the name's suffix."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Protocol
+
+from .. import errors, locations, urls
+from ..blobs import Blob
+from . import croissant, jsonlines, parquet
+from .entries import ManifestEntry
+
+SUFFIXES = {".jsonl": "JSON lines", ".parquet": "Parquet", ".json": "Croissant"}
+
+
+class _Table(Protocol):
+    entries: int
+    bytes: int
+
+    def find(self, name: str) -> ManifestEntry | None: ...
+
+    def scan(self, name: str = "") -> Iterator[ManifestEntry]: ...
+
+    def all(self) -> Iterator[ManifestEntry]: ...
+
+
+def suffix_of(url: str | os.PathLike[str]) -> str:
+    """Return the suffix that tells a manifest's format; `ValueError` for any other."""
+    path = locations.parsed(url).path
+    for suffix in SUFFIXES:
+        if path.endswith(suffix):
+            return suffix
+    known = ", ".join(f"{suffix} ({name})" for suffix, name in SUFFIXES.items())
+    raise ValueError(f"a manifest's name ends in {known}, not as {locations.parsed(url).text}")
+
+
+def write(file: BinaryIO, suffix: str, entries: Iterable[ManifestEntry], url: str) -> tuple[int, int]:
+    """Write entries, which come in order, in the format of `suffix`; `url` is that of the data set."""
+    if suffix == ".jsonl":
+        return jsonlines.write(file, entries)
+    if suffix == ".parquet":
+        return parquet.write(file, entries)
+    return croissant.write(file, entries, url)
+
+
+class Manifest:
+    """A manifest that is open for lookups; a context manager.
+
+    Works in threads and after forks, and is the same manifest after pickling, or raises `StaleFileError`. JSON lines
+    and Parquet take a bounded amount of memory, whatever their length; Croissant takes that of the document.
+
+    Args:
+        url: where it is; the suffix tells the format: `.jsonl`, `.parquet`, or `.json` for Croissant.
+        dataset_url: the URL of the data set, for Croissant documents that name files by absolute URLs.
+        options: of `open_url`.
+    """
+
+    def __init__(self, url: str | os.PathLike[str], dataset_url: str | None = None, **options: Any) -> None:
+        suffix = suffix_of(url)
+        given = os.fspath(url)
+        self._arguments = given if "://" in given else os.path.abspath(given), dataset_url, options
+        self.has_directories: bool = suffix != ".json"
+        """Whether it has the empty directories, too."""
+        with contextlib.ExitStack() as stack:
+            blob = stack.enter_context(urls.open_url(url, "rb", **options)).blob
+            self.url: str = blob.url
+            """The manifest's own URL."""
+            self._version = blob.size, blob.version
+            self._table = _table(blob, suffix, dataset_url, locations.parsed(url).scheme != "file")
+            self._open = stack.pop_all()
+
+    def __len__(self) -> int:
+        """Return the number of entries: of files and of empty directories."""
+        return self._table.entries
+
+    @property
+    def bytes(self) -> int:
+        """The sizes of all files, added up."""
+        return self._table.bytes
+
+    def __iter__(self) -> Iterator[ManifestEntry]:
+        """Yield all entries, by the order of their names."""
+        yield from self._table.all()  # and keep the manifest open for that long
+
+    def find(self, name: str) -> ManifestEntry | None:
+        """Return the entry of that name (that of an empty directory ends in `/`), or None."""
+        return self._table.find(name)
+
+    def scan(self, name: str = "") -> Iterator[ManifestEntry]:
+        """Yield the entries from the first whose name is `name` or comes after it."""
+        yield from self._table.scan(name)
+
+    def close(self) -> None:
+        """Close the manifest's file."""
+        self._open.close()
+
+    def __enter__(self) -> Manifest:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Manifest({self.url!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (*self._arguments, self._version)
+
+
+def _table(blob: Blob, suffix: str, dataset_url: str | None, remote: bool) -> _Table:
+    if suffix == ".parquet":
+        return parquet.ParquetTable(blob, remote)
+    if suffix == ".json":
+        return jsonlines.JsonLinesTable(croissant.read(blob, dataset_url), remote)
+    return jsonlines.JsonLinesTable(blob, remote)
+
+
+def _reopen(url: str, dataset_url: str | None, options: dict[str, Any], version: Any) -> Manifest:
+    """Return the manifest of a pickle, if it is still the same."""
+    manifest = Manifest(url, dataset_url, **options)
+    if manifest._version != version:
+        manifest.close()
+        raise errors.stale(manifest.url, "the manifest changed since it was pickled", "open")
+    return manifest

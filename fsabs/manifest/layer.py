@@ -1,0 +1,259 @@
+"""ManifestFS: the layer that pins a data set to its manifest."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .. import errors, keys
+from ..blobs import Blob
+from ..fs import FS, Capabilities, FileStat
+from ..layers import LayerFS
+from .checking import difference
+from .entries import ManifestEntry, digest_of
+from .formats import Manifest
+
+
+class ManifestFS(LayerFS):
+    """A data set as its manifest has it: read-only, listed and asked for stats without a request of its store.
+
+    A file that is not as the manifest has it raises `StaleFileError` when it is opened or read: its size and version
+    are compared, and the digest of files that are read whole where there is no version to compare. A file that is not
+    in the manifest is not there.
+
+    Args:
+        inner: the data set, from the directory on that the manifest's names start from.
+        manifest: where it is, or one that is open.
+        below: where `inner` is a directory of the data set, its path there.
+    """
+
+    def __init__(self, inner: FS, manifest: str | os.PathLike[str] | Manifest, *, below: str = "") -> None:
+        super().__init__(inner)
+        self._top = _above(inner, keys.normalize(below))
+        self._owned = not isinstance(manifest, Manifest)
+        self._manifest = manifest if isinstance(manifest, Manifest) else Manifest(manifest, inner.url())
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest."""
+        return self._manifest
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        """The inner FS's, without those to write; listings are ordered."""
+        can = self.inner.capabilities
+        return Capabilities(implied_directories=can.implied_directories, versions=can.versions)
+
+    # ---- stats and listings, of the manifest alone
+
+    def _stat(self, key: str) -> FileStat:
+        name = self._name(key)
+        if not name:
+            return FileStat.of_directory(keys.name(key))
+        entry = self._manifest.find(name)
+        if entry is not None:
+            return FileStat(keys.name(name), entry.size, version=entry.version or entry.digest)
+        if self._is_directory(name):
+            return FileStat.of_directory(keys.name(name))
+        above = any(self._manifest.find(ancestor) for ancestor in keys.ancestors(name))
+        code = errno.ENOTDIR if above else errno.ENOENT
+        raise OSError(code, f"{os.strerror(code)} in the manifest {self._manifest.url}")
+
+    def _is_directory(self, name: str) -> bool:
+        following = next(self._manifest.scan(name + "/"), None)
+        return following is not None and following.name.startswith(name + "/")
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        base = self._directory(key)
+        at = base
+        while (entry := next(self._manifest.scan(at), None)) is not None and entry.name.startswith(base):
+            name, slash, _ = entry.name[len(base) :].partition("/")
+            if slash:
+                yield FileStat.of_directory(name)
+                at = base + name + "0"  # the character after "/"
+                continue
+            if name:
+                yield FileStat(name, entry.size, version=entry.version or entry.digest)
+            at = entry.name + "\0"
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        base = self._directory(key)
+        open_directories: list[str] = []
+        for entry in self._manifest.scan(base):
+            if not entry.name.startswith(base):
+                return
+            name = entry.name[len(base) :]
+            parts = name.split("/")
+            common = 0
+            while common < min(len(open_directories), len(parts) - 1) and open_directories[common] == parts[common]:
+                common += 1
+            del open_directories[common:]
+            for part in parts[common:-1]:
+                open_directories.append(part)
+                yield FileStat.of_directory("/".join(open_directories))
+            if parts[-1]:
+                yield FileStat(name, entry.size, version=entry.version or entry.digest)
+
+    def _directory(self, key: str) -> str:
+        """Return the beginning of the names in the directory `key`."""
+        if not self._stat(key).directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        name = self._name(key)
+        return name + "/" if name else ""
+
+    def _leads_back(self, key: str) -> bool:
+        return False
+
+    def _unnamed(self, key: str) -> Iterator[str]:
+        return iter(())
+
+    # ---- contents
+
+    def _open_blob(self, key: str) -> Blob:
+        return self._opened(key, self.inner._open_blob)
+
+    def _open_from_start(self, key: str) -> Blob:
+        return self._opened(key, self.inner._open_from_start)
+
+    def _opened(self, key: str, open_blob: Any) -> Blob:
+        entry = self._entry(key)
+        blob: Blob = open_blob(key)
+        try:
+            self._compare(key, entry, blob.size, blob.version)
+        except BaseException:
+            blob.close()
+            raise
+        return ManifestBlob(self, key, blob, entry)
+
+    def _read_bytes(self, key: str) -> bytes:
+        return next(self._read_many([key], 1))
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return (content for content, _ in self._read_many_versioned(wanted, concurrency))
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        entries: list[ManifestEntry] = []
+        missing: OSError | None = None
+        for key in wanted:
+            try:
+                entries.append(self._entry(key))
+            except OSError as exc:  # of the first file that can't be read; those before it can
+                missing = exc
+                break
+        contents = self.inner._read_many_versioned(wanted[: len(entries)], concurrency) if entries else iter(())
+        for key, entry, (content, version) in zip(wanted, entries, contents, strict=False):
+            self._compare(key, entry, len(content), version)
+            self._compare_content(key, entry, version, content)
+            yield content, entry.version or entry.digest
+        if missing is not None:
+            raise missing
+
+    def _local_path(self, key: str) -> str | None:
+        path = self.inner._local_path(key)
+        if path is not None:
+            self._opened(key, self.inner._open_blob).close()
+        return path
+
+    def _entry(self, key: str) -> ManifestEntry:
+        """Return the entry of a file; `FileNotFoundError`, `IsADirectoryError`."""
+        entry = self._manifest.find(self._name(key)) if self._name(key) else None
+        if entry is None:
+            if self._stat(key).directory:
+                raise errors.error(errno.EISDIR, "open", self._url(key))
+            raise errors.error(errno.ENOENT, "open", self._url(key))
+        return entry
+
+    def _compare(self, key: str, entry: ManifestEntry, size: int, version: str | None) -> None:
+        if reason := difference(entry, size, version):
+            raise self._drift(key, reason)
+
+    def _compare_content(self, key: str, entry: ManifestEntry, version: str | None, content: bytes) -> None:
+        if entry.digest is None or None not in (entry.version, version):
+            return
+        found = digest_of(entry.digest.partition(":")[0], [content])
+        if found != entry.digest:
+            raise self._drift(key, f"{found}, {entry.digest} in the manifest")
+
+    def _drift(self, key: str, reason: str) -> errors.StaleFileError:
+        return errors.stale(self._url(key), f"the file has changed: {reason} {self._manifest.url}", "open")
+
+    def _name(self, key: str) -> str:
+        return keys.relative(key, self._top) if key != self._top else ""
+
+    def _close(self) -> None:
+        if self._owned:
+            self._manifest.close()
+        self.inner._close()
+
+    def _abort(self) -> None:
+        if self._owned:
+            self._manifest.close()
+        self.inner._abort()
+
+    def __repr__(self) -> str:
+        return f"ManifestFS({self.inner!r}, {self._manifest.url!r})"
+
+
+class ManifestBlob(Blob):
+    """A file of a data set that is as the manifest has it; a read of the whole is held to its digest."""
+
+    __slots__ = ("_entry", "_inner")
+    _origin: ManifestFS
+
+    def __init__(self, origin: ManifestFS, key: str, inner: Blob, entry: ManifestEntry) -> None:
+        super().__init__(origin, key, inner.size, entry.version or entry.digest or inner.version)
+        self._inner = inner
+        self._entry = entry
+
+    @property
+    def max_gap_bytes(self) -> int:
+        """As of the inner blob."""
+        return self._inner.max_gap_bytes
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        data = self._inner.pread(size, offset)
+        if size == self.size:
+            self._origin._compare_content(self._key, self._entry, self._inner.version, data)
+        return data
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._inner.pread_many(ranges)
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        return self._inner._stream(start)
+
+    def fileno(self) -> int:
+        """As of the inner blob."""
+        return self._inner.fileno()
+
+    def _close(self) -> None:
+        self._inner.close()
+
+
+def _above(fs: FS, below: str) -> str:
+    """Return the key of the directory that has the root of `fs` at the path `below`."""
+    if not below or fs._root == below:
+        return "" if below else fs._root
+    if not fs._root.endswith("/" + below):
+        raise ValueError(f"the manifest is of a tree that {fs.url()} is not the directory {below!r} of")
+    return fs._root[: -len(below) - 1]
+
+
+def pinned(fs: FS, option: Any) -> FS:
+    """Return `fs` pinned to a manifest: its URL, a `Manifest`, or a mapping of the arguments `url` and `below`.
+
+    `below` is the path of `fs` in the data set that the manifest is of.
+    """
+    if isinstance(option, str) and option.strip().lower() in ("", "false", "none"):
+        return fs
+    arguments = dict(option) if isinstance(option, Mapping) else {"url": option}
+    manifest, below = arguments.pop("url", None), arguments.pop("below", "")
+    if arguments or not isinstance(manifest, str | os.PathLike | Manifest):
+        raise TypeError(f"manifest is a URL, a Manifest, or a mapping of url and below, not {option!r}")
+    if not fs.capabilities.read:
+        raise ValueError(f"manifest= pins what is read, and {fs.url()} is being written")
+    return ManifestFS(fs, manifest, below=below)

@@ -1,0 +1,142 @@
+"""Manifests as Parquet files: the columns `name`, `size`, `version` and `digest`, sorted by `name`.
+
+The row groups are small, and their statistics have the first and last name of each: a name is looked for in one group.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+from .. import errors, process
+from ..blobs import Blob
+from ..files import BlobReader
+from .entries import ManifestEntry, ascending
+
+_ROWS = 8192  # of a group
+_KEPT = 64  # groups in memory
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise errors.missing("pyarrow", "", "a manifest in Parquet") from None
+    return pyarrow
+
+
+def write(file: BinaryIO, entries: Iterable[ManifestEntry]) -> tuple[int, int]:
+    """Write entries, which come in order; return how many they are, and the sum of their sizes."""
+    arrow = _pyarrow()
+    text = arrow.string()
+    schema = arrow.schema([("name", text), ("size", arrow.int64()), ("version", text), ("digest", text)])
+    count = total = 0
+    writer = arrow.parquet.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=False, write_statistics=["name"]
+    )
+    with writer:
+        source = iter(entries)
+        while batch := list(itertools.islice(source, _ROWS)):
+            try:
+                columns = [
+                    arrow.array(column, field.type)
+                    for column, field in zip(zip(*batch, strict=True), schema, strict=True)
+                ]
+            except UnicodeEncodeError:
+                name = next(entry.name for entry in batch if not entry.name.isprintable())
+                raise ValueError(f"Parquet has no name that is not UTF-8: {name!r}; JSON lines has") from None
+            writer.write_table(arrow.table(columns, schema=schema), row_group_size=_ROWS)
+            count, total = count + len(batch), total + sum(entry.size for entry in batch)
+        writer.add_key_value_metadata({"manifest": "fsabs", "entries": str(count), "bytes": str(total)})
+    return count, total
+
+
+class ParquetTable:
+    """The entries of a Parquet file."""
+
+    def __init__(self, blob: Blob, remote: bool) -> None:
+        del remote  # a group is read at once, wherever the file lies
+        self._blob = blob
+        self._lock = process.Lock()
+        self._groups: OrderedDict[int, list[Any]] = OrderedDict()
+        arrow = _pyarrow()
+        try:
+            self._file = arrow.parquet.ParquetFile(BlobReader(blob), pre_buffer=False)
+            found = self._file.metadata.metadata or {}
+            self.entries, self.bytes = int(found[b"entries"]), int(found[b"bytes"])
+        except (arrow.ArrowException, KeyError, ValueError) as exc:
+            raise errors.corrupt(blob.url, f"no manifest in Parquet: {exc}", "open") from None
+        self._last = [self._last_name(number) for number in range(self._file.num_row_groups)]
+        if self._file.metadata.num_rows != self.entries:
+            raise errors.corrupt(blob.url, f"{self._file.metadata.num_rows} rows, not {self.entries}", "open")
+
+    def _last_name(self, number: int) -> str:
+        group = self._file.metadata.row_group(number)
+        column: Any = next(
+            (group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == "name"), None
+        )
+        statistics = column.statistics if column is not None else None
+        if statistics is not None and statistics.has_min_max:
+            return str(statistics.max)
+        return str(self._group(number)[0][-1])  # a name that is too long for statistics
+
+    def find(self, name: str) -> ManifestEntry | None:
+        """Return the entry of that name, or None."""
+        entry = next(self.scan(name), None)
+        return entry if entry is not None and entry.name == name else None
+
+    def scan(self, name: str = "") -> Iterator[ManifestEntry]:
+        """Yield the entries from the first whose name is `name` or comes after it."""
+        first = bisect.bisect_left(self._last, name)
+        for number in range(first, len(self._last)):
+            columns = self._group(number)
+            names = columns[0]
+            start = bisect.bisect_left(_Texts(names), name) if number == first else 0
+            for at in range(start, len(names)):
+                yield self._entry(number, [column[at].as_py() for column in columns])
+
+    def all(self) -> Iterator[ManifestEntry]:
+        """Yield all entries, and raise if they are not in order."""
+        return ascending(self.scan(), lambda reason: errors.corrupt(self._blob.url, reason))
+
+    def _entry(self, number: int, values: list[Any]) -> ManifestEntry:
+        try:
+            return ManifestEntry(*values).checked()
+        except ValueError as exc:
+            raise errors.corrupt(self._blob.url, f"row group {number}: {exc}") from None
+
+    def _group(self, number: int) -> list[Any]:
+        """Return the columns of a row group, in the order of an entry's fields."""
+        with self._lock:
+            group = self._groups.get(number)
+            if group is None:
+                group = self._groups[number] = self._read(number)
+                while len(self._groups) > _KEPT:
+                    self._groups.popitem(last=False)
+            self._groups.move_to_end(number)
+            return group
+
+    def _read(self, number: int) -> list[Any]:
+        arrow = _pyarrow()
+        try:
+            table = self._file.read_row_group(number, list(ManifestEntry._fields), use_threads=False)
+            return [table.column(name).combine_chunks() for name in ManifestEntry._fields]
+        except (arrow.ArrowException, KeyError, ValueError) as exc:
+            raise errors.corrupt(self._blob.url, f"row group {number}: {exc}") from None
+
+
+class _Texts(Sequence[str]):
+    """A column of text, for bisection."""
+
+    def __init__(self, column: Any) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._column[at].as_py()
