@@ -322,9 +322,9 @@ def test_a_stream_goes_by_one_connection_as_long_as_that_is_fast(
 ) -> None:
     monkeypatch.setattr(reading, "FAST", fast)
     data = os.urandom(1 << 20) * 40
-    ceph.create_bucket("wire-lanes")
+    ceph.create_bucket("pipeline-slots")
     keys = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
-    fs = fsabs.from_url("s3://wire-lanes", endpoint=ceph.endpoint, **keys)
+    fs = fsabs.from_url("s3://pipeline-slots", endpoint=ceph.endpoint, **keys)
     fs.write_bytes("x", data)
     told: list[int] = []
     record = lambda self, kind, name, begin, size=0, *more: told.append(size)  # noqa: E731

@@ -15,10 +15,10 @@ from collections.abc import Generator, Iterable
 from ... import hooks, process
 from .client import Client
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
-from .lanes import FailedRequest, Lane, Lanes
 from .messages import Request, Response
 from .receive import SEND_WOULD_BLOCK, WOULD_BLOCK, Receiver
 from .retry import Operation
+from .slots import FailedRequest, Slot, Slots
 
 MAX_BYTES = 64 * 1024 * 1024
 """The bytes of responses in flight, unless said otherwise; one larger response is received alone."""
@@ -68,10 +68,10 @@ class _Pipeline:
         self._sizes: dict[int, int] = {}  # of each of them
         self._awaited = 0  # responses whose size is not known yet
         self._mean = 0.0  # bytes of a response
-        self._lanes = Lanes(client.pool)
-        self._busy = 0  # lanes with a request
-        self._free: list[Lane] = []
-        self._paused: list[Lane] = []
+        self._slots = Slots(client.pool)
+        self._busy = 0  # slots with a request
+        self._free: list[Slot] = []
+        self._paused: list[Slot] = []
         self._outcomes: dict[int, Outcome] = {}
         self._first = 0  # the number of the outcome that is yielded next
         self._later: list[tuple[float, int, Request]] = []  # when to send it again
@@ -105,21 +105,21 @@ class _Pipeline:
         """Send requests while there is room."""
         while self._busy < self._width and (taken := self._take_request()) is not None:
             self._busy += 1
-            lane = self._free.pop() if self._free else Lane(*taken, self._now)
-            if lane.connection is not None and not lane.connection.silent():  # closed, or a late response
-                self._drop(lane)
-                lane = Lane(*taken, self._now)
-            if lane.connection is None and (idle := self._pool.take()) is not None:
-                lane.connection = idle
-                self._lanes.add(lane, idle.descriptor, select.POLLIN)
-            if lane.connection is not None:
-                self._send(lane, *taken)
+            slot = self._free.pop() if self._free else Slot(*taken, self._now)
+            if slot.connection is not None and not slot.connection.silent():  # closed, or a late response
+                self._drop(slot)
+                slot = Slot(*taken, self._now)
+            if slot.connection is None and (idle := self._pool.take()) is not None:
+                slot.connection = idle
+                self._slots.add(slot, idle.descriptor, select.POLLIN)
+            if slot.connection is not None:
+                self._send(slot, *taken)
                 continue
-            lane.begin = time.monotonic_ns() if hooks.active is not None else 0
+            slot.begin = time.monotonic_ns() if hooks.active is not None else 0
             try:
-                self._lanes.dial(lane, self._now)
+                self._slots.dial(slot, self._now)
             except OSError as exc:
-                self._fail(lane, exc)
+                self._fail(slot, exc)
 
     def _take_request(self) -> tuple[int, Request] | None:
         """Return the request to be sent next, if there is one."""
@@ -146,16 +146,16 @@ class _Pipeline:
         self._upcoming = None
         return upcoming
 
-    def _send(self, lane: Lane, number: int, request: Request) -> None:
-        client, connection = self._client, lane.connection
+    def _send(self, slot: Slot, number: int, request: Request) -> None:
+        client, connection = self._client, slot.connection
         assert connection is not None
-        lane.number, lane.request, lane.sent, lane.since = number, request, self._now, self._now
-        lane.begin = time.monotonic_ns() if hooks.active is not None else 0
-        lane.awaited = True
+        slot.number, slot.request, slot.sent, slot.since = number, request, self._now, self._now
+        slot.begin = time.monotonic_ns() if hooks.active is not None else 0
+        slot.awaited = True
         self._awaited += 1
         nonce = client.detector.nonce(request)
         deadline = self._now + client.policy.attempt_seconds(request)
-        lane.receiver = Receiver(request, nonce, client.detector, connection.dontwait, deadline)
+        slot.receiver = Receiver(request, nonce, client.detector, connection.dontwait, deadline)
         try:
             head = client.encode(request, nonce)
             sent = 0
@@ -164,43 +164,43 @@ class _Pipeline:
                     sent = connection.socket.send(head, connection.dontwait)
                 except SEND_WOULD_BLOCK:
                     sent = 0
-            lane.step = self._on_readable
+            slot.step = self._on_readable
             if sent < len(head):
-                lane.unsent = [head[sent:], request.body] if len(request.body) else [head[sent:]]
-                lane.step = None
-                self._on_writable(lane, 0)
+                slot.unsent = [head[sent:], request.body] if len(request.body) else [head[sent:]]
+                slot.step = None
+                self._on_writable(slot, 0)
         except Exception as exc:
-            self._fail(lane, exc)
+            self._fail(slot, exc)
 
-    def _on_writable(self, lane: Lane, events: int) -> None:
+    def _on_writable(self, slot: Slot, events: int) -> None:
         """Send what the connection takes."""
-        connection = lane.connection
+        connection = slot.connection
         assert connection is not None
         if events & select.POLLIN:  # a response to a part of a request is a refusal
-            lane.unsent = []
-        while lane.unsent:
-            data = lane.unsent[0]
+            slot.unsent = []
+        while slot.unsent:
+            data = slot.unsent[0]
             try:
                 sent = connection.socket.send(data, connection.dontwait)
             except SEND_WOULD_BLOCK:
-                if lane.step is None or not events:
-                    self._lanes.poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
-                lane.step = self._on_writable
+                if slot.step is None or not events:
+                    self._slots.poll.modify(connection.descriptor, select.POLLIN | select.POLLOUT)
+                slot.step = self._on_writable
                 return
-            lane.unsent[:1] = [memoryview(data)[sent:]] if sent < len(data) else []
+            slot.unsent[:1] = [memoryview(data)[sent:]] if sent < len(data) else []
         if events:
-            self._lanes.poll.modify(connection.descriptor, select.POLLIN)
-        lane.step = self._on_readable
+            self._slots.poll.modify(connection.descriptor, select.POLLIN)
+        slot.step = self._on_readable
         if events & select.POLLIN:
-            self._on_readable(lane, events)
+            self._on_readable(slot, events)
 
-    def _on_handshake(self, lane: Lane, _: int) -> None:
-        assert lane.connection is not None
-        lane.connection.handshake()  # what it sends is small: it only ever waits for reading
-        if lane.begin and (instrument := hooks.active) is not None:
-            instrument.record_span("connect", "s3.connect", lane.begin, 0, self._client.url(""))
-        lane.connection.check_fresh()
-        self._send(lane, lane.number, lane.request)
+    def _on_handshake(self, slot: Slot, _: int) -> None:
+        assert slot.connection is not None
+        slot.connection.handshake()  # what it sends is small: it only ever waits for reading
+        if slot.begin and (instrument := hooks.active) is not None:
+            instrument.record_span("connect", "s3.connect", slot.begin, 0, self._client.url(""))
+        slot.connection.check_fresh()
+        self._send(slot, slot.number, slot.request)
 
     # ---- what comes
 
@@ -209,19 +209,19 @@ class _Pipeline:
         self._now = now = time.monotonic()
         if now - self._left > PAUSE:
             self._wake(now - self._left)
-        due = min(now + self._granularity, self._lanes.next_dial())
+        due = min(now + self._granularity, self._slots.next_dial())
         if self._later:
             due = min(due, self._later[0][0])
         if self._next_send > now:
             due = min(due, self._next_send)
-        events = self._lanes.poll.poll(max(0.0, due - now) * 1000)
+        events = self._slots.poll.poll(max(0.0, due - now) * 1000)
         self._now = time.monotonic()
         for descriptor, event in events:
-            lane = self._lanes.by_descriptor.get(descriptor)
-            if lane is not None:
-                self._advance(lane, descriptor, event)
-        for lane, exc in self._lanes.start_due(self._now):
-            self._fail(lane, exc)
+            slot = self._slots.by_descriptor.get(descriptor)
+            if slot is not None:
+                self._advance(slot, descriptor, event)
+        for slot, exc in self._slots.start_due(self._now):
+            self._fail(slot, exc)
         if not events or self._now - self._checked > PAUSE:
             self._checked = self._now
             self._expire()
@@ -230,110 +230,110 @@ class _Pipeline:
     def _wake(self, pause: float) -> None:
         """Go on after a pause: the time in which the caller did not call is no failure of the store's."""
         self._woke = self._now
-        for lane in self._lanes.all():
-            if lane.receiver is not None:
-                lane.receiver.deadline += pause
+        for slot in self._slots.all():
+            if slot.receiver is not None:
+                slot.receiver.deadline += pause
 
-    def _advance(self, lane: Lane, descriptor: int, event: int) -> None:
-        lane.since = self._now
+    def _advance(self, slot: Slot, descriptor: int, event: int) -> None:
+        slot.since = self._now
         try:
-            if lane.dial is not None:
-                if self._lanes.dialled(lane, descriptor, self._now):
-                    lane.step = self._on_handshake
-                    self._on_handshake(lane, 0)
-            elif lane.step is not None:
-                lane.step(lane, event)
-            elif lane in self._free:  # closed by the store, or a response that answers no request
-                self._free.remove(lane)
-                self._lanes.drop(lane)
+            if slot.dial is not None:
+                if self._slots.dialled(slot, descriptor, self._now):
+                    slot.step = self._on_handshake
+                    self._on_handshake(slot, 0)
+            elif slot.step is not None:
+                slot.step(slot, event)
+            elif slot in self._free:  # closed by the store, or a response that answers no request
+                self._free.remove(slot)
+                self._slots.drop(slot)
         except WOULD_BLOCK:
-            if lane.connection is not None and lane.receiver is not None:
-                lane.connection.acknowledge()  # the store may wait for it before it sends the rest
+            if slot.connection is not None and slot.receiver is not None:
+                slot.connection.acknowledge()  # the store may wait for it before it sends the rest
         except Exception as exc:
-            self._fail(lane, exc)
+            self._fail(slot, exc)
 
-    def _on_readable(self, lane: Lane, _: int) -> None:
-        connection, receiver = lane.connection, lane.receiver
+    def _on_readable(self, slot: Slot, _: int) -> None:
+        connection, receiver = slot.connection, slot.receiver
         assert connection is not None
         assert receiver is not None
         if receiver.head is None:
             receiver.receive_head(connection)
-            self._count_size(lane, receiver)
-            if lane.step is None:
+            self._count_size(slot, receiver)
+            if slot.step is None:
                 return
         if receiver.receive_body(connection):
-            self._complete(lane, receiver)
+            self._complete(slot, receiver)
         else:
             raise BlockingIOError
 
-    def _count_size(self, lane: Lane, receiver: Receiver) -> None:
+    def _count_size(self, slot: Slot, receiver: Receiver) -> None:
         """Count the bytes of a response whose size is now known; where there is no room for them, they wait."""
         self._awaited -= 1
-        lane.awaited = False
-        size = receiver.size if lane.request.into is None else 0
+        slot.awaited = False
+        size = receiver.size if slot.request.into is None else 0
         self._mean = 0.8 * self._mean + 0.2 * size if self._mean else float(size)
-        if self._bytes and self._bytes + size > self._max_bytes and lane.number != self._first:
-            assert lane.connection is not None
-            self._lanes.poll.unregister(lane.connection.descriptor)
-            lane.step = None
-            self._paused.append(lane)
+        if self._bytes and self._bytes + size > self._max_bytes and slot.number != self._first:
+            assert slot.connection is not None
+            self._slots.poll.unregister(slot.connection.descriptor)
+            slot.step = None
+            self._paused.append(slot)
         else:
-            self._sizes[lane.number] = size
+            self._sizes[slot.number] = size
             self._bytes += size
 
     def _resume(self) -> None:
         """Receive the bodies for which there is room now, in their order."""
         self._now = time.monotonic()
-        self._paused.sort(key=lambda lane: -lane.number)
+        self._paused.sort(key=lambda slot: -slot.number)
         while self._paused:
-            lane = self._paused[-1]
-            assert lane.receiver is not None
-            assert lane.connection is not None
-            if self._bytes and self._bytes + lane.receiver.size > self._max_bytes and lane.number != self._first:
+            slot = self._paused[-1]
+            assert slot.receiver is not None
+            assert slot.connection is not None
+            if self._bytes and self._bytes + slot.receiver.size > self._max_bytes and slot.number != self._first:
                 return
             self._paused.pop()
-            self._sizes[lane.number] = lane.receiver.size
-            self._bytes += lane.receiver.size
-            lane.receiver.deadline = max(lane.receiver.deadline, self._now + self._pool.read_timeout)
-            lane.sent, lane.since = -1.0, self._now  # an end of the connection is the pause's fault
-            lane.step = self._on_readable
-            self._lanes.poll.register(lane.connection.descriptor, select.POLLIN)
-            self._advance(lane, lane.connection.descriptor, select.POLLIN)
+            self._sizes[slot.number] = slot.receiver.size
+            self._bytes += slot.receiver.size
+            slot.receiver.deadline = max(slot.receiver.deadline, self._now + self._pool.read_timeout)
+            slot.sent, slot.since = -1.0, self._now  # an end of the connection is the pause's fault
+            slot.step = self._on_readable
+            self._slots.poll.register(slot.connection.descriptor, select.POLLIN)
+            self._advance(slot, slot.connection.descriptor, select.POLLIN)
 
-    def _complete(self, lane: Lane, receiver: Receiver) -> None:
-        outcome, connection = receiver.outcome(), lane.connection
+    def _complete(self, slot: Slot, receiver: Receiver) -> None:
+        outcome, connection = receiver.outcome(), slot.connection
         assert connection is not None
-        if lane.begin:
-            self._record(lane, receiver.size, outcome if isinstance(outcome, Exception) else None)
-        number, request, used = lane.number, lane.request, connection.used
+        if slot.begin:
+            self._record(slot, receiver.size, outcome if isinstance(outcome, Exception) else None)
+        number, request, used = slot.number, slot.request, connection.used
         connection.used = True
         self._busy -= 1
-        lane.step = lane.receiver = None
+        slot.step = slot.receiver = None
         if isinstance(outcome, Exception):
-            self._decide(number, request, outcome, used and not receiver.ended, lane.sent)
+            self._decide(number, request, outcome, used and not receiver.ended, slot.sent)
         else:
             self._outcomes[number] = outcome
         if not receiver.ended or not (receiver.silent or connection.silent()):
-            self._drop(lane)
+            self._drop(slot)
         elif (taken := self._take_request()) is not None:
             self._busy += 1
-            self._send(lane, *taken)
+            self._send(slot, *taken)
         else:
-            self._free.append(lane)
+            self._free.append(slot)
 
-    def _fail(self, lane: Lane, exc: Exception) -> None:
-        """End a lane by what went wrong on it, and decide on its request."""
-        connection, receiver = lane.connection, lane.receiver
+    def _fail(self, slot: Slot, exc: Exception) -> None:
+        """End a slot by what went wrong on it, and decide on its request."""
+        connection, receiver = slot.connection, slot.receiver
         used = connection is not None and connection.used
         exc = self._client.failure(exc, connection, receiver) if connection is not None else broken(exc)
         if not isinstance(exc, OSError | Transient | UnsupportedResponse):
             raise exc
-        self._record(lane, 0, exc, "request" if receiver is not None else "connect")
+        self._record(slot, 0, exc, "request" if receiver is not None else "connect")
         self._busy -= 1
-        self._drop(lane)
+        self._drop(slot)
         if used and connection is not None and (receiver is None or not receiver.started):
             self._pool.drop_aged(connection)
-        self._decide(lane.number, lane.request, exc, used, lane.sent)
+        self._decide(slot.number, slot.request, exc, used, slot.sent)
 
     def _decide(self, number: int, request: Request, exc: Exception, used: bool, sent: float) -> None:
         """Decide on a request that has failed: it is sent again, or the failure is its outcome."""
@@ -361,39 +361,39 @@ class _Pipeline:
             instrument.record_event("retry", name, 1, self._client.url(request.key))
         heapq.heappush(self._later, (self._now + wait, number, request))
 
-    def _record(self, lane: Lane, size: int, exc: Exception | None, kind: str = "request") -> None:
-        if lane.begin and (instrument := hooks.active) is not None:
+    def _record(self, slot: Slot, size: int, exc: Exception | None, kind: str = "request") -> None:
+        if slot.begin and (instrument := hooks.active) is not None:
             client, connecting = self._client, kind == "connect"
-            name = "s3.connect" if connecting else client.operation_name(lane.request)
-            where = client.url("" if connecting else lane.request.key)
-            instrument.record_span(kind, name, lane.begin, size, where, error_name(exc) if exc is not None else "")
+            name = "s3.connect" if connecting else client.operation_name(slot.request)
+            where = client.url("" if connecting else slot.request.key)
+            instrument.record_span(kind, name, slot.begin, size, where, error_name(exc) if exc is not None else "")
 
     def _expire(self) -> None:
         """Give up what has been silent for too long, or has taken too long altogether."""
-        for lane in self._lanes.all():
-            receiver, since = lane.receiver, max(lane.since, self._woke)
+        for slot in self._slots.all():
+            receiver, since = slot.receiver, max(slot.since, self._woke)
             if receiver is None:
-                if lane not in self._free and self._now - since > self._pool.connect_timeout:
-                    self._fail(lane, TimeoutError())
+                if slot not in self._free and self._now - since > self._pool.connect_timeout:
+                    self._fail(slot, TimeoutError())
             elif self._now > receiver.deadline and receiver.refused:
-                self._complete(lane, receiver)
-            elif lane not in self._paused and self._now > min(receiver.deadline, since + self._pool.read_timeout):
-                self._fail(lane, TimeoutError())
+                self._complete(slot, receiver)
+            elif slot not in self._paused and self._now > min(receiver.deadline, since + self._pool.read_timeout):
+                self._fail(slot, TimeoutError())
 
-    def _drop(self, lane: Lane) -> None:
-        self._awaited -= lane.awaited
-        lane.awaited = False
-        if lane in self._paused:
-            self._paused.remove(lane)
-        self._lanes.drop(lane)
+    def _drop(self, slot: Slot) -> None:
+        self._awaited -= slot.awaited
+        slot.awaited = False
+        if slot in self._paused:
+            self._paused.remove(slot)
+        self._slots.drop(slot)
 
     def _end(self) -> None:
         if process.inherited(self._generation):
             process.abandon(self)
             return
-        for lane in self._free:
-            assert lane.connection is not None
-            self._lanes.remove(lane.connection.descriptor)
-            self._pool.give_back(lane.connection)
-        for lane in self._lanes.all():
-            self._drop(lane)
+        for slot in self._free:
+            assert slot.connection is not None
+            self._slots.remove(slot.connection.descriptor)
+            self._pool.give_back(slot.connection)
+        for slot in self._slots.all():
+            self._drop(slot)
