@@ -18,6 +18,7 @@ from fsabs import keys
 from fsabs.blobs import Blob
 from fsabs.fs import FS, FileStat, Path
 from fsabs.layers import LayerFS
+from fsabs.stats import TreeUsage
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
 
 from .broken import ALL, Broken, breaks
@@ -161,6 +162,13 @@ class WalksOnRegardless(LayerFS):
 class WalksFromTheRootAsIfRelative(LayerFS):
     def walk(self, path: Path = "") -> Iterator[tuple[str, list[str], list[str]]]:
         return ((base.lstrip("/"), folders, names) for base, folders, names in super().walk(path))
+
+
+@breaks("usage")
+class CountsDirectories(LayerFS):
+    def usage(self, path: Path = "") -> TreeUsage:
+        found = super().usage(path)
+        return found._replace(files=found.files + len(list(super().walk(path))) - 1)
 
 
 class HastyWalk(Iterator[tuple[str, list[str], list[str]]]):
