@@ -26,6 +26,7 @@ COMMANDS = {
     "find": CommandLine("find", "Find files by name, size or time."),
     "head": CommandLine("head", "Write the first lines of files."),
     "ls": CommandLine("ls", "List directories and containers."),
+    "manifest": CommandLine("manifest", "Write, check and merge manifests, which pin data sets."),
     "prepare": CommandLine("prepare", "Make sharded RecordIO files of raw files, here or on a Spark cluster."),
     "stat": CommandLine("stat", "Show what is known of files without reading them."),
     "tail": CommandLine("tail", "Write the last lines of files."),
