@@ -83,6 +83,10 @@ class Core(abc.ABC):
         """
         return True
 
+    def _describe_store(self) -> dict[str, str]:
+        """Return how the store is reached, for people: endpoint, region, the source of credentials; no secret."""
+        return {}
+
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:

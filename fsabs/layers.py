@@ -105,6 +105,9 @@ class LayerFS(FS):
     def _is_settled(self, version: str) -> bool:
         return self.inner._is_settled(version)
 
+    def _describe_store(self) -> dict[str, str]:
+        return self.inner._describe_store()
+
     def _create(self, key: str, exclusive: bool) -> Writer:
         return self.inner._create(key, exclusive)
 

@@ -100,6 +100,10 @@ class Fsspec(FS):
         public = identity.encode(*(f"{name}={value}" for name, value in self._settings if not _GRANTS.search(name)))
         return f"fsspec {self.scheme} {self._authority.rpartition('@')[2]} {identity.digest(public)}"
 
+    def _describe_store(self) -> dict[str, str]:
+        shown = sorted(name for name, _ in self._settings)
+        return {"filesystem": f"fsspec, protocol {self.scheme}", "settings": ", ".join(shown) or "none"}
+
     def _principal(self) -> str:
         user = self._authority.rpartition("@")[0]
         secrets = [f"{name}={value}" for name, value in self._settings if _GRANTS.search(name)]

@@ -19,7 +19,7 @@ import stat as stat_bits
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import descriptors, errors, identity, keys, process
+from .. import descriptors, errors, identity, keys, mounts, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer
@@ -93,6 +93,10 @@ class Local(FS):
 
     def _resolved_store(self) -> str:
         return f"file {_machine()}"
+
+    def _describe_store(self) -> dict[str, str]:
+        kind = mounts.filesystem_of("/" + self._root)
+        return {"filesystem": f"{kind}, on a network" if mounts.is_network(kind) else kind or "unknown"}
 
     def _is_settled(self, version: str) -> bool:
         modified, changed = version.split("-")[-3:-1]

@@ -23,6 +23,7 @@ class CommandLine(NamedTuple):
 COMMANDS = {
     "cat": CommandLine("cat", "Write files to the standard output."),
     "du": CommandLine("du", "Sum up the bytes and files below paths."),
+    "explain": CommandLine("explain", "Show how a URL resolves, and what it costs to read."),
     "find": CommandLine("find", "Find files by name, size or time."),
     "head": CommandLine("head", "Write the first lines of files."),
     "ls": CommandLine("ls", "List directories and containers."),

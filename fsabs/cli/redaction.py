@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import Any
 
 from .. import errors
 
@@ -17,6 +18,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _PUBLIC_NAME = re.compile(r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\w+|\$\{\w+\}").fullmatch
 _SHORTEST = 6  # characters: a shorter value is found in harmless words, too
 
 
@@ -53,6 +55,14 @@ def _configured() -> set[str]:
             continue
         for key, value in section.items():
             if is_secret_name(key):
-                found.add(os.path.expandvars(str(value)))
-                found.add(str(value))
+                found |= _values(config, name, key, str(value))
     return found
+
+
+def _values(config: Any, section: str, key: str, written: str) -> set[str]:
+    """Return a secret as it is written in the file, and as it is used; the name of a variable is no secret."""
+    found = set() if _VARIABLE(written) else {written}
+    try:
+        return found | {str(config.expand(written, section, key))}
+    except ValueError:  # a variable that is not set
+        return found

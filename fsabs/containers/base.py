@@ -135,6 +135,14 @@ class Container(FS):
     def _principal(self) -> str:
         return self._parent._principal()
 
+    def _describe_store(self) -> dict[str, str]:
+        return self._parent._describe_store()
+
+    @property
+    def parent(self) -> FS:
+        """The FS that the container's file is in."""
+        return self._parent
+
     def _is_settled(self, version: str) -> bool:
         """Return whether the archive's version is settled: a member has no other."""
         archive = self._blob.version if self._blob is not None else None

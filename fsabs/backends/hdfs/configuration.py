@@ -141,6 +141,19 @@ class HadoopConfiguration:
         host, port = _host_and_port(self.get(f"dfs.namenode.rpc-address.{authority}") or authority)
         return f"{host}:{port}"
 
+    def describe(self, scheme: str, authority: str) -> dict[str, str]:
+        """Return where the configuration is, and the NameNodes of a file system, for people."""
+        folder = _folder()
+        found = {"configuration": str(folder) if folder else "none: HADOOP_CONF_DIR and HADOOP_HOME are not set"}
+        if not authority:
+            scheme, authority, _ = self.default_file_system()
+            found["default"] = f"{scheme}://{authority} (fs.defaultFS)"
+        if scheme == "viewfs":
+            found["mounts"] = ", ".join(f"{mount.path or '/'} on {mount.authority}" for mount in self.mounts(authority))
+            return found
+        nodes = [f"{node.host}:{node.port}" if node.host else node.url for node in self.namenodes(authority)]
+        return {**found, "namenodes": ", ".join(nodes)}
+
     def namenodes(self, authority: str) -> list[NameNodeAddress]:
         """Return the NameNodes of a nameservice, or of `host`, `host:port`."""
         if ids := self.get(f"dfs.ha.namenodes.{authority}"):

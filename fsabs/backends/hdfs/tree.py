@@ -109,6 +109,18 @@ class Hdfs(Administration):
         acting = os.environ.get("HADOOP_PROXY_USER")
         return acting or self._options.principal or _user()
 
+    def _describe_store(self) -> dict[str, str]:
+        conf = HadoopConfiguration.load(self._options.configuration)
+        return {**conf.describe(self.scheme, self.nameservice), "user": _user(), "credentials": self._credentials(conf)}
+
+    def _credentials(self, conf: HadoopConfiguration) -> str:
+        """Return the source of the credentials."""
+        if conf.get("hadoop.security.authentication", "simple") != "kerberos":
+            return "none: simple authentication by the user's name"
+        if self._options.keytab:
+            return f"Kerberos, keytab {self._options.keytab} (option keytab)"
+        return f"Kerberos, ticket cache {self._options.ticket_cache or os.environ.get('KRB5CCNAME') or 'of the system'}"
+
     def _is_settled(self, version: str) -> bool:
         return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
 

@@ -15,6 +15,7 @@ from ...fs import FS, Capabilities, FileStat
 from .boto import load, principal, resolved_endpoint, shared_client, translated
 from .buckets import abort_uploads, bucket_of, make_bucket
 from .client import Client, shared
+from .description import describe
 from .listing import pages
 from .messages import Request
 from .options import MIN_PART_SIZE, S3Options, parse, version_of
@@ -111,6 +112,9 @@ class S3(FS):
     def _principal(self) -> str:
         signed_for = "" if self.options.anonymous else principal(self.client, self.options)
         return " ".join(filter(None, (signed_for, self.objects.key_digest())))
+
+    def _describe_store(self) -> dict[str, str]:
+        return describe(self._client, self.bucket, self.options)
 
     @property
     def http(self) -> Client | None:

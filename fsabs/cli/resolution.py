@@ -1,0 +1,110 @@
+"""How a URL resolves: sections of `pfio.ini`, the backend, its store, containers and layers; each fact with its source.
+
+Facts have no secrets in them: of an option whose name says that it is one, only the source is a fact.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .. import config, locations, registry, schemes
+from ..containers.base import Container
+from ..fs import FS
+from ..layers import LayerFS
+from .redaction import is_secret_name
+
+
+class Fact(NamedTuple):
+    """Something about how a URL resolves."""
+
+    name: str
+    value: str
+    source: str = ""
+    """Where it was configured, if that is not in the value."""
+
+
+def of_url(url: str) -> Iterator[Fact]:
+    """Yield what is known of a URL before it is opened."""
+    location = locations.parsed(url)
+    yield Fact("url", location.text)
+    path = config.config_path()
+    yield Fact("configuration", path if os.path.exists(path) else f"{path} (not there)", _source_of_path())
+    scheme = location.scheme
+    custom = None if registry.backend(scheme) else config.resolve(scheme)
+    if custom is not None:
+        yield Fact("section", " -> ".join([*(f"[{name}]" for name in _chain(scheme)), custom.scheme]), path)
+        if custom.prefix:
+            yield Fact("prefix", custom.prefix)
+    opener, resolved, options, settings = schemes.backend(location, {}, strict=False)
+    yield Fact("backend", opener.name, f"scheme {custom.scheme if custom else scheme}")
+    if resolved.authority:
+        yield Fact("authority", resolved.authority)
+    yield Fact("path", resolved.path or "/")
+    origins = custom.origins if custom is not None else {}
+    for name, value in {**options, **settings}.items():
+        yield _option(scheme, name, value, origins.get(name) or ("query" if custom is None else f"[{scheme}]"))
+
+
+def of_fs(fs: FS) -> Iterator[Fact]:
+    """Yield what is known of an open FS: layers, containers, and how its store is reached."""
+    while isinstance(fs, LayerFS):
+        yield Fact("layer", type(fs).__name__)
+        fs = fs.inner
+    yield from reversed([Fact("container", found.file_url, type(found).__name__) for found in _containers(fs)])
+    for name, value in fs._describe_store().items():
+        text, mark, source = value.rpartition(" (")
+        yield Fact(name, text, source.rstrip(")")) if mark else Fact(name, value)
+    can = [name for name, value in fs.capabilities._asdict().items() if value is True]
+    yield Fact("capabilities", ", ".join(can))
+    yield Fact("concurrency", str(fs.default_concurrency), "of read_many, by default")
+
+
+def backend_of(fs: FS) -> FS:
+    """Return the FS of the store that an FS is in, through its layers and containers."""
+    while isinstance(fs, LayerFS | Container):
+        fs = fs.inner if isinstance(fs, LayerFS) else fs.parent
+    return fs
+
+
+def _containers(fs: FS) -> Iterator[Container]:
+    """Yield the containers that an FS is in, the innermost first."""
+    while isinstance(fs, LayerFS | Container):
+        if isinstance(fs, Container):
+            yield fs
+            fs = fs.parent
+        else:
+            fs = fs.inner
+
+
+def _chain(name: str) -> Iterator[str]:
+    """Yield the names of the sections that a custom scheme builds on."""
+    while (section := config.get_custom_scheme(name)) is not None:
+        yield name
+        name = str(section["scheme"])
+
+
+def _option(scheme: str, name: str, value: Any, source: str) -> Fact:
+    written = _written(scheme, name)
+    if "$" in written and "$$" not in written:
+        source = f"{source}, from {written}"
+    if is_secret_name(name):
+        return Fact(f"option {name}", "(not shown)", source)
+    return Fact(f"option {name}", str(value), source)
+
+
+def _written(scheme: str, name: str) -> str:
+    """Return a variable that an option is written as; an empty string if it is written otherwise."""
+    for section in _chain(scheme):
+        text = str((config.get_custom_scheme(section) or {}).get(name, ""))
+        if text:
+            return text if text.startswith("$") and text.strip("${}").replace("_", "").isalnum() else ""
+    return ""
+
+
+def _source_of_path() -> str:
+    for name in ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME"):
+        if os.environ.get(name):
+            return f"${name}"
+    return "default"
