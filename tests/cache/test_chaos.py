@@ -1,7 +1,7 @@
 """Chaos: processes of several threads put, get, evict and are killed at random, the disk full half of the time.
 
 Never a wrong byte, never a hang. The disk is a small tmpfs where one may mount; elsewhere a limit on the size of files
-takes its place. `FSABS_CHAOS_ROUNDS` sets the number of rounds (500 for the full run), of eight processes each.
+takes its place. Each round has eight processes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from fsabs.cache.disk import DiskCache, open_disk
 from fsabs.cache.eviction import Limits
 from fsabs.cache.policy import Order
 from fsabs.cache.single_flight import token_of
+from tests import soak
 
-ROUNDS = int(os.environ.get("FSABS_CHAOS_ROUNDS", "120"))
-BATCH = 20
-"""Rounds that one cache lives for."""
+BATCHES, BATCH = 2, 15
+"""So many caches, each for so many rounds."""
 PROCESSES, THREADS = 8, 4
 ITEMS = 400
 DISK = 3 * 1024 * 1024
@@ -146,7 +146,7 @@ def child(work: Callable[[random.Random], None], disk: Disk, seed: int, complain
         os._exit(1)
 
 
-def rounds(count: int, work: Callable[[random.Random], None], disk: Disk, dice: random.Random) -> None:
+def run_rounds(count: int, work: Callable[[random.Random], None], disk: Disk, dice: random.Random) -> None:
     """Rounds on one cache, the disk full in every other one."""
     reading, complaints = os.pipe()
     for _ in range(count):
@@ -172,15 +172,16 @@ def rounds(count: int, work: Callable[[random.Random], None], disk: Disk, dice: 
         assert file.read() == b""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_items_survive_kills_and_full_disks(disk: Disk) -> None:
-    dice = random.Random(1)
-    stored = 0
-    for _ in range(max(1, ROUNDS // 2 // BATCH)):
+    dice = random.Random(soak.seed(1))
+    stored, batches = 0, soak.rounds(BATCHES)
+    for _ in range(batches):
         disk.fill(False)
         with FileCache(ITEMS, dir=disk.folder) as cache, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rounds(BATCH, lambda dice, cache=cache: items_work(cache, dice), disk, dice)  # type: ignore[misc]
+            run_rounds(BATCH, lambda dice, cache=cache: items_work(cache, dice), disk, dice)  # type: ignore[misc]
             disk.fill(False)
             engine: Any = cache._engine
             for key in (key for number in range(ITEMS) for key in (number, str(number))):
@@ -192,16 +193,18 @@ def test_items_survive_kills_and_full_disks(disk: Disk) -> None:
             assert cache.get_and_cache(5, value_of) == value_of(5)
         assert os.listdir(disk.folder) == []
     assert stored > ITEMS // 4
+    soak.count("item caches: rounds of kills", batches * BATCH)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
-    dice = random.Random(2)
-    for batch in range(max(1, ROUNDS // 2 // BATCH)):
+    dice, batches = random.Random(soak.seed(2)), soak.rounds(BATCHES)
+    for batch in range(batches):
         disk.fill(False)
         folder = disk.folder / f"files{batch}"
         cache = open_disk(str(folder), Limits(DISK // 2, 0))
-        rounds(BATCH, lambda dice, cache=cache: files_work(cache, dice), disk, dice)  # type: ignore[misc]
+        run_rounds(BATCH, lambda dice, cache=cache: files_work(cache, dice), disk, dice)  # type: ignore[misc]
         disk.fill(False)
         assert cache.verify() == [], "no entry without its bytes"
         status = cache.status()
@@ -214,3 +217,4 @@ def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
         assert cache.put(b"x", "x", b"1", Order())
         cache.close()
         shutil.rmtree(folder)
+    soak.count("entries of the cache: rounds of kills", batches * BATCH)
