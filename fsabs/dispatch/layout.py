@@ -99,23 +99,24 @@ def lay_out(connection: sa.Connection, job: Job) -> str | None:
     Returns None if there may be free tasks, "WAIT" if there are none now, or the state in which the job has ended. One
     process does it at a time: the others wait for the job's row.
     """
-    row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update()).one()
+    row = connection.execute(queries.locked_job, {"job_id": job.id}).one()
     if row.state != RUNNING:
         return str(row.state)
-    queue = {"job_id": job.id, "types": [int(job.type)]}
-    if connection.execute(queries.any_todo, queue).first() is not None:
+    # A statement of its own: while the one before waited for the lock, another process may have changed these.
+    queue = connection.execute(queries.queue, {"job_id": job.id, "task_type": int(job.type)}).one()
+    if queue.any_todo:
         return None  # another process was faster
     epoch, laid_out = row.epoch, row.laid_out
     if laid_out >= row.tasks:
         last = job.num_epochs > 0 and epoch + 1 >= job.num_epochs
-        if (last or job.barrier) and connection.execute(queries.any_doing, queue).first() is not None:
+        if (last or job.barrier) and queue.any_doing:
             return TaskType.WAIT.name
         if last:
             return _end(connection, job)
         epoch, laid_out = epoch + 1, 0
     places = range(laid_out, min(laid_out + BATCH, row.tasks))
     connection.execute(tasks.insert(), rows_of(job, job.table, job.type, epoch, places))
-    connection.execute(jobs.update().where(jobs.c.id == job.id).values(epoch=epoch, laid_out=places.stop))
+    connection.execute(queries.mark_laid_out, {"job_id": job.id, "of_epoch": epoch, "count": places.stop})
     return None
 
 

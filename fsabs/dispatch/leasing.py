@@ -1,6 +1,9 @@
-"""LeasedTasks: what a worker reads of the tasks that it leases, read ahead by a thread, renewed by another one.
+"""LeasedTasks: the records of the tasks that a worker leases; leased one ahead by a thread, renewed by another one.
 
-What becomes of the records is not decided here: the owner counts and reports them.
+The consumer reads the records itself as long as that costs CPU time only: then a thread would save nothing, and records
+that one thread makes and another one frees cost a third more. Where reading waits for a store, threads read the first
+records of the next task and the next records of the present one. What becomes of the records is not decided here: the
+owner counts them.
 """
 
 from __future__ import annotations
@@ -19,14 +22,21 @@ from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
 from .dispatcher import TaskDispatcher
 
-MIN_CHUNK, MAX_CHUNK = 128, 1024
-"""Records that the reading thread hands over at once; the larger number for those that come fast."""
-CHUNK_SECONDS = 0.002
-"""A chunk that was read in less is followed by a larger one."""
+CHUNK = 128
+"""Records that are read at once, if the owner does not ask for another number."""
 AHEAD = 2
-"""Chunks that it is ahead of the consumer."""
-MAX_WAIT = 2.0
-"""Seconds between two requests for a task while none is free, at most."""
+"""Chunks that are read ahead of the consumer within a task whose store is slow."""
+WAITING_SHARE, WAITING_SECONDS, MEASURED_SECONDS = 0.5, 0.05, 0.5
+"""A store is slow if reading waits for it for more than both, a share of the time and the seconds; of the last seconds.
+
+A thread that waits for the interpreter or a processor seems to wait for a store, too, but for a smaller share.
+"""
+MEASURED_EACH = 7
+"""One chunk of so many is measured, and the first one of each task: the clock of a thread is expensive."""
+SLOW_TASKS = 16
+"""Tasks that are read ahead when a store was found slow; then the store is measured again."""
+FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.2, 2.0
+"""Seconds between two requests for a task while none is free: at first, at first while tasks are held, at most."""
 _END = object()
 
 
@@ -58,7 +68,7 @@ class Chunk(NamedTuple):
 class LeasedTasks:
     """The tasks that worker `worker_id` leases; used in the process that made it.
 
-    `ended(task)` is called, in the renewing thread, for a held task whose lease is found not to be in force any more.
+    `ended(task)` is called, in a thread, for a held task whose lease is found not to be in force any more.
     """
 
     def __init__(
@@ -79,7 +89,12 @@ class LeasedTasks:
         self._ended = ended
         self._max_wait = max_wait
         self._stopped = threading.Event()
-        self._woken = threading.Event()  # a task was reported, or all ends
+        self._woken = threading.Event()  # for the leasing thread
+        self._woken.set()
+        self._wanted = True  # a task is to be leased
+        self._finished: deque[HeldTask] = deque()  # to be reported by the leasing thread
+        self._slow = 0  # tasks left that are read ahead
+        self._reading = _Reading()
         self._renewing: threading.Thread | None = None
         self._chunks: Generator[Chunk, None, None] | None = None
         self._generation = process.generation()
@@ -89,19 +104,24 @@ class LeasedTasks:
         """Seconds between two renewals of a lease."""
         return self._dispatcher.lease_seconds / 3
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """Yield the records of one task after the other until the job has ended; once for each object.
 
-        A chunk of the type TRAIN_END_CALLBACK has no records: its owner reports it.
+        A chunk has `size` records, the last one of a task may have fewer. A chunk of the type TRAIN_END_CALLBACK has
+        none: its owner reports it.
         """
-        if process.generation() != self._generation:
-            raise RuntimeError("leased tasks belong to the process that leased them: lease others in each worker")
+        self._check_process()
         if self._chunks is not None:
             raise RuntimeError("the records of leased tasks are read once")
         self._renewing = threading.Thread(target=self._renew, name="fsabs-leases", daemon=True)
         self._renewing.start()
-        self._chunks = chunks = read_ahead(self._read, AHEAD)  # type: ignore[assignment]
-        return chunks or iter(())
+        self._chunks = self._read(size)
+        return self._chunks
+
+    def finish(self, held: HeldTask) -> None:
+        """Report a task, all of whose records were counted, in the leasing thread; it is renewed until then."""
+        self._finished.append(held)
+        self._woken.set()
 
     def release(self, held: HeldTask) -> None:
         """Renew the lease of a task no more."""
@@ -117,8 +137,7 @@ class LeasedTasks:
         """End the threads; return the tasks that are still held."""
         if process.inherited(self._generation):
             return []
-        self._stopped.set()
-        self._woken.set()
+        self._stop()
         if self._chunks is not None:
             self._chunks.close()
         if self._renewing is not None:
@@ -128,47 +147,79 @@ class LeasedTasks:
             held, self.held = list(self.held), deque()
         return [one for one in held if not one.lost]
 
+    def _stop(self) -> None:
+        self._stopped.set()
+        self._woken.set()
+
+    def _check_process(self) -> None:
+        if process.generation() != self._generation:
+            raise RuntimeError("leased tasks belong to the process that leased them: lease others in each worker")
+
+    # ---- the consumer
+
+    def _read(self, size: int) -> Generator[Chunk, None, None]:
+        opened = read_ahead(lambda: self._lease(size), 1)
+        try:
+            for task in opened:
+                if task is None:
+                    yield Chunk(None, [])
+                    continue
+                self._wanted = True  # the next one, while this one is consumed
+                self._woken.set()
+                yield from self._read_task(task)
+        finally:
+            if not process.inherited(self._generation):
+                self._stop()
+            opened.close()  # type: ignore[attr-defined]
+
+    def _read_task(self, task: _OpenTask) -> Iterator[Chunk]:
+        with contextlib.closing(task.chunks):
+            for chunk in task.chunks if task.first is None else (task.first,):
+                yield chunk
+                self._check_process()
+                if chunk.last:
+                    return
+                if task.first is not None:
+                    break
+                if self._reading.is_slow:
+                    self._slow, self._reading = SLOW_TASKS, _Reading()
+                    break
+            with contextlib.closing(read_ahead(lambda: task.chunks, AHEAD)) as chunks:  # type: ignore[type-var]
+                yield from chunks
+
     # ---- the threads
 
-    def _read(self) -> Iterator[Chunk]:
-        """Yield the tasks' records in chunks, in the reading thread."""
-        delay = 0.02
-        while not self._stopped.is_set():
+    def _lease(self, size: int) -> Iterator[_OpenTask | None]:
+        """Yield the tasks, in the leasing thread; None while no task is free."""
+        delay = 0.0
+        while True:
+            self._woken.wait(delay or None)
             self._woken.clear()
+            while self._finished:
+                self._report(self._finished.popleft())
+            if self._stopped.is_set():
+                return
+            if not self._wanted:
+                continue
             task, lease = self._dispatcher.get(self._worker_id, self._type)
             if task.type == TaskType.NONE:
                 return
             if task.type == TaskType.WAIT:
-                yield Chunk(None, [])
-                self._woken.wait(delay)
-                delay = min(delay * 2, self._max_wait)
+                yield None
+                delay = min(delay * 2, self._max_wait) or (HOLDING_DELAY if self.held else FIRST_DELAY)
                 continue
-            delay = 0.02
+            delay, self._wanted = 0.0, False
             held = HeldTask(task, lease)
             with self.lock:
                 self.held.append(held)
-            if task.type == TaskType.TRAIN_END_CALLBACK:
-                yield Chunk(held, [], last=True)
-            else:
-                yield from self._read_task(held)
+            self._slow -= (ahead := self._slow > 0)
+            yield _OpenTask(_chunks(self._reader, held, size, self._reading), held, ahead)
 
-    def _read_task(self, held: HeldTask) -> Iterator[Chunk]:
-        chunk: list[Any] = []
-        at, size = 0, MIN_CHUNK
-        try:
-            with _records(self._reader, held.task) as records:
-                while at < held.size and not held.lost:
-                    chunk, begin = [], time.monotonic()
-                    wanted = min(size, held.size - at)
-                    chunk.extend(islice(records, wanted))  # what came before an error stays in the list
-                    at += len(chunk)
-                    _check_end(records, held, at, short=len(chunk) < wanted)
-                    if time.monotonic() - begin < CHUNK_SECONDS:
-                        size = min(2 * size, MAX_CHUNK)
-                    yield Chunk(held, chunk, last=at == held.size)
-        except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
-            yield Chunk(held, chunk, last=True)
-            yield Chunk(held, [], last=True, failure=exc)
+    def _report(self, held: HeldTask) -> None:
+        accepted = self._dispatcher.report(held.task, held.lease)
+        self.release(held)
+        if not (accepted or held.lost):
+            self._ended(held)
 
     def _renew(self) -> None:
         while not self._stopped.wait(self.interval):
@@ -178,6 +229,60 @@ class LeasedTasks:
                 with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
                     if not self._dispatcher.renew(one.task, one.lease, counted) and one in self.held:
                         self._ended(one)
+
+
+class _Reading:
+    """How long reading took lately, and how long of that its thread waited."""
+
+    def __init__(self) -> None:
+        self._elapsed = self._waited = 0.0
+
+    def add(self, elapsed: float, busy: float) -> None:
+        """Add some reading."""
+        if self._elapsed > MEASURED_SECONDS:
+            self._elapsed, self._waited = self._elapsed / 2, self._waited / 2
+        self._elapsed += elapsed
+        self._waited += elapsed - busy
+
+    @property
+    def is_slow(self) -> bool:
+        """True if reading waits for the store."""
+        return self._waited > max(WAITING_SECONDS, WAITING_SHARE * self._elapsed)
+
+
+class _OpenTask:
+    """The chunks of a task; with `ahead`, the first one is read at once."""
+
+    def __init__(self, chunks: Generator[Chunk, None, None], held: HeldTask, ahead: bool) -> None:
+        self.chunks = chunks
+        self.first: Chunk | None = None
+        if held.task.type == TaskType.TRAIN_END_CALLBACK:
+            self.first = Chunk(held, [], last=True)
+        elif ahead:
+            self.first = next(chunks)
+
+
+def _chunks(reader: AbstractDataReader, held: HeldTask, size: int, reading: _Reading) -> Generator[Chunk, None, None]:
+    """Yield the chunks of a task; they may be taken by one thread after the other."""
+    chunk: list[Any] = []
+    at = number = 0
+    try:
+        with _records(reader, held.task) as records:
+            while at < held.size and not held.lost:
+                clocks = None if number % MEASURED_EACH else (time.perf_counter(), time.thread_time())
+                chunk, wanted = [], min(size, held.size - at)
+                chunk.extend(islice(records, wanted))  # what came before an error stays in the list
+                at += len(chunk)
+                number += 1
+                if len(chunk) < wanted or at == held.size:
+                    _check_end(records, held.task, at)
+                if clocks is not None:
+                    reading.add(time.perf_counter() - clocks[0], time.thread_time() - clocks[1])
+                yield Chunk(held, chunk, last=at == held.size)
+    except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
+        if at < held.size:
+            yield Chunk(held, chunk)
+        yield Chunk(held, [], last=True, failure=exc)
 
 
 @contextlib.contextmanager
@@ -197,10 +302,10 @@ def _records(reader: AbstractDataReader, task: Task) -> Iterator[Iterator[Any]]:
             close()
 
 
-def _check_end(records: Iterator[Any], held: HeldTask, at: int, short: bool) -> None:
+def _check_end(records: Iterator[Any], task: Task, at: int) -> None:
     """Raise `CorruptFileError` if the reader has ended before the task, or goes on behind it."""
-    name, numbers = held.task.shard_name, held.task.numbers()
-    if short:
-        deque(exactly(repeat(None, at), name, numbers), maxlen=0)
-    elif at == held.size and next(records, _END) is not _END:
-        deque(exactly(repeat(None, at + 1), name, numbers), maxlen=0)
+    numbers = task.numbers()
+    if at == len(numbers) and next(records, _END) is _END:
+        return
+    count = at + (at == len(numbers))
+    deque(exactly(repeat(None, count), task.shard_name, numbers), maxlen=0)

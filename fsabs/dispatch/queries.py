@@ -6,14 +6,22 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from .schema import DOING, DONE, FAILED, TODO, now, shards, tasks
+from .schema import DOING, DONE, FAILED, TODO, jobs, now, shards, tasks
 
 _value = sa.bindparam
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")
+"""The limit of a queue. With constants in the text, PostgreSQL plans a prepared statement once for all values."""
+
+
+def _is(state: int) -> sa.ColumnElement[bool]:
+    return tasks.c.state == sa.literal_column(str(state))
+
+
 _mine = (
     tasks.c.id == _value("task_id"),
     tasks.c.job == _value("job_id"),
     tasks.c.lease == _value("with_lease"),
-    tasks.c.state == DOING,
+    _is(DOING),
     tasks.c.deadline > now(),
 )
 """The condition that a lease is in force."""
@@ -46,7 +54,7 @@ class DispatchedRow(NamedTuple):
 def _claim(candidate: sa.Select[Any]) -> sa.Update:
     return (
         tasks.update()
-        .where(tasks.c.id == candidate.limit(1).with_for_update(skip_locked=True).scalar_subquery())
+        .where(tasks.c.id == candidate.limit(_ONE).with_for_update(skip_locked=True).scalar_subquery())
         .values(
             state=DOING,
             lease=_value("new_lease"),
@@ -61,16 +69,14 @@ def _claim(candidate: sa.Select[Any]) -> sa.Update:
 
 _queue = sa.select(tasks.c.id).where(tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
 
-claim_todo = _claim(_queue.where(tasks.c.state == sa.literal_column(str(TODO))).order_by(tasks.c.position))
+claim_todo = _claim(_queue.where(_is(TODO)).order_by(tasks.c.position))
 """Lease the next free task of a type."""
-claim_late = _claim(
-    _queue.where(tasks.c.state == sa.literal_column(str(DOING)), tasks.c.deadline <= now()).order_by(tasks.c.deadline)
-)
+claim_late = _claim(_queue.where(_is(DOING), tasks.c.deadline <= now()).order_by(tasks.c.deadline))
 """Lease the task of a type whose lease ended first."""
 held = sa.select(*_DISPATCHED).where(
     tasks.c.job == _value("job_id"),
     tasks.c.type == _value("task_type"),
-    tasks.c.state == sa.literal_column(str(DOING)),
+    _is(DOING),
     tasks.c.lease == _value("with_lease"),
 )
 """The task that a lease is of."""
@@ -133,25 +139,35 @@ any_doing = (
     .where(
         tasks.c.job == _value("job_id"),
         tasks.c.type.in_(sa.bindparam("types", expanding=True)),
-        tasks.c.state == sa.literal_column(str(DOING)),
+        _is(DOING),
     )
-    .limit(1)
+    .limit(_ONE)
 )
 any_todo = (
     sa.select(tasks.c.id)
     .where(
         tasks.c.job == _value("job_id"),
         tasks.c.type.in_(sa.bindparam("types", expanding=True)),
-        tasks.c.state == sa.literal_column(str(TODO)),
+        _is(TODO),
     )
-    .limit(1)
+    .limit(_ONE)
 )
-all_failed = (
-    sa.select(tasks).where(tasks.c.job == _value("job_id"), tasks.c.state == sa.literal_column(str(FAILED)))
-).order_by(tasks.c.epoch, tasks.c.number)
+_of_queue = (tasks.c.job == _value("job_id"), tasks.c.type == _value("task_type"))
+queue = sa.select(
+    sa.exists().where(*_of_queue, _is(TODO)).label("any_todo"),
+    sa.exists().where(*_of_queue, _is(DOING)).label("any_doing"),
+)
+"""Whether a queue has free tasks, and leased ones."""
+locked_job = sa.select(jobs).where(jobs.c.id == _value("job_id")).with_for_update()
+mark_laid_out = (
+    jobs.update().where(jobs.c.id == _value("job_id")).values(epoch=_value("of_epoch"), laid_out=_value("count"))
+)
+all_failed = (sa.select(tasks).where(tasks.c.job == _value("job_id"), _is(FAILED))).order_by(
+    tasks.c.epoch, tasks.c.number
+)
 by_worker = (
     sa.select(tasks.c.worker, sa.func.count(), sa.func.sum(sa.case((tasks.c.deadline <= now(), 1), else_=0)))
-    .where(tasks.c.job == _value("job_id"), tasks.c.state == sa.literal_column(str(DOING)))
+    .where(tasks.c.job == _value("job_id"), _is(DOING))
     .group_by(tasks.c.worker)
 )
 release = (
@@ -159,7 +175,7 @@ release = (
     .where(
         tasks.c.job == _value("job_id"),
         tasks.c.worker == _value("of_worker"),
-        tasks.c.state == sa.literal_column(str(DOING)),
+        _is(DOING),
     )
     .values(state=TODO, worker=None, lease=None)
     .returning(tasks.c.id)

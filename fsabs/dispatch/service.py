@@ -8,13 +8,14 @@ is dispatched again.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..readers.data import Task, TaskType
 from ..readers.data.base import adopt
 from .dispatcher import TaskDispatcher
-from .leasing import HeldTask, LeasedTasks
+from .leasing import CHUNK, HeldTask, LeasedTasks
 
 
 class TaskDataService:
@@ -48,6 +49,7 @@ class TaskDataService:
             self.dispatcher, self.reader, self.worker_id, type, lambda held: self._accepted(held, accepted=False)
         )
         self._current: Task | None = None
+        self._handed_out: deque[tuple[HeldTask, int]] = deque()  # records to be counted by `report_record_done`
 
     @property
     def current_task(self) -> Task | None:
@@ -60,7 +62,8 @@ class TaskDataService:
         Call `report_record_done` for what was processed. A task whose reading fails is reported as failed, and the
         next one goes on. Raises `JobFailedError` when the job has ended with failed tasks.
         """
-        for _, records in self._batches(None):
+        for held, records in self._batches(CHUNK):
+            self._handed_out.append((held, len(records)))
             yield from records
 
     def batches(self, batch_size: int) -> Iterator[list[Any]]:
@@ -72,7 +75,8 @@ class TaskDataService:
             raise ValueError(f"batch_size is at least 1, not {batch_size}")
         for held, records in self._batches(batch_size):
             yield records
-            self._count(held, len(records))
+            if self._count(held, len(records)) and not held.lost:
+                self._tasks.finish(held)
 
     def report_record_done(self, count: int, error: str = "") -> bool:
         """Count the next `count` records, in the order in which they were handed out, as processed.
@@ -85,21 +89,26 @@ class TaskDataService:
         in_force = True
         with self._tasks.lock:
             while count:
-                held = next(filter(_is_countable, self._tasks.held), None)
-                if held is None:
+                if not self._handed_out:
                     raise ValueError(f"{count} records more were reported than handed out")
-                part = min(count, held.size - held.counted)
+                held, left = self._handed_out.popleft()
+                part = min(count, left)
                 count -= part
-                if error:
+                if part < left:
+                    self._handed_out.appendleft((held, left - part))
+                if held.lost:
+                    in_force = False  # they are dispatched again
+                elif error:
                     self._fail(held, error)
-                else:
-                    in_force = self._count(held, part) and in_force
+                elif self._count(held, part):
+                    in_force = self._report(held) and in_force
         return in_force
 
     def close(self) -> None:
         """Report what was counted, give back the rest, and end the threads."""
         for held in self._tasks.close():
             self.dispatcher.report(held.task, held.lease, records=held.counted)
+        self._handed_out.clear()
 
     def __enter__(self) -> TaskDataService:
         return self
@@ -109,14 +118,10 @@ class TaskDataService:
 
     # ---- what is consumed
 
-    def _batches(self, size: int | None) -> Iterator[tuple[HeldTask, list[Any]]]:
-        """Yield lists of up to `size` records, or of those that were read, each of one task."""
-        waiting: list[Any] = []
-        for held, records, last, failure in self._tasks.chunks():
-            if held is None:
-                continue
-            if held.lost:
-                waiting = []
+    def _batches(self, size: int) -> Iterator[tuple[HeldTask, list[Any]]]:
+        """Yield lists of `size` records, the last one of a task may be shorter."""
+        for held, records, _, failure in self._tasks.chunks(size * -(-CHUNK // size)):
+            if held is None or held.lost:
                 continue
             if held.task.type == TaskType.TRAIN_END_CALLBACK:
                 self._end_training(held)
@@ -125,23 +130,20 @@ class TaskDataService:
             if failure is not None:
                 held.failed = True
                 self._fail(held, f"{type(failure).__name__}: {failure}")
-                continue
-            if size is None:
+            elif len(records) <= size:
                 yield held, records
-                continue
-            waiting += records
-            end = len(waiting) if last else len(waiting) // size * size
-            for at in range(0, end, size):
-                yield held, waiting[at : at + size]
-            del waiting[:end]
+            else:
+                for at in range(0, len(records), size):
+                    yield held, records[at : at + size]
 
     def _count(self, held: HeldTask, count: int) -> bool:
-        """Count records of a task; report it when that is all of them."""
+        """Count records of a task; return True if those are all, so that the task is to be reported."""
         with self._tasks.lock:
             held.counted += count
-            if held.counted < held.size or held.failed:
-                return not held.lost
-            self._tasks.release(held)
+            return held.counted == held.size and not held.failed
+
+    def _report(self, held: HeldTask) -> bool:
+        self._tasks.release(held)
         in_force = not held.lost and self._accepted(held, self.dispatcher.report(held.task, held.lease))
         self._tasks.wake()
         return in_force
@@ -172,10 +174,6 @@ class TaskDataService:
                 stacklevel=2,
             )
         return accepted
-
-
-def _is_countable(held: HeldTask) -> bool:
-    return held.counted < held.size and not held.failed and held.task.type != TaskType.TRAIN_END_CALLBACK
 
 
 def get_dataset(

@@ -26,13 +26,16 @@ class Numbers(AbstractDataReader):
         self.shards = shards
         self.delay = delay
         self.bad: set[tuple[str, int]] = set()
+        self.threads: list[str] = []
 
     def create_shards(self) -> dict[str, tuple[int, int]]:
         return self.shards
 
     def read_records(self, task: Any) -> Iterator[Any]:
         for number in task.numbers():
-            time.sleep(self.delay)
+            if self.delay:
+                time.sleep(self.delay)
+            self.threads.append(threading.current_thread().name)
             if (task.shard_name, number) in self.bad:
                 raise OSError(f"record {number} can't be read")
             yield (task.shard_name, number) if number % 10 else ()
@@ -119,6 +122,94 @@ def test_a_reader_that_gives_too_few_fails_its_task(sqlite: str) -> None:
     reader = Short({"a": (0, 5)})
     with create(sqlite, reader, max_failures=0) as dispatcher, pytest.raises(JobFailedError, match="4 of 5 records"):
         list(get_dataset(dispatcher, reader, "w", 10))
+
+
+def test_a_reader_that_gives_too_many_fails_its_task(sqlite: str) -> None:
+    class Long(Numbers):
+        def read_records(self, task: Any) -> Iterator[Any]:
+            yield from super().read_records(task)
+            yield "one more"
+
+    reader = Long({"a": (0, 5)})
+    with create(sqlite, reader, max_failures=0) as dispatcher:
+        with pytest.raises(JobFailedError, match="more than 5 records"):
+            list(get_dataset(dispatcher, reader, "w", 10))
+        assert dispatcher.status().tasks.records == 0
+
+
+def test_records_of_a_task_that_failed_count_for_no_other_task(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 6)})
+    reader.bad.add(("a", 2))
+    with create(sqlite, reader, records_per_task=3) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        records = service.get_dataset()
+        assert [next(records) for _ in range(3)] == [(), ("a", 1), ("a", 3)]  # the first task failed at its third
+        assert not service.report_record_done(2)
+        assert [entry.records for entry in dispatcher.ledger()] == [0, 0]
+        assert service.report_record_done(1)
+        service.close()
+        assert [entry.records for entry in dispatcher.ledger()] == [0, 1]
+        with pytest.raises(ValueError, match="4 records more were reported than handed out"):
+            service.report_record_done(4)
+
+
+@pytest.mark.timeout(60)
+def test_records_of_a_lost_lease_count_for_no_other_task(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 400)})
+    settings = {"records_per_task": 200, "lease_seconds": 0.6}
+    with create(sqlite, reader, **settings) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        records = service.get_dataset()
+        handed_out = [next(records) for _ in range(128)]
+        dispatcher.recover("w")
+        with pytest.warns(UserWarning, match="they are dispatched again"):
+            time.sleep(0.5)  # a renewal finds it out
+        assert not service.report_record_done(128)
+        sizes = {256: 128, 328: 72, 456: 128, 528: 72}  # of chunks, by their end
+        for record in records:
+            handed_out.append(record)
+            if len(handed_out) in sizes:
+                assert service.report_record_done(sizes[len(handed_out)])
+        assert dispatcher.status().state == "finished"
+        assert len(handed_out) == 528
+
+
+def test_the_consumer_reads_what_costs_no_waiting(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 40_000)})
+    with create(sqlite, reader, records_per_task=4000) as dispatcher:
+        assert sum(map(len, get_dataset(dispatcher, reader, "w", 100))) == 40_000
+    assert set(reader.threads) == {threading.current_thread().name}
+
+
+def test_a_slow_store_is_read_ahead_by_threads(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 4000)}, delay=0.0002)
+    with create(sqlite, reader, records_per_task=500) as dispatcher:
+        batches = get_dataset(dispatcher, reader, "w", 100)
+        found = list(next(batches))
+        for batch in batches:
+            found += batch
+            time.sleep(0.001)
+        assert len(found) == 4000
+        assert dispatcher.status().state == "finished"
+    here = reader.threads.count(threading.current_thread().name)
+    assert 100 <= here <= 2000, here
+
+
+def test_a_half_read_service_belongs_to_its_process(sqlite: str) -> None:
+    reader = Numbers({"a": (0, 1000)})
+    dispatcher = create(sqlite, reader, records_per_task=500)
+    with dispatcher, TaskDataService(dispatcher, reader, "w") as service:
+        batches = service.batches(200)
+        next(batches)
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                next(batches)
+            except RuntimeError:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert sum(map(len, batches)) == 800
 
 
 def test_an_error_of_the_caller_fails_the_task(sqlite: str) -> None:
