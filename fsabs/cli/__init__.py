@@ -22,6 +22,7 @@ class CommandLine(NamedTuple):
 
 COMMANDS = {
     "cat": CommandLine("cat", "Write files to the standard output."),
+    "doctor": CommandLine("doctor", "Check this machine, and the way to a store."),
     "du": CommandLine("du", "Sum up the bytes and files below paths."),
     "explain": CommandLine("explain", "Show how a URL resolves, and what it costs to read."),
     "find": CommandLine("find", "Find files by name, size or time."),

@@ -1,0 +1,234 @@
+"""What `fsabs doctor` finds: a `Finding` is ok, a warning or a fault, and says what to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from ..fs import FS
+from .redaction import redacted
+
+_SECONDS = 5.0  # that a check of the network waits
+_SKEW = 60.0  # seconds; stores refuse requests from 300 to 900 on
+_SCRATCH = ".fsabs-doctor"
+
+
+class Finding(NamedTuple):
+    """The result of one check."""
+
+    check: str
+    status: Literal["ok", "warning", "fault"]
+    detail: str
+    advice: str = ""
+    """What to do about a warning or a fault."""
+
+
+def ok(check: str, detail: str) -> Finding:
+    """Return the finding that all is well."""
+    return Finding(check, "ok", detail)
+
+
+def guarded(check: str, find: Callable[[], Iterator[Finding]], advice: str) -> Iterator[Finding]:
+    """Yield what a check finds; an error that ends it is a fault."""
+    try:
+        yield from find()
+    except (OSError, ValueError, ImportError) as exc:
+        yield Finding(check, "fault", redacted(" ".join(str(exc).split()) or type(exc).__name__), advice)
+
+
+# ---- the network
+
+
+class Address(NamedTuple):
+    """Where a store is reached."""
+
+    host: str
+    port: int
+    tls: bool
+    verify: bool | str = True
+    url: str = ""
+    """A URL to ask for the time; empty where the store speaks no HTTP."""
+
+
+def network(address: Address) -> Iterator[Finding]:
+    """Check DNS, TCP, TLS and the clock."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        advice = "check the spelling of the endpoint, /etc/resolv.conf, and the VPN"
+        yield Finding("dns", "fault", f"{address.host}: {exc.strerror or exc}", advice)
+        return
+    addresses = sorted({str(each[4][0]) for each in found})
+    yield ok("dns", f"{address.host} is {', '.join(addresses[:4])}" + (", ..." if len(addresses) > 4 else ""))
+    begin = time.monotonic()
+    try:
+        connection = socket.create_connection((address.host, address.port), _SECONDS)
+    except OSError as exc:
+        advice = "check that the server runs, the port, firewalls, and proxies (HTTPS_PROXY, NO_PROXY)"
+        yield Finding("tcp", "fault", f"{address.host}:{address.port}: {exc.strerror or exc}", advice)
+        return
+    with connection:
+        yield ok("tcp", f"{address.host}:{address.port} in {(time.monotonic() - begin) * 1e3:.1f} ms")
+        if not address.tls:
+            if address.url:
+                yield Finding("tls", "warning", "plain HTTP", "use https:// where the network is not yours alone")
+        else:
+            yield from _tls(connection, address)
+    if address.url:
+        yield from _clock(address)
+
+
+def _tls(connection: socket.socket, address: Address) -> Iterator[Finding]:
+    context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
+    if address.verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with context.wrap_socket(connection, server_hostname=address.host) as wrapped:
+            version, certificate = wrapped.version(), wrapped.getpeercert() or {}
+    except ssl.SSLCertVerificationError as exc:
+        advice = "set AWS_CA_BUNDLE or verify= to the file of the certificates that signed it"
+        yield Finding("tls", "fault", exc.verify_message, advice)
+        return
+    except OSError as exc:
+        yield Finding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
+        return
+    if address.verify is False:
+        yield Finding("tls", "warning", f"{version}, certificates are not checked", "remove verify=False")
+        return
+    days = (ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time.time()) / 86400
+    if days < 14:
+        yield Finding("tls", "warning", f"{version}, the certificate ends in {days:.0f} days", "renew it")
+    else:
+        yield ok("tls", f"{version}, the certificate is good for {days:.0f} days")
+
+
+def _clock(address: Address) -> Iterator[Finding]:
+    import urllib.error
+    import urllib.request
+
+    context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
+    if address.verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    handler = urllib.request.HTTPSHandler(context=context)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), handler)
+    request = urllib.request.Request(address.url, method="HEAD")
+    begin = time.time()
+    try:
+        with opener.open(request, timeout=_SECONDS) as response:
+            date = response.headers.get("Date")
+    except urllib.error.HTTPError as exc:  # who asks without credentials is refused, with a date
+        date = exc.headers.get("Date")
+        exc.close()
+    except OSError as exc:
+        yield Finding("clock", "warning", f"the store was not asked for its time: {exc}", "see tcp and tls")
+        return
+    if not date:
+        yield Finding("clock", "warning", "the store does not send its time", "compare the clocks by hand")
+        return
+    skew = (begin + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5
+    if abs(skew) > _SKEW:
+        advice = "set this machine's clock by NTP: signed requests are refused from some minutes on"
+        yield Finding("clock", "fault", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's", advice)
+    else:
+        yield ok("clock", f"{abs(skew):.0f} s from the store's")
+
+
+# ---- permissions
+
+
+def permissions(fs: FS) -> Iterator[Finding]:
+    """Check that a data set can be listed and read, and written in a scratch key, which is removed."""
+    name = ""
+    try:
+        names = fs.list("", recursive=True)
+        name = next((found for found in names if not found.endswith("/")), "")
+        yield ok("list", f"found {name}" if name else "there are no files")
+    except OSError as exc:
+        yield Finding("list", "fault", _reason(exc), _advice(exc, "s3:ListBucket"))
+    if name:
+        try:
+            with fs.open_blob(name) as blob:
+                size = len(blob.pread(1024, 0))
+            yield ok("read", f"{size} bytes of {name}")
+        except OSError as exc:
+            yield Finding("read", "fault", _reason(exc), _advice(exc, "s3:GetObject"))
+    if not fs.capabilities.write:
+        yield ok("write", "not asked: the FS is read-only")
+        return
+    scratch = f"{_SCRATCH}-{os.getpid()}-{time.time_ns():x}"
+    try:
+        fs.write_bytes(scratch, b"fsabs doctor")
+    except OSError as exc:
+        advice = _advice(exc, "s3:PutObject") + "; jobs that only read need no such permission"
+        yield Finding("write", "warning", _reason(exc), advice)
+        return
+    try:
+        fs.remove(scratch)
+        yield ok("write", f"a scratch file was written and removed ({scratch})")
+    except OSError as exc:
+        yield Finding("write", "warning", f"{scratch} was written and not removed: {_reason(exc)}", "remove it by hand")
+
+
+def _reason(exc: OSError) -> str:
+    return redacted(" ".join((exc.strerror or str(exc)).split()))
+
+
+def _advice(exc: OSError, action: str) -> str:
+    if isinstance(exc, FileNotFoundError):
+        return "check the URL: bucket or directory, and prefix"
+    if isinstance(exc, PermissionError):
+        return f"ask for the permission (on S3: {action}), or for other credentials"
+    return "see the checks above"
+
+
+def address_of(fs: FS) -> Address | None:
+    """Return where the store of an FS is reached over HTTP; None for stores that are not."""
+    facts = fs._describe_store()
+    url = facts.get("endpoint", "").partition(" (")[0]
+    if not url.startswith(("http://", "https://")):
+        return None
+    parts = urlsplit(url)
+    address = urlsplit(f"//{facts.get('address', '')}")
+    host = address.hostname or parts.hostname or ""
+    port = address.port or parts.port or (443 if parts.scheme == "https" else 80)
+    shown = f"[{host}]" if ":" in host else host
+    verify: bool | str = "not checked" not in facts.get("tls", "")
+    bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
+    verify = bundle if verify and bundle else verify
+    return Address(host, port, parts.scheme == "https", verify, f"{parts.scheme}://{shown}:{port}/")
+
+
+def credentials(facts: dict[str, str]) -> Iterator[Finding]:
+    """Check that there are credentials, by their source alone."""
+    source = facts.get("credentials")
+    if source is None:
+        return
+    if source.startswith("none found"):
+        advice = "set AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anonymous=True for a public bucket"
+        yield Finding("credentials", "fault", "none found", advice)
+    else:
+        yield ok("credentials", source)
+
+
+def hadoop(facts: dict[str, Any]) -> Iterator[Finding]:
+    """Check the configuration of HDFS, and that its NameNodes are reached; the client needs no Java."""
+    configuration = str(facts.get("configuration", ""))
+    if configuration.startswith("none"):
+        advice = "set HADOOP_CONF_DIR; a URL with host and port works without"
+        yield Finding("hadoop configuration", "warning", configuration, advice)
+    elif not os.path.isfile(os.path.join(configuration, "core-site.xml")):
+        advice = "point HADOOP_CONF_DIR at the folder of core-site.xml and hdfs-site.xml"
+        yield Finding("hadoop configuration", "warning", f"{configuration} has no core-site.xml", advice)
+    else:
+        yield ok("hadoop configuration", configuration)
+    yield ok("java", "not needed: the client of HDFS is hdfs-native")
+    for node in filter(None, str(facts.get("namenodes", "")).split(", ")):
+        host, _, port = node.removeprefix("hdfs://").rpartition(":")
+        for found in network(Address(host.strip("[]"), int(port), False)) if host else ():
+            yield found._replace(check=f"{found.check} of NameNode")
