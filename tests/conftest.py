@@ -27,7 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     items.sort(key=lambda item: "testing" not in item.path.parts)
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
 def group_of(item: pytest.Item) -> str:

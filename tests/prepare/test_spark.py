@@ -1,0 +1,151 @@
+"""Data preparation on a real Spark: a standalone master and two workers, executors and drivers that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from tests.prepare.data import digest, plain_loop, raw_files, records_below, write_tree, zipped
+from tests.prepare.drivers import SLOW, Driver, s3_variables
+from tests.servers import spark
+from tests.servers.fixtures import require
+from tests.servers.hdfs import HdfsCluster
+from tests.servers.moto import MotoServer
+from tests.servers.spark import SparkCluster
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
+
+FILES = raw_files(48)
+
+
+@pytest.fixture(scope="module")
+def variables(moto: MotoServer) -> dict[str, str]:
+    moto.create_bucket("spark")
+    return s3_variables(moto)
+
+
+@pytest.fixture(scope="module")
+def cluster(variables: dict[str, str]) -> Iterator[SparkCluster]:
+    require(spark.missing)
+    with SparkCluster("4", variables=variables) as running:
+        yield running
+
+
+@pytest.fixture
+def s3(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """`model.py`, which is slow, and `raw`."""
+    (tmp_path / "model.py").write_text(SLOW.replace("SECONDS", "0.05"))
+    write_tree(fsabs.from_url(tmp_path / "raw", create=True), FILES)
+    return tmp_path
+
+
+SESSION = """
+import json, sys
+from fsabs.prepare import PrepareError, prepare
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master(sys.argv[1]).config("spark.speculation", "true").config(
+    "spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1").config(
+    "spark.speculation.quantile", "0.3").config("spark.speculation.efficiency.enabled", "false").getOrCreate()
+for job in json.loads(sys.argv[2]):
+    try:
+        print(json.dumps(prepare(*job, "cluster", records_per_file=6).to_json()))
+    except PrepareError as exc:
+        print("PrepareError", exc)
+assert session.sparkContext.parallelize([1]).count() == 1  # it is the user's, and was not stopped
+"""
+
+
+def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, hdfs: HdfsCluster) -> None:
+    """From HDFS to HDFS; with two attempts at one unit that both end; with a file that fails."""
+    model = SLOW.replace("SECONDS", "0")
+    log = folder / "log"
+    waiting = f"""
+    if "0047" in filename:
+        with open({str(log)!r}, "a") as opened:
+            opened.write("attempt\\n")
+        end = time.monotonic() + 30
+        while open({str(log)!r}).read().count("attempt") < 2 and time.monotonic() < end:
+            time.sleep(0.02)
+    return"""
+    (folder / "plain.py").write_text(model)
+    (folder / "twice.py").write_text(model.replace("\n    return", waiting))
+    (folder / "fails.py").write_text(
+        model.replace("\n    return", "\n    assert '0010' not in filename, 'no label'\n    return")
+    )
+    for path, data in FILES.items():
+        hdfs.put(f"/spark/raw/{path}", data)
+    raw, out = str(folder / "raw"), str(folder / "out")
+    jobs = [
+        [str(folder / "plain.py"), f"{hdfs.url}/spark/raw", f"{hdfs.url}/spark/out"],
+        [str(folder / "twice.py"), raw, out],
+        [str(folder / "fails.py"), raw, out],
+    ]
+    with Driver("4", cluster.conf, folder, "-c", SESSION, cluster.master, json.dumps(jobs)) as driver:
+        status, text = driver.wait()
+    assert status == 0, text
+    reports = [json.loads(line) for line in text.splitlines() if line.startswith('{"output"')]
+    assert [(one["files"], one["records"], len(one["shards"])) for one in reports] == [(48, 48, 8)] * 2, text
+    assert digest(records_below(f"{hdfs.url}/spark/out")) == digest(plain_loop(FILES))
+    assert [path for path, _, _ in hdfs.ls("/spark")] == ["/spark/out", "/spark/raw"]
+    assert log.read_text().count("attempt") == 2
+    assert digest(records_below(out)) == digest(plain_loop(FILES))
+    raised = "prepare_data_for_a_single_file raised AssertionError: no label"
+    assert f"PrepareError {raw}/3/0010.jpg: {raised}" in text
+
+
+def test_a_zip_on_s3_with_executors_killed(folder: Path, cluster: SparkCluster, s3: None) -> None:
+    run_with_kills(folder, cluster, random.Random(1), ["executor"])
+
+
+def test_pyspark_3_5_with_a_driver_killed(folder: Path, variables: dict[str, str], s3: None) -> None:
+    require(spark.missing)
+    with SparkCluster("3.5", variables=variables) as old:
+        run_with_kills(folder, old, random.Random(2), ["driver"])
+
+
+def run_with_kills(folder: Path, cluster: SparkCluster, rng: random.Random, kills: list[str]) -> None:
+    """Prepare a zip on S3 on a cluster whose executors and drivers are killed; compare with a plain loop."""
+    where = f"s3://spark/{rng.random()}"
+    arguments = [str(folder / "model.py"), f"{where}/raw.zip", f"{where}/out", "cluster", "--validate"]
+    arguments += ["--master", cluster.master, "--records-per-file", "4"]
+    resumed = 0
+    with fsabs.from_url(where) as fs, contextlib.ExitStack() as stack:
+        fs.write_bytes("raw.zip", zipped(FILES))
+        driver = stack.enter_context(Driver(cluster.version, cluster.conf, folder, *arguments))
+        for kind in kills:
+            before = staged_units(fs)
+            driver.until(lambda before=before: staged_units(fs) > before)  # type: ignore[misc]
+            time.sleep(rng.random() * 0.3)
+            if kind == "executor":
+                assert cluster.kill_executor()
+            else:
+                driver.kill()
+                assert not list(fs.list("out"))[1:]
+                resumed = staged_units(fs)
+                driver = stack.enter_context(Driver(cluster.version, cluster.conf, folder, *arguments))
+        report = driver.report()
+        assert (report["files"], report["records"], len(report["shards"])) == (48, 48, 12)
+        assert 4 * resumed <= report["resumed_files"] < 48
+        assert digest(records_below(f"{where}/out")) == digest(plain_loop(FILES))
+        names = [f"data-{number:05}-of-00011" for number in range(12)]
+        assert sorted(fs.list("out", recursive=True)) == [".fsabs-prepare.json", *names]
+
+
+def staged_units(fs: fsabs.FS) -> int:
+    try:
+        return sum(name.isdigit() for name in fs.list("out/.fsabs-prepare/done"))
+    except FileNotFoundError:
+        return 0

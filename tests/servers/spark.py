@@ -1,0 +1,252 @@
+"""A real Spark for tests: a standalone master and two workers on loopback, of pyspark 4 or 3.5.
+
+pyspark 4 is a package of the extra `test`; `install()` puts 3.5 into a folder of the tests' cache, from which
+`environment("3.5")` has it imported. Drivers are programs of their own, so that no test process holds a JVM. Nothing
+here imports pytest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.servers.hdfs_jvm import cache_dir, locked
+from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+
+VERSIONS = ("4", "3.5")
+_OLD = ("pyspark==3.5.*", "py4j==0.10.9.7")
+_MARK = "FSABS_TEST_SPARK"
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss1m")  # up soon, and small
+_OPENS = [
+    option
+    for package in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
+    for option in ("--add-opens", f"java.base/java.{package}=ALL-UNNAMED")
+]
+_DEFAULTS = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": " ".join(_JVM),
+    "spark.executor.extraJavaOptions": " ".join(_JVM),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.network.timeout": "60s",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+_LOG = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = console
+logger.deploy.name = org.apache.spark.deploy
+logger.deploy.level = info
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+"""
+
+
+def _old_folder() -> Path:
+    return cache_dir() / f"pyspark-3.5-{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def missing() -> str | None:
+    """Return None if Spark of both versions can run here, else a sentence that says what is missing."""
+    if shutil.which("java") is None:
+        return "Spark needs Java 17: run `apt-get install -y --no-install-recommends openjdk-17-jdk-headless` as root."
+    if importlib.util.find_spec("pyspark") is None:
+        return f"Spark needs pyspark: run `{sys.executable} -m pip install 'pyspark>=4'`."
+    if not _old_folder().is_dir():
+        return f"pyspark 3.5 is not in {cache_dir()}: run `python -m tests.servers install`."
+    return None
+
+
+def install() -> None:
+    """Install pyspark 3.5 into the cache, where it is not there; safe in several processes at once and to kill."""
+    folder = _old_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_name(f"{folder.name}.lock")):
+        for killed in folder.parent.glob("pyspark-download-*"):
+            shutil.rmtree(killed, ignore_errors=True)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="pyspark-download-") as tmp:
+                fresh = Path(tmp, "fresh")
+                command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+                command += ["--no-cache-dir", "--no-deps", "--target", str(fresh), *_OLD]
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                if done.returncode:
+                    raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
+                fresh.rename(folder)
+
+
+def _home(version: str) -> Path:
+    """Return the folder of pyspark, which is Spark's home."""
+    if version == "3.5":
+        return _old_folder() / "pyspark"
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def environment(version: str, conf: Path, path: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a driver or a daemon; `path` is its PYTHONPATH beside pyspark's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    (core,) = (_home(version) / "jars").glob("spark-core_*.jar")
+    parts = [str(_old_folder())] * (version == "3.5") + [path] * bool(path)
+    return {
+        **kept,
+        "SPARK_HOME": str(_home(version)),
+        "SPARK_SCALA_VERSION": core.name.split("_")[1].split("-")[0],  # bin/spark-class would find it out
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(parts),
+        "PYTHONWARNINGS": "ignore",
+        **(extra or {}),
+    }
+
+
+def write_defaults(conf: Path, **settings: str) -> None:
+    """Write a configuration folder for small JVMs on loopback; `settings` by their names with `_` for `.`."""
+    conf.mkdir(parents=True, exist_ok=True)
+    values = {**_DEFAULTS, **{name.replace("_", "."): value for name, value in settings.items()}}
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in values.items()))
+    (conf / "log4j2.properties").write_text(_LOG)
+
+
+class SparkCluster(Service):
+    """A standalone master and `workers` workers of one core each, on 127.0.0.1, 127.0.0.2 and so on.
+
+    Executors inherit `variables`, as they would have their credentials on a real cluster.
+    """
+
+    def __init__(self, version: str = "4", workers: int = 2, variables: Mapping[str, str] | None = None) -> None:
+        self.version = version
+        self._workers = workers
+        self._variables = dict(variables or {})
+        self._mark = uuid.uuid4().hex
+        self._root: Path | None = None
+        self._port = 0
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def master(self) -> str:
+        """The URL of the master."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    @property
+    def conf(self) -> Path:
+        """The folder of the configuration, for drivers."""
+        return self._folder() / "conf"
+
+    def _folder(self) -> Path:
+        if self._root is None:
+            raise RuntimeError("the Spark cluster is not started")
+        return self._root
+
+    def start(self) -> None:
+        """Start the daemons; return when the workers are registered."""
+        if (reason := missing()) is not None:
+            raise RuntimeError(reason)
+        self._root = Path(tempfile.mkdtemp(prefix="fsabs-spark-"))
+        self._port = free_port()
+        write_defaults(self.conf)
+        try:
+            master = ["Master", "--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(free_port())]
+            self._spawn("master", *master)
+            wait_until(lambda: "started at" in self._log("master") or self._alive("master"), 60, "Spark's master")
+            for number in range(self._workers):
+                name = f"worker{number}"
+                host = f"127.0.0.{number + 1}"  # Spark repeats no task on the host that it is slow on
+                options = ["--cores", "1", "--memory", "700m", "--host", host, "--webui-port", str(free_port())]
+                arguments = [*options, "--work-dir", str(self._root / name), self.master]
+                self._spawn(name, "Worker", *arguments, host=host)
+            for number in range(self._workers):
+                name = f"worker{number}"
+                wait_until(
+                    lambda name=name: "Successfully registered" in self._log(name) or self._alive(name),  # type: ignore[misc]
+                    60,
+                    "a worker of Spark",
+                )
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill the daemons, the executors and their Python processes; harmless when not started."""
+        for process in self._daemons:
+            process.kill()
+            stop(process)
+        self._daemons.clear()
+        self.kill_marked()
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    def executors(self) -> list[int]:
+        """Return the process ids of the JVMs that are executors."""
+        return [pid for pid, command in self._marked() if "CoarseGrainedExecutorBackend" in command]
+
+    def kill_executor(self) -> bool:
+        """Kill one executor by SIGKILL; return False if there is none."""
+        for pid in self.executors()[:1]:
+            os.kill(pid, signal.SIGKILL)
+            return True
+        return False
+
+    def kill_marked(self) -> None:
+        """Kill all processes that the daemons started."""
+        for _ in range(20):
+            found = self._marked()
+            if not found:
+                return
+            for pid, _ in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _marked(self) -> list[tuple[int, str]]:
+        return list(marked(self._mark))
+
+    def _spawn(self, name: str, kind: str, *arguments: str, host: str = "127.0.0.1") -> None:
+        java = shutil.which("java")
+        assert java is not None
+        jars = _home(self.version) / "jars" / "*"
+        package = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+        command = [java, "-cp", f"{self.conf}:{jars}", "-Xmx160m", *_JVM, *_OPENS, package, *arguments]
+        variables = {**self._variables, _MARK: self._mark, "SPARK_LOCAL_IP": host}
+        env = environment(self.version, self.conf, "", variables)
+        self._daemons.append(spawn(command, self._folder() / f"{name}.out", env))
+
+    def _log(self, name: str) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._folder() / f"{name}.out").read_text(errors="replace")
+        return ""
+
+    def _alive(self, name: str) -> bool:
+        for process in self._daemons:
+            check_alive(process, self._folder() / f"{name}.out")
+        return False
+
+
+def marked(mark: str) -> Iterator[tuple[int, str]]:
+    """Yield the process ids and command lines of the processes whose environment has a mark."""
+    wanted = f"{_MARK}={mark}".encode()
+    for entry in Path("/proc").iterdir():
+        if re.fullmatch(r"\d+", entry.name):
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
