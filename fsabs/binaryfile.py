@@ -1,4 +1,4 @@
-"""BinaryFile, the base of our binary files: what it refuses, it refuses with errno, URL and operation."""
+"""BinaryFile, the base of the package's binary files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from . import errors
 if TYPE_CHECKING:
 
     class _Base(io.BufferedIOBase, BinaryIO):
-        """What type checkers take a binary file for, as they do those of `io`."""
+        """The base class of binary files for type checkers, as for the files of `io`."""
 else:
     _Base = io.BufferedIOBase
 
 
 class BinaryFile(_Base):
-    """What a binary file refuses, it refuses with errno, URL and operation."""
+    """A binary file whose unsupported operations raise an error with errno, URL and operation."""
 
     name: str
 

@@ -1,7 +1,7 @@
-"""Blobs: immutable objects opened for positioned reads, the one thing that every read comes down to.
+"""Blobs: immutable objects opened for positioned reads. Every read of the package is a read of a blob.
 
-A backend or a container writes `_pread(size, offset)`; clipping at the end, checks of what came back and the
-life after fork and pickle are here. No blob has a position, so that threads and forked processes share it.
+A backend or a container writes `_pread(size, offset)`; clipping at the end, checks of the bytes that came back, and
+forks and pickles are handled here. A blob has no position, so that threads and forked processes can share it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import identity as identities
 
 
 class Origin(Protocol):
-    """Where a blob comes from: an FS, as far as a blob has to know it."""
+    """The FS that a blob comes from, as far as a blob uses it."""
 
     def _open_blob(self, key: str) -> Blob: ...
 
@@ -29,8 +29,8 @@ class Origin(Protocol):
 class Blob(abc.ABC):
     """One immutable object of `size` bytes, opened for positioned reads.
 
-    `version` is what the store tells one content of the key from another by (an etag, say), or None where it has
-    nothing of the kind. A read of a version that is gone raises `StaleFileError`.
+    `version` distinguishes the contents that a key has had (an ETag, for example); None if the store has no versions. A
+    read of a version that is gone raises `StaleFileError`.
     """
 
     __slots__ = ("__weakref__", "_closed", "_key", "_origin", "size", "version")
@@ -49,48 +49,49 @@ class Blob(abc.ABC):
 
     @property
     def max_gap_bytes(self) -> int:
-        """How many bytes between two ranges of `pread_many` are read with them; 0 where each range is read alone."""
+        """The largest gap between two ranges of `pread_many` that are coalesced to one request; 0 if each range is read
+        alone.
+        """
         return 0
 
     @property
     def identity(self) -> identities.Identity | None:
-        """What tells this content from every other one; None if its store tells no version."""
+        """The identity of this content; None if its store has no versions."""
         return identities.of(self._origin, self._key, self)
 
     @property
     def settled(self) -> bool:
-        """Whether no later content of the file can have this version, so that what is derived from it may be kept.
+        """True if no later content of the file can have this version, so that data derived from it may be kept.
 
-        False for a file that was written within the last tick of the clock that its version is made of. It counts from
-        when it is asked: ask before the content is read.
+        False for a file that was written within the last tick of the clock that its version is made of. The property
+        has to be read before the content is.
         """
         return self.version is not None and self._origin._is_settled(self.version)
 
     @property
     def settled_identity(self) -> identities.Identity | None:
-        """The identity to keep something under; None if the store tells no version, or one that is not settled."""
+        """The identity under which derived data may be kept; None without a version, or if the version is not settled."""
         return self.identity if self.settled else None
 
     @abc.abstractmethod
     def _pread(self, size: int, offset: int) -> bytes:
-        """Exactly `size` bytes from `offset`; the range lies inside of the blob, and `size` is not 0."""
+        """Return exactly `size` bytes from `offset`. The range lies inside of the blob, and `size` is not 0."""
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The contents of `(size, offset)` ranges, in order; a fast path that may be overridden."""
+        """Return the contents of `(size, offset)` ranges, in order; a fast path that may be overridden."""
         return [self._pread(size, offset) if size else b"" for size, offset in ranges]
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
-        """The bytes from `start` to the end, in pieces, of which some are under way before they are asked for.
-
-        None where that is no faster than one read after another. The memory that it takes is bounded.
+        """Yield the bytes from `start` to the end, in pieces, with read-ahead in bounded memory. Return None if that is
+        no faster than one read after another.
         """
         return None
 
-    def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
+    def _close(self) -> None:  # noqa: B027 - a blob may have nothing to free
         """Free what is held; called once in a process."""
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only where the blob ends, `b""` at and after its end."""
+        """Return up to `size` bytes from `offset`; fewer only where the blob ends, `b""` at and after its end."""
         if self._closed or not size > 0 <= offset <= self.size - size:
             size = self._clip(size, offset)
             if not size:
@@ -105,7 +106,7 @@ class Blob(abc.ABC):
         return data
 
     def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The contents of several `(size, offset)` ranges, in order, each as `pread` gives it."""
+        """Return the contents of several `(size, offset)` ranges, in order, each as `pread` returns it."""
         self._clip(0, 0)
         end = self.size
         clipped = [
@@ -124,11 +125,11 @@ class Blob(abc.ABC):
         return found
 
     def read_all(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         return self.pread(self.size, 0)
 
     def fileno(self) -> int:
-        """A descriptor of the same bytes that is this process's own; `UnsupportedOperation` where there is none."""
+        """Return a file descriptor of this process for the same bytes; raise `UnsupportedOperation` if there is none."""
         raise errors.unsupported("fileno", self.url, "only a local file has a descriptor")
 
     def close(self) -> None:
@@ -139,7 +140,7 @@ class Blob(abc.ABC):
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True after `close()`."""
         return self._closed
 
     def _clip(self, size: int, offset: int) -> int:
@@ -166,7 +167,7 @@ class Blob(abc.ABC):
 
 
 def _reopen(origin: Origin, key: str, size: int, version: str | None) -> Blob:
-    """The blob of an unpickled file: the same version, or an error."""
+    """Return the blob of an unpickled file; raise an error unless it has the same version."""
     blob = origin._open_blob(key)
     if (blob.size, blob.version) != (size, version):
         blob.close()
@@ -215,7 +216,7 @@ class BlobSlice(Blob):
 
     @property
     def max_gap_bytes(self) -> int:
-        """As of the blob that it is a part of."""
+        """The value of the blob that this is a slice of."""
         return self._parent.max_gap_bytes
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -230,7 +231,7 @@ class BlobSlice(Blob):
 
 
 def _first(size: int, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
-    """The first `size` bytes of a stream."""
+    """Yield the first `size` bytes of a stream."""
     try:
         while size and (piece := next(pieces, None)) is not None:
             yield piece[:size]

@@ -30,7 +30,7 @@ _read: tuple[Any, _File] | None = None
 
 
 class Scheme(NamedTuple):
-    """What a custom scheme comes down to."""
+    """A custom scheme, resolved to a backend's scheme and options."""
 
     scheme: str
     """The scheme that is no section's."""
@@ -48,7 +48,7 @@ def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = N
 
 
 def get_custom_scheme(name: str) -> dict[str, Any] | None:
-    """The keys of a custom scheme as they were written (nothing expanded), or None."""
+    """Return the keys of a custom scheme as they were written (nothing expanded), or None."""
     section = _added.get(name) or _sections().get(name)
     if section is None and (problem := _file().problems.get(name)):
         raise ConfigError(problem)
@@ -56,7 +56,7 @@ def get_custom_scheme(name: str) -> dict[str, Any] | None:
 
 
 def config_path() -> str:
-    """Where the configuration file is looked for."""
+    """Return the path of the configuration file, which need not exist."""
     if path := os.environ.get("PFIO_CONFIG_PATH"):
         return path
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
@@ -74,12 +74,12 @@ def is_strict(strict: bool | None = None) -> bool:
 
 
 def custom_schemes() -> list[str]:
-    """The names of all custom schemes."""
+    """Return the names of all custom schemes."""
     return sorted({*_added, *_sections()})
 
 
 def resolve(name: str) -> Scheme | None:
-    """What the custom scheme `name` comes down to; None if there is none of that name."""
+    """Return the custom scheme `name`, resolved to a backend's scheme; None if there is none of that name."""
     if get_custom_scheme(name) is None:
         return None
     chain: list[str] = []
@@ -113,7 +113,7 @@ def _prefix(value: Any, section: str) -> str:
 
 
 def expand(value: Any, section: str, key: str) -> Any:
-    """`value` with `$VAR` and `${VAR}` replaced from the environment; a missing variable is a `ConfigError`."""
+    """Return `value` with `$VAR` and `${VAR}` replaced from the environment; a missing variable is a `ConfigError`."""
     if not isinstance(value, str):
         return value
 
@@ -129,7 +129,9 @@ def expand(value: Any, section: str, key: str) -> Any:
 
 
 def convert(value: Any, annotation: Any, where: str) -> Any:
-    """Text from a file as the type that an option is annotated with; what is no text stays as it is."""
+    """Return text from a file, converted to the type that an option is annotated with; other values are returned as
+    they are.
+    """
     if not isinstance(value, str):
         return value
     kinds = set(_alternatives(annotation))
@@ -177,12 +179,12 @@ def _alternatives(annotation: Any) -> list[type]:
 
 
 def _sections() -> dict[str, dict[str, Any]]:
-    """The file's sections; read again when the file or its name has changed."""
+    """Return the file's sections; they are read again when the file or its name has changed."""
     return _file().sections
 
 
 class _File(NamedTuple):
-    """What is in the configuration file."""
+    """The content of the configuration file."""
 
     sections: dict[str, dict[str, Any]]
     problems: dict[str, str]

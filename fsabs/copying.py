@@ -57,7 +57,7 @@ def write_all(file: io.FileIO, data: bytes) -> None:
 
 
 class CopiedTree(NamedTuple):
-    """What `FS.copy_tree` has copied."""
+    """The number of files and bytes that `FS.copy_tree` has copied."""
 
     files: int
     directories: int

@@ -22,7 +22,7 @@ from .threads import in_threads as in_threads
 
 
 class Core(abc.ABC):
-    """What an FS is made of; see `FS`."""
+    """The methods that a backend or a container implements; see `FS`."""
 
     capabilities: Capabilities = Capabilities()
     scheme: str = ""
@@ -154,7 +154,7 @@ class Core(abc.ABC):
         return TreeUsage(files, size)
 
     def _leads_back(self, key: str) -> bool:
-        """Whether the directory `key` is a link to one above it, which is listed and not entered."""
+        """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
         return False
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
@@ -314,7 +314,7 @@ class Core(abc.ABC):
         return directory is None or found == directory
 
     def _rename_target(self, dst: str, source: FileStat) -> FileStat | None:
-        """What is at `dst`, if `source` may be renamed to there: a file over a file, a directory over an empty one."""
+        """Return the stat of `dst`, or None; raise an error unless `source` can be renamed to it."""
         try:
             target = self._stat(dst)
         except FileNotFoundError:

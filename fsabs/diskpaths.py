@@ -20,7 +20,7 @@ class DiskPath(PurePath):
 
     @property
     def _is_local(self) -> bool:
-        """Whether the operating system knows the path: it is on the local disk, and in no container."""
+        """Return whether the operating system knows the path: it is on the local disk, and in no container."""
         if isinstance(self._base, FSBase):
             return False
         if self._base != LocalBase():

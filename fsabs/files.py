@@ -104,7 +104,7 @@ class BlobReader(BinaryFile):
             return len(data)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """What is buffered from the position on, at least one byte unless the file is at its end; not too much."""
+        """Return buffered bytes from the position on, at least one byte unless the file is at its end."""
         with self._lock:
             if not self._buffered():
                 self._fetch(max(1, size))
@@ -200,7 +200,7 @@ class BlobReader(BinaryFile):
         return f"<BlobReader {self.name!r} at {self._state[0]}{' closed' if self.closed else ''}>"
 
     def _buffered(self) -> int:
-        """How many bytes are buffered from the position on."""
+        """Return the number of bytes that are buffered from the position on."""
         self._check_open()
         position, start, data, _ = self._state
         at = position - start

@@ -42,7 +42,7 @@ class FS(AdapterMethods, FileMethods):
     # ---- asking and listing
 
     def stat(self, path: Path) -> FileStat:
-        """What is known of a file or directory."""
+        """Return the stat of a file or directory."""
         key = self._key(path, "stat")
         try:
             return self._stat(key)._replace(filename=keys.name(key))
@@ -51,15 +51,15 @@ class FS(AdapterMethods, FileMethods):
             raise
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file or a directory; a store that can't be asked is an error, not False."""
+        """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
         return self._is(self._key(path, "exists"), directory=None)
 
     def isdir(self, file_path: Path) -> bool:
-        """Whether there is a directory."""
+        """Return whether there is a directory."""
         return self._is(self._key(file_path, "isdir"), directory=True)
 
     def isfile(self, file_path: Path) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return self._is(self._key(file_path, "isfile"), directory=False)
 
     @overload
@@ -280,7 +280,7 @@ class FS(AdapterMethods, FileMethods):
         return self._url(self._key(path, "url"))
 
     def info(self) -> dict[str, Any]:
-        """What this FS is: its type, scheme, URL, and capabilities."""
+        """Return the FS's type, scheme, URL and capabilities."""
         return {
             "type": type(self).__name__,
             "scheme": self.scheme,

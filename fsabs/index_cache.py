@@ -51,7 +51,7 @@ _ALIGNED = 64  # where the payload starts, and what its parts may count on
 
 
 def cache_directory() -> Path | None:
-    """Where what can be made again is kept: `$FSABS_CACHE_DIR`, else `$XDG_CACHE_HOME/fsabs`, else `~/.cache/fsabs`.
+    """Return the cache directory: `$FSABS_CACHE_DIR`, else `$XDG_CACHE_HOME/fsabs`, else `~/.cache/fsabs`.
 
     None where `$FSABS_CACHE_DIR` is set to nothing, or there is no home: nothing is kept then.
     """
@@ -80,7 +80,7 @@ class CachedIndex:
         """Which blocks are known to be right."""
 
     def check(self, start: int = 0, stop: int | None = None) -> bool:
-        """Whether these bytes of the payload are what was saved; a block is looked at once, and then known."""
+        """Return whether these bytes of the payload are those that were saved. Each block is checked once."""
         first = start >> BLOCK_BITS
         last = (len(self.view) if stop is None else stop) - 1 >> BLOCK_BITS
         for at in range(first, last + 1):
@@ -153,7 +153,7 @@ def _path(kind: str, identity: Identity | None) -> Path | None:
 
 
 def _opened(fd: int, fingerprint: bytes, folder: str) -> CachedIndex:
-    """What is in an open file; `ValueError` for one that is not right, or not ours."""
+    """Return the content of an open file; `ValueError` if it is damaged, or of another owner or format."""
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise ValueError("others may have written it")
@@ -190,7 +190,7 @@ def _read(fd: int, size: int) -> bytes:
 
 
 def _start(fingerprint: int) -> int:
-    """Where the payload starts, behind a fingerprint of this size."""
+    """Return the offset of the payload, after a fingerprint of this size."""
     return -(-(_HEAD.size + fingerprint) // _ALIGNED) * _ALIGNED
 
 
@@ -317,7 +317,7 @@ def _sweep(folder: Path, saved: int) -> None:
 
 
 def _files(folder: Path, now: float) -> Iterator[tuple[float, int, str]]:
-    """When each file was used last, the bytes that it takes, and its path; debris is removed on the way."""
+    """Yield each file's last use, size and path; remove leftovers of killed processes."""
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AdapterMethods(Core):
-    """What `FS` inherits: itself as another library's filesystem, each method named after the library that it needs."""
+    """The methods of `FS` that return it as another library's filesystem, each named after the library."""
 
     def open_blob(self, path: str | PathLike[str]) -> Blob:
         """Open a file for positioned reads, `pread` and `pread_many`; nothing is read ahead. Close it after use."""

@@ -46,14 +46,14 @@ _is_key = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[^/]+(?:/|(?=\Z)))+(?<!/)", re.DOTA
 
 
 def is_key(text: str) -> bool:
-    """Whether `text` is a normalised, non-empty key as it stands."""
+    """Return whether `text` is a normalised, non-empty key as it stands."""
     if text and "/." not in text and "//" not in text and text[0] not in "./" and text[-1] != "/":
         return True  # most are
     return "//" not in text and _is_key(text) is not None
 
 
 def inside(key: str, root: str) -> bool:
-    """Whether `key` is `root` or lies below it."""
+    """Return whether `key` is `root` or lies below it."""
     return not root or key == root or key.startswith(root + "/")
 
 
@@ -110,7 +110,7 @@ def join_url(url: str, key: str) -> str:
 
 
 def has_magic(pattern: str) -> bool:
-    """Whether `pattern` has a wildcard: `*`, `?` or `[`."""
+    """Return whether `pattern` has a wildcard: `*`, `?` or `[`."""
     return any(char in pattern for char in "*?[")
 
 

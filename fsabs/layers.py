@@ -59,7 +59,9 @@ class LayerFS(FS):
     if not TYPE_CHECKING:  # which would take any name for one of every layer's
 
         def __getattr__(self, name: str) -> Any:
-            """What the inner FS has beyond an FS's interface: a cache's `status` below a trace, a zip's `verify`."""
+            """Return an attribute of the inner FS that `FS` doesn't have: a cache's `status` below a trace, a zip's
+            `verify`.
+            """
             if name.startswith("_") or name == "inner":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             return getattr(self.inner, name)
@@ -266,7 +268,7 @@ class _SubOf:
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    """What a function is called, without the arguments of a `functools.partial`: a password may be among them."""
+    """Return a function's name, without the arguments of a `functools.partial`, which may contain a password."""
     if isinstance(function, _SubOf):
         return repr(function)
     named = getattr(function, "func", function)

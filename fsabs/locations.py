@@ -1,4 +1,4 @@
-"""Where a URL leads, taken apart: scheme, authority, path and query."""
+"""Locations: parsed URLs, as scheme, authority, path and query."""
 
 from __future__ import annotations
 

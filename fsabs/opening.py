@@ -22,7 +22,7 @@ Path = str | PathLike[str]
 
 
 class FileMethods(Core):
-    """What `FS` does with single files; see `FS`."""
+    """The methods of `FS` for single files; see `FS`."""
 
     @overload
     def open(

@@ -158,25 +158,25 @@ class Path(DiskPath):
             return 0
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether there is a file or a directory; a store that can't be asked is an error, not False."""
+        """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
         if not follow_symlinks and self._is_local:
             return os.path.lexists(str(self))
         return self._mode() != 0
 
     def is_file(self) -> bool:
-        """Whether there is a file; a container is one."""
+        """Return whether there is a file; a container is one."""
         return stat_bits.S_ISREG(self._mode())
 
     def is_dir(self) -> bool:
-        """Whether there is a directory."""
+        """Return whether there is a directory."""
         return stat_bits.S_ISDIR(self._mode())
 
     def is_symlink(self) -> bool:
-        """Whether there is a link of the local disk."""
+        """Return whether there is a symbolic link of the local disk."""
         return self._is_local and os.path.islink(str(self))
 
     def is_mount(self) -> bool:
-        """Whether there is a mount point of the local disk."""
+        """Return whether there is a mount point of the local disk."""
         return self._is_local and os.path.ismount(str(self))
 
     def is_junction(self) -> bool:
@@ -184,23 +184,23 @@ class Path(DiskPath):
         return False
 
     def is_block_device(self) -> bool:
-        """Whether there is a block device."""
+        """Return whether there is a block device."""
         return stat_bits.S_ISBLK(self._mode())
 
     def is_char_device(self) -> bool:
-        """Whether there is a character device."""
+        """Return whether there is a character device."""
         return stat_bits.S_ISCHR(self._mode())
 
     def is_fifo(self) -> bool:
-        """Whether there is a FIFO."""
+        """Return whether there is a FIFO."""
         return stat_bits.S_ISFIFO(self._mode())
 
     def is_socket(self) -> bool:
-        """Whether there is a socket."""
+        """Return whether there is a socket."""
         return stat_bits.S_ISSOCK(self._mode())
 
     def samefile(self, other_path: Segment) -> bool:
-        """Whether the other path is the same file; both must exist."""
+        """Return whether the other path is the same file; both must exist."""
         other = other_path if isinstance(other_path, Path) else self.with_segments(other_path)
         if self._is_local and other._is_local:
             return os.path.samefile(str(self), str(other))

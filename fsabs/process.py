@@ -1,4 +1,4 @@
-"""What happens to per-process resources at fork, pickle and close.
+"""Per-process resources: locks, clients and open files, and their handling at fork, pickle and close.
 
 A client of a store, a lock or a decompressor belongs to the process that made it. These small holders
 make one anew in every process that asks, and *abandon* what was inherited: it is neither closed nor
@@ -40,7 +40,8 @@ def generation() -> int:
 
 
 def inherited(made_in: int) -> bool:
-    """Whether what was made in generation `made_in` belongs to a parent of this process; for what frees and closes.
+    """Return whether an object made in generation `made_in` belongs to a parent of this process; for code that frees
+    and closes.
 
     In a child's first moments the hooks of other modules run, the garbage collector with them, and the new generation
     doesn't count yet: a finalizer that trusted it would free what is the parent's.
@@ -68,7 +69,7 @@ def register(holder: object, resource: object) -> None:
 
 
 def release(holder: object, held: dict[int, object] = _held) -> None:
-    """What `holder` had held may be freed, in the process that made it."""
+    """Allow what `holder` had registered to be freed, in the process that made it."""
     held.pop(id(holder), None)
 
 
@@ -253,7 +254,7 @@ def _chain(first: T, rest: Iterator[T] | None) -> Iterator[T]:
 
 
 class Unfinished(Protocol):
-    """What `abort_at_exit` takes: something half-made, to be thrown away."""
+    """An unfinished object, which `abort_at_exit` throws away."""
 
     def abort(self) -> None:
         """Throw the half-made thing away."""

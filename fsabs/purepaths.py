@@ -195,7 +195,7 @@ class PurePath(os.PathLike[str]):
         return found if isinstance(self._base, StoreBase) else self._with(found)
 
     def is_relative_to(self, other: Segment, *_deprecated: Segment) -> bool:
-        """Whether this path is `other` or lies below it."""
+        """Return whether this path is `other` or lies below it."""
         try:
             self.relative_to(other, *_deprecated)
         except ValueError:
@@ -213,7 +213,7 @@ class PurePath(os.PathLike[str]):
     # ---- questions
 
     def is_absolute(self) -> bool:
-        """Whether the path has a root; a URL always does."""
+        """Return whether the path has a root; a URL always does."""
         return self._pure.is_absolute()
 
     def is_reserved(self) -> bool:
@@ -221,7 +221,7 @@ class PurePath(os.PathLike[str]):
         return False
 
     def match(self, path_pattern: Segment, *, case_sensitive: bool | None = None) -> bool:
-        """Whether the path, from its right end, matches a glob pattern."""
+        """Return whether the path, from its right end, matches a glob pattern."""
         parts = self._pattern(path_pattern)
         mine = [part for part in self._pure.parts if part != "/"]
         absolute = str(path_pattern).startswith("/") or bool(_URL(str(path_pattern)))
@@ -232,7 +232,7 @@ class PurePath(os.PathLike[str]):
         return all(re.fullmatch(segment_regex(part), name, flags | re.DOTALL) for name, part in pairs)
 
     def full_match(self, pattern: Segment, *, case_sensitive: bool | None = None) -> bool:
-        """Whether the whole path matches a glob pattern, in which `**` stands for any number of directories."""
+        """Return whether the whole path matches a glob pattern, in which `**` stands for any number of directories."""
         parts = self._pattern(pattern)
         absolute = str(pattern).startswith("/") or bool(_URL(str(pattern)))
         if absolute != self.is_absolute():

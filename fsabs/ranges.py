@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 
 class Share(NamedTuple):
-    """Where a range's bytes come from: part of one request."""
+    """The part of one request's bytes that is a range."""
 
     request: int
     """Its number in `Plan.requests`."""
@@ -25,7 +25,7 @@ class Share(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to ask for, and what becomes of it."""
+    """The requests for some ranges, and how their responses are divided."""
 
     requests: list[Range]
     """Ordered by offset."""

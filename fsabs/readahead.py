@@ -33,7 +33,7 @@ class ReadAhead:
 
     @property
     def streaming(self) -> bool:
-        """Whether the bytes come from a stream by now."""
+        """True if the bytes come from a stream by now."""
         return self._pieces is not None
 
     def pread(self, size: int, offset: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Which class serves a scheme or a suffix: the built-in ones by name, so that nothing is imported before it is used,
+"""The classes of schemes and suffixes: the built-in ones by name, so that nothing is imported before it is used,
 then what was registered, then other packages' entry points (`fsabs.backends`, `fsabs.containers`). And which function
 puts a layer around an FS, for an option of `from_url`.
 

@@ -1,9 +1,10 @@
 """FS objects by the root of their URLs, reused: what opens a file by its URL alone gets its FS here.
 
-The root of `s3://bucket/a/train.zip/b/1.jpg` is the innermost container on the way to the file, `s3://bucket/a/train.zip`;
-where there is none, it is `s3://bucket/`. A root is opened once in a process, and the least recently used of more than
-`LIMIT` is dropped. A container is opened again when its file was replaced: that is looked for before each use where a
-stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever a use of it fails.
+The root of `s3://bucket/a/train.zip/b/1.jpg` is the innermost container on the way to the file,
+`s3://bucket/a/train.zip`; where there is none, it is `s3://bucket/`. A root is opened once in a process, and the least
+recently used of more than `LIMIT` is dropped. A container is opened again when its file was replaced: that is looked
+for before each use where a stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever a use
+of it fails.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class Roots:
         return self._root(_Folder(url, url, (), "")).fs
 
     def _replaced(self, root: _Root) -> bool:
-        """Whether the file of the outermost container is another one than was opened."""
+        """Return whether the file of the outermost container has been replaced since it was opened."""
         assert root.file is not None
         store, path = root.file
         try:

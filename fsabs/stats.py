@@ -1,4 +1,4 @@
-"""What is known of a file without opening it, and of an FS without trying: plain data."""
+"""Stats of files and capabilities of filesystems: plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FileStat(NamedTuple):
-    """What is known of a file or directory without opening it."""
+    """The stat of a file or directory: its name, size, times and version."""
 
     filename: str
     """The name: as listed (a directory's ends in `/`), or the last segment of the path asked for."""
@@ -22,11 +22,11 @@ class FileStat(NamedTuple):
     """What tells this content of the path from another (etag; inode, mtime and size), or None."""
 
     def isdir(self) -> bool:
-        """Whether it is a directory."""
+        """Return whether it is a directory."""
         return self.directory
 
     def isfile(self) -> bool:
-        """Whether it is a file."""
+        """Return whether it is a file."""
         return not self.directory
 
     def listed(self) -> str:
@@ -40,7 +40,7 @@ class FileStat(NamedTuple):
 
 
 class TreeUsage(NamedTuple):
-    """What the files below a directory add up to."""
+    """The number and total size of the files below a directory."""
 
     files: int
     bytes: int
@@ -48,7 +48,7 @@ class TreeUsage(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What an FS can do; the rest is refused early with `io.UnsupportedOperation`. It selects the conformance tests."""
+    """The operations that an FS supports; others raise `io.UnsupportedOperation`. They select the conformance tests."""
 
     read: bool = True
     write: bool = False

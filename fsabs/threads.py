@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class Outcome(Generic[R]):
-    """What a task returned or raised."""
+    """The result of a task: its return value, or the exception that it raised."""
 
     __slots__ = ("_error", "_value")
 
@@ -57,7 +57,7 @@ class Threads(Generic[R]):
 
     @property
     def stopping(self) -> bool:
-        """Whether the block has ended, and no result is wanted any more."""
+        """True once the block has ended, and results are no longer needed."""
         return self._stopping
 
     def submit(self, task: Callable[[], R], report: Callable[[Outcome[R]], None]) -> None:

@@ -37,7 +37,7 @@ def partial_name(name: str) -> str:
 
 
 def is_partial(name: str) -> bool:
-    """Whether `name` is that of a half-written file."""
+    """Return whether `name` is that of a half-written file."""
     return name.endswith(PARTIAL_SUFFIX) and name.startswith(".")
 
 
@@ -255,7 +255,7 @@ class WriteFile(AbortsOnError, BinaryFile):
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child's copy of its parent's half-written file: not the child's to finish."""
+        """True in a forked child for its parent's half-written file, which the child must not finish."""
         return process.inherited(self._generation)
 
     def _close_file(self) -> None:
@@ -300,7 +300,7 @@ class WriteFile(AbortsOnError, BinaryFile):
 
 
 def drop(file: WriteFile) -> None:
-    """What becomes of a written file that nobody closed: nothing, and a warning."""
+    """Abort a written file that was never closed, with a warning."""
     try:
         if not file.inherited:
             warnings.warn(f"never closed, so not written: {file.name}", ResourceWarning, stacklevel=3, source=file)

@@ -71,7 +71,7 @@ class ExactFile(io.RawIOBase):
 
 
 class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
-    """What pyarrow asks of a filesystem; paths are the FS's own."""
+    """The methods that pyarrow calls on a filesystem; paths are the FS's own."""
 
     def __init__(self, fs: FS) -> None:
         self.fs = fs

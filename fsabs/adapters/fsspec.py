@@ -112,18 +112,18 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return file_info(path, self._run(path, lambda fs, there: fs.stat(there)))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is a file or a directory; a store that can't be asked is an error, not False."""
+        """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
         try:
             return self._run(path, lambda fs, there: fs.exists(there))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def isdir(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Return whether there is a directory."""
         return self.exists(path) and self._run(path, lambda fs, there: fs.isdir(there))
 
     def isfile(self, path: str) -> bool:
-        """Whether there is a file; a container is one."""
+        """Return whether there is a file; a container is one."""
         return self.exists(path) and self._run(path, lambda fs, there: fs.isfile(there))
 
     def modified(self, path: str) -> datetime.datetime:

@@ -34,7 +34,7 @@ class CompressedFile(AbortsOnError):
 
     @property
     def closed(self) -> bool:
-        """Whether the file is closed."""
+        """True if the file is closed."""
         return self._file.closed
 
     def __getattr__(self, name: str) -> Any:

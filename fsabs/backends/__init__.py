@@ -1,1 +1,1 @@
-"""Where bytes live: one FS class for each kind of store. Backends know nothing of containers, caches or traces."""
+"""Backends: one FS class for each kind of store. Backends know nothing of containers, caches or traces."""

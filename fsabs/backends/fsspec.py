@@ -39,7 +39,7 @@ def _decoded_dots(segment: re.Match[str]) -> str:
 
 
 def knows(scheme: str) -> bool:
-    """Whether fsspec has an implementation for `scheme`."""
+    """Return whether fsspec has an implementation for `scheme`."""
     try:
         from fsspec.registry import known_implementations, registry
     except ImportError:
@@ -295,7 +295,7 @@ class FsspecWriter(Writer):
 
 
 def _own_move(fs: Any) -> bool:
-    """Whether the implementation renames by itself."""
+    """Return whether the implementation renames by itself."""
     from fsspec import AbstractFileSystem
 
     return type(fs).mv is not AbstractFileSystem.mv
@@ -306,7 +306,7 @@ def _forked_spool() -> Any:
 
 
 def _version(info: dict[str, Any]) -> str | None:
-    """What tells one content from another, as far as the implementation tells anything but the size."""
+    """Return the version of a content, of the fields beside the size; None if the implementation has none of them."""
     told = [_versioned(info[field]) for field in _VERSIONS if info.get(field) is not None]
     return ",".join([*told, f"{info.get('size')}"]) if told else None
 

@@ -26,7 +26,7 @@ class _Update(io.RawIOBase):
 
     @property
     def inherited(self) -> bool:
-        """Whether a parent opened the file: it is not the child's to write to."""
+        """True if a parent process opened the file: a child must not write to it."""
         return process.inherited(self._generation)
 
     def read(self, size: int | None = -1, /) -> bytes | None:
@@ -120,7 +120,7 @@ class UpdateFile(io.BufferedRandom):
 
     @property
     def inherited(self) -> bool:
-        """Whether a parent opened the file."""
+        """True if a parent process opened the file."""
         return self.raw.inherited
 
     @property

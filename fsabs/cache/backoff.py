@@ -1,4 +1,4 @@
-"""Backoff: when a server that failed is asked again."""
+"""Backoff of requests to a server that has failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 class Backoff:
-    """When a server is left alone: for a second after a failure, then twice as long after each, up to a minute."""
+    """Exponential backoff: no requests for a second after a failure, then twice as long after each, up to a minute."""
 
     def __init__(self) -> None:
         self._since = -math.inf
@@ -19,11 +19,11 @@ class Backoff:
 
     @property
     def over(self) -> bool:
-        """Whether the server may be asked; changes nothing."""
+        """Return whether a request may be sent now; changes nothing."""
         return time.monotonic() >= self._until
 
     def begin(self) -> bool:
-        """Whether to ask the server now; after a failure one may try, and the others wait for what comes of it."""
+        """Return whether to send a request now. After a failure one caller may try, and the others wait for its result."""
         now = time.monotonic()
         if now < self._until:
             return False
@@ -32,14 +32,16 @@ class Backoff:
         return True
 
     def failed(self, began: float) -> None:
-        """A request that began at `began` (`time.monotonic()`) has failed; one of before a pause lengthens nothing."""
+        """A request that began at `began` (`time.monotonic()`) has failed; a failure from before a pause does not
+        lengthen it.
+        """
         if began > self._since:
             self._length = min(LONGEST_PAUSE, max(FIRST_PAUSE, 2 * self._length))
         self._since = time.monotonic()
         self._until = self._since + self._length
 
     def worked(self) -> None:
-        """The server is well."""
+        """Reset the backoff, after a request that succeeded."""
         self._since, self._until, self._length = -math.inf, 0.0, 0.0
 
     def __reduce__(self) -> tuple[type[Backoff], tuple[()]]:

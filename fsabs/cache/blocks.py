@@ -28,7 +28,7 @@ class WholeBlob(BytesBlob):
 
 
 class Blocks:
-    """How one version of a large file is cut: its parts in the cache, and where they lie in the file."""
+    """The blocks of one version of a large file: their cache entries, and their ranges of the file."""
 
     __slots__ = ("_name", "_url", "block_size", "size")
 
@@ -64,7 +64,7 @@ class Blocks:
 
 
 class _Source:
-    """A stream of a large file's store, of which blocks are taken in order; for one thread."""
+    """A stream of a large file from its store, read in blocks, in order; for one thread."""
 
     def __init__(self, blob: BlockBlob) -> None:
         self._blob = blob
@@ -74,7 +74,7 @@ class _Source:
         self._has_stream: bool | None = None
 
     def has_stream(self) -> bool:
-        """Whether the store has one; asked when the first block is missing."""
+        """Return whether the store has streams; called when the first block is missing."""
         if self._has_stream is None:
             pieces = self._blob._inner_blob()._stream(0)  # begins when something is taken of it
             self._has_stream = pieces is not None
@@ -82,7 +82,9 @@ class _Source:
         return self._has_stream
 
     def take(self, number: int, _: Sequence[int]) -> list[bytes]:
-        """A block; blocks that others have fetched meanwhile are passed over, or begun anew behind."""
+        """Return a block. Blocks that others have fetched meanwhile are read over, or the stream is begun again after
+        them.
+        """
         size, offset = self._blob.blocks.place(number)
         if self._pieces is None or not self._next <= offset <= self._next + AHEAD:
             self.close()
@@ -135,7 +137,7 @@ class BlockBlob(Blob):
     ) -> None:
         super().__init__(origin, key, blocks.size, version)
         self.blocks: Blocks = blocks
-        self._cache = cache  # asked for at each use: a forked child has its own
+        self._cache = cache  # called at each use: a forked child has its own
         self._open_inner = open_inner
         self._admit = admit
         self._inner = opened

@@ -1,8 +1,8 @@
 """The cache on disk: a self-describing, checksummed file for each entry, for all processes that name the folder.
 
 A hit is one open, two reads and a checksum. No lock is held while anything is fetched, read, written or removed, and
-none is needed to be right: leases are hints, by which two processes do not fetch the same thing. Whatever the disk does
-wrong is a miss and one warning.
+none is needed to be right: leases are hints, by which two processes do not fetch the same thing. Every failure of the
+disk is a miss and one warning.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DiskCache:
 
     @property
     def limits(self) -> Limits:
-        """How much of the disk the cache may take."""
+        """The limits of the disk space that the cache may take."""
         return self._evictor.limits
 
     # ---- entries

@@ -29,7 +29,7 @@ _PAGE = 4096
 
 
 class Limits(NamedTuple):
-    """How much of a disk a cache may take."""
+    """The limits of the disk space that a cache may take."""
 
     max_bytes: int | None
     """Bytes on the disk; None for all that `min_free` leaves."""

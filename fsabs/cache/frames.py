@@ -2,7 +2,7 @@
 
 In the order of its bytes, integers little-endian: the magic `fsabsCE1`; lengths of the name (4 bytes) and of the
 content (8); CRC-32C of the content (4) and of what is before this field and the name (4); the name; the content. The
-name is what `Identity.encode` gives. What doesn't read like that, to the last byte, is not there.
+name is what `Identity.encode` gives. A file that differs from this format in any byte is a miss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FrameHead(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Where the content begins."""
+        """The offset of the content."""
         return HEAD_SIZE + self.name_size
 
     @property

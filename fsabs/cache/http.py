@@ -1,8 +1,8 @@
-"""HTTPConnector: GET and PUT of what a web server keeps, for all machines that reach it.
+"""HTTPConnector: GET and PUT of items on a web server that several machines share.
 
-The server is any that keeps what is PUT and gives it to a GET: nginx with its DAV module, say. Whatever it does wrong
-is a miss and one warning; after a failure it is left alone for a while, so that a dead one costs one timeout and not
-one for each item.
+Any server that stores the body of a PUT and returns it for a GET will do: nginx with its DAV module, for example. Every
+failure is a miss and one warning. After a failure no requests are sent for a while, so that a dead server costs one
+timeout and not one for each item.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Token:
         self.refresh()
 
     def headers(self) -> dict[str, str]:
-        """The header to send; a file is read again once a second at most."""
+        """Return the headers to send; a file is read again at most once a second."""
         if self._path is not None and time.monotonic() - self._read_at > _TOKEN_AGE:
             try:
                 self.refresh()
@@ -71,7 +71,7 @@ class Token:
         return {} if self._text is None else {"Authorization": f"Bearer {self._text}"}
 
     def refresh(self) -> bool:
-        """Read the file now; whether the token is another one. `OSError`."""
+        """Read the file now and return whether the token has changed; raises `OSError`."""
         if self._path is None:
             return False
         with open(self._path, encoding="utf-8") as file:
@@ -129,7 +129,7 @@ class HTTPConnector:
 
     @property
     def alive(self) -> bool:
-        """Whether the server is asked at all; False for a while after it failed."""
+        """True if requests are sent to the server; False for a while after it failed."""
         return self._gets.over
 
     def item_path(self, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""What a cache has to know of the FS that it is around."""
+"""Properties of the FS inside a cache, which decide how the cache reads and checks it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def local_folder(fs: FS) -> str | None:
 
 
 def is_asked_by_request(fs: FS) -> bool:
-    """Return if a stat takes a request, which could as well bring the file's start along.
+    """Return if a stat takes a request, which could return the file's start, too.
 
-    Not so where versions are made of times, as on filesystems: one has to know how old a file is.
+    False where versions are made of times, as on filesystems: the age of the file has to be known before it is read.
     """
     by_content = isinstance(backend_of(fs), Memory) or fs.scheme == "s3"
     return fs.default_concurrency > 1 and not knows_its_members(fs) and by_content

@@ -1,4 +1,4 @@
-"""What `cache=` and `http_cache=` of `from_url`, and of custom schemes in `pfio.ini`, put around an FS."""
+"""The cache layers of `cache=` and `http_cache=`, of `from_url` and of custom schemes in `pfio.ini`."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def _typed(known: dict[str, Any], key: str, value: Any, name: str) -> Any:
 
 
 def _is_size(annotation: Any) -> bool:
-    """Whether an option takes a size, as text, too."""
+    """Return whether an option's value is a size, which may be text."""
     return "int | str" in str(annotation)

@@ -24,7 +24,7 @@ def size_of(value: int | str, name: str, least: int = 0) -> int:
 
 
 def share_of_disk(folder: str | None) -> int:
-    """What a cache leaves free if nothing else is said: a tenth of the disk, at most 50 GB."""
+    """Return the default of `min_free`: a tenth of the disk, at most 50 GB."""
     return min(_LARGEST_FLOOR, disk_size(folder) // 10) if folder is not None else 0
 
 
@@ -37,5 +37,5 @@ def disk_size(folder: str) -> int:
 
 
 def is_size(text: str) -> bool:
-    """Whether text is a size with a unit."""
+    """Return whether text is a size with a unit."""
     return _SIZE.fullmatch(text) is not None and not text.isdigit()

@@ -81,7 +81,7 @@ class Order:
 
 
 class Passes:
-    """When this process began its last passes over the data, recognised by keys that are read again.
+    """The times at which this process began its last passes over the data, recognised by keys that are read again.
 
     A sample of the keys is enough: at most `SAMPLES` of them, those whose lowest bits are 0.
     """

@@ -34,7 +34,7 @@ _ATTEMPTS = 4
 
 
 class CachedFile(NamedTuple):
-    """What is known of a file when it is opened."""
+    """The stat and the identity of a file that is being opened."""
 
     stat: FileStat
     entry: EntryKey | None

@@ -1,4 +1,4 @@
-"""What `CachedFS` remembers of files beside their bytes: when it last asked for a file's stat, and what that was.
+"""The records of `CachedFS` about files beside their bytes: a file's last stat, and the time of that request.
 
 A record is kept in this process, and on disk under a name of the file's URL alone, as JSON: the times of the last
 question and of the first one with the same answer, in seconds since 1970, then the fields of `FileStat`.
@@ -37,12 +37,12 @@ class FileRecords:
         self._known: dict[str, FileRecord] = {}
 
     def recall(self, url: str) -> FileRecord | None:
-        """What was last known of a file, however old."""
+        """Return the last stat of a file, however old."""
         found = self._known.get(url)
         return found if found is not None else self._load(url)
 
     def recall_since(self, url: str, after: float) -> FileRecord | None:
-        """What is known of a file, by this or another process, if it was asked for after that time."""
+        """Return a file's stat if this or another process has requested it after that time."""
         found = self._known.get(url)
         if found is None or found.asked < after:
             found = self._load(url)
@@ -98,7 +98,7 @@ class FileRecords:
             self._contents.disk.put(name, url, text.encode(), self._contents.order)
 
     def recall_list(self, url: str, kind: str) -> list[FileStat] | None:
-        """What a directory held when it was last listed."""
+        """Return the last listing of a directory."""
         data = self._contents.disk.get(self._name(url, kind), url) if self._contents.disk is not None else None
         try:
             return [FileStat(*fields) for fields in json.loads(data)] if data is not None else None

@@ -1,4 +1,4 @@
-"""How much a cache's folder holds, and what became of the reads: a log of changes that all its processes append to.
+"""The usage of a cache's folder, with hits and misses: a log of changes that all its processes append to.
 
 A record is four signed numbers of 8 bytes: bytes on the disk, entries, hits, misses. Appending one is atomic on local
 disks; where it is not, and when a process is killed between a change and its record, the sums are a little wrong until

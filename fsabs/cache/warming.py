@@ -102,12 +102,12 @@ class Prefetch:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self._generation != process.generation() or not self._thread.is_alive()
 
     @property
     def failed(self) -> int:
-        """How many files couldn't be fetched."""
+        """The number of files that couldn't be fetched."""
         return self._failed
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""What every container shares: the file that it is, its place in URLs, and being whole or not at all when written."""
+"""The base of all containers: the file in the parent FS, its URLs, and atomic writing."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Container(FS):
         return archive is not None and self._parent._is_settled(archive)
 
     def __copy__(self) -> Self:
-        """What `subfs` starts from: it shares what is open, also of a container that is written."""
+        """Return the copy that `subfs` starts from: it shares the open file, also of a container that is written."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         return twin

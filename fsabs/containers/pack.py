@@ -16,7 +16,7 @@ _PIECE = 8 * 1024 * 1024
 
 
 class Packed(NamedTuple):
-    """What `pack` has put into a container."""
+    """The number of files and bytes that `pack` has added to a container."""
 
     files: int
     directories: int
@@ -82,7 +82,7 @@ class _Itself:
         self._stat = fs.stat(name) if fs.isfile(name) else None
 
     def matches(self, fs: FS, stat: FileStat) -> bool:
-        """Whether an entry of a listing is that file; a URL alone doesn't tell trees in memory apart."""
+        """Return whether an entry of a listing is that file; trees in memory can have the same URLs."""
         if self._stat is None or keys.name(stat.filename) != self._filename:
             return False
         same = stat._replace(filename=self._stat.filename) == self._stat

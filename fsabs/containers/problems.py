@@ -1,4 +1,4 @@
-"""What `verify()` of a container reports: one `Problem` for each thing that is wrong or odd with it."""
+"""The reports of a container's `verify()`: a `Problem` for each fault or oddity."""
 
 from __future__ import annotations
 

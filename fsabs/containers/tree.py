@@ -39,7 +39,7 @@ class NameTree(Generic[E]):
             yield self._names[at], self.entries[self._names[at]]
 
     def isdir(self, key: str) -> bool:
-        """Whether `key` is a directory."""
+        """Return whether `key` is a directory."""
         if not key:
             return True
         at = bisect_left(self._names, key + "/")

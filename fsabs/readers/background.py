@@ -133,7 +133,7 @@ def _in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
 def _served(
     channel: Channel[T], channels: list[Channel[Any]], work: list[Callable[[], None]]
 ) -> Generator[T, None, None]:
-    """What comes out of `channel` while threads do the work; they have ended when this has."""
+    """Yield what comes out of `channel` while threads do the work; the threads end before the generator does."""
 
     def run(one: Callable[[], None]) -> None:
         try:

@@ -216,7 +216,7 @@ _PICKLES = 1000
 
 
 class _Plan(NamedTuple):
-    """What a description of an array says."""
+    """The fields of an array's description."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -226,7 +226,7 @@ class _Plan(NamedTuple):
 
 
 def _span(data: bytes, at: int) -> tuple[int, int]:
-    """Where the bytes begin and end whose length is at `at`; they are there."""
+    """Return the begin and the end of the bytes whose length is at `at`; the data contains all of them."""
     size = data[at]
     at += 1
     if size == 255:
@@ -401,7 +401,7 @@ _MOST_OF_NOTHING = 1 << 16
 
 
 def _is_bounded(dtype: np.dtype[Any], elements: int) -> bool:
-    """Whether the size of an array's bytes says how much work it is: elements of no bytes can be any number.
+    """Return whether the size of an array's bytes bounds its work: there can be any number of elements of no bytes.
 
     NumPy makes one byte or character of strings of none, so that these are left out altogether.
     """

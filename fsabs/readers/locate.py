@@ -70,7 +70,7 @@ def find(paths: Path | Sequence[Path] | FS, fs: FS | None = None) -> Iterator[Fo
 
 
 def _opened(url: str) -> Found:
-    """What a URL names, in an FS that is opened for it."""
+    """Open the FS of a URL, and return it with what the URL names."""
     fs, path = (from_url(url), "") if url.endswith("/") or _is_root(url) else locate(url)
     try:
         return Found(fs, _matches(fs, path), owned=True)

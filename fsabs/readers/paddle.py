@@ -37,7 +37,7 @@ class ComposeNotAligned(ValueError):
 
 
 class Creator:
-    """What makes readers of files."""
+    """A function that makes readers of files."""
 
     def RecordIO(  # noqa: N802 - Paddle's name
         self,

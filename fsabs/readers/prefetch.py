@@ -103,7 +103,7 @@ def _close(shelf: _Shelf[Any], generation: int) -> None:
 
 
 class _Shelf(Generic[T]):
-    """What was read and not yet taken."""
+    """The batches that were read and not yet taken."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -25,7 +25,7 @@ _PIECE = 8 << 20
 
 
 class ShardReport(NamedTuple):
-    """What is in one file."""
+    """The content and the faults of one file."""
 
     url: str
     size: int
@@ -39,12 +39,12 @@ class ShardReport(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether all of the file is good."""
+        """True if the whole file is good."""
         return not self.damage
 
 
 class Report(NamedTuple):
-    """What is in a data set."""
+    """The content and the faults of a data set."""
 
     shards: tuple[ShardReport, ...]
     missing: tuple[str, ...]
@@ -54,7 +54,7 @@ class Report(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged, missing or stale."""
+        """True if nothing is damaged, missing or stale."""
         return not self.missing and not self.stale and all(shard.ok for shard in self.shards)
 
     @property
@@ -207,7 +207,9 @@ _TOLD = 100_000  # missing shards of one set; a name may claim a set of any size
 
 
 def _current(fs: FS, by_last: dict[int, list[str]]) -> int:
-    """Which of several runs of one prefix counts: the most complete, and of those the newest where the store tells."""
+    """Return the valid one of several runs of one prefix: the most complete, and of those the newest if the store has
+    times.
+    """
     if len(by_last) == 1:
         return next(iter(by_last))
 

@@ -66,7 +66,7 @@ def _first_line(fs: FS) -> str:
 
 
 def expected_rest() -> dict[str, Any]:
-    """What `HalfUsed.rest` gives on an FS of `FILES`."""
+    """Return what `HalfUsed.rest` returns on an FS of `FILES`."""
     return {
         "list": listing(FILES)[2:],
         "detailed list": [name for name in listing(FILES) if "/" not in name[:-1]][2:],
@@ -200,7 +200,7 @@ def forking_while_threads_read(subject: Subject) -> None:
 
 @check("fork-threads", processes=("fork",))
 def forking_in_the_middle_of_a_walk(subject: Subject) -> None:
-    """What a thread of the parent was about to list is the child's, too, and with it all that is below."""
+    """A directory that a thread of the parent was about to list is listed in the child, too, with all that is below."""
     with subject.make({"d/" * 40 + "x": b"x"}) as fs:
         everything = [path for path, _, _ in fs.walk()]
         for _ in range(10):

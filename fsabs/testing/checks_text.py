@@ -106,7 +106,7 @@ def arguments_are_refused_as_builtins_open_does(subject: Subject) -> None:
 
 
 def _opened(opener: Callable[..., Any], path: str, mode: str, how: dict[str, Any]) -> object:
-    """What is read, or the kind of error."""
+    """Return what is read, or the type of the error."""
     try:
         with opener(path, mode, **how) as file:
             return file.mode, file.read()

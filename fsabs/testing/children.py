@@ -38,7 +38,7 @@ class Child(Generic[T]):
         os.close(sending)
 
     def result(self) -> T:
-        """What the function returned; `AssertionError` if it raised, died or took too long."""
+        """Return the result of the function; `AssertionError` if it raised, died or took too long."""
         try:
             sent = self._receive()
         finally:
@@ -94,7 +94,7 @@ def _answer(function: Callable[[], Any], sending: int, stacks: int) -> None:
 
 
 def forked(what: str, functions: Iterable[Callable[[], T]], patience: float) -> list[T]:
-    """What `functions` return, each in a forked child, all at once."""
+    """Return the results of `functions`, each called in a forked child, all at once."""
     children = [Child(f"{what}, child {n}", function, patience) for n, function in enumerate(functions, 1)]
     try:
         return [child.result() for child in children]
@@ -104,7 +104,9 @@ def forked(what: str, functions: Iterable[Callable[[], T]], patience: float) -> 
 
 
 def started(method: str, what: str, function: Callable[..., T], arguments: tuple[Any, ...], patience: float) -> T:
-    """What `function(*arguments)` returns in a process started by `spawn` or `forkserver`; all of it is pickled."""
+    """Return the result of `function(*arguments)` in a process started by `spawn` or `forkserver`; everything is
+    pickled.
+    """
     context: Any = multiprocessing.get_context(method)
     receiving, sending = context.Pipe(duplex=False)
     # By a file: multiprocessing's own pipe blocks the parent for ever if the child fails before it has read it all.
@@ -150,7 +152,9 @@ def _send(sending: Connection, path: str) -> None:
 
 
 def threaded(what: str, functions: Iterable[Callable[[], T]], patience: float) -> list[T]:
-    """What `functions` return, each in a thread, all at once; `AssertionError` if one raises or takes too long."""
+    """Return the results of `functions`, each called in a thread, all at once; `AssertionError` if one raises or takes
+    too long.
+    """
     results: list[list[Any]] = []
     threads = []
     for number, function in enumerate(functions, 1):

@@ -62,7 +62,7 @@ class FSConformance:
             )
 
     def test_declared(self, subject: Subject) -> None:
-        """What selected the checks is what the FS says of itself: none was left out."""
+        """The capabilities that selected the checks are those of the FS: none was left out."""
         declared = Declared(self.capabilities, self.live, self.shared)
         expect.equal(declared_by(subject), declared, "what the subject declares, against the test class")
 

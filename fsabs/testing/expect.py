@@ -1,4 +1,4 @@
-"""What a check demands, as functions that raise `AssertionError` and say what was found: plain `assert` would be
+"""Assertions of the checks: functions that raise `AssertionError` with what was found; plain `assert` would be
 silent under `python -O`, and mute in a kit that is run without pytest.
 """
 

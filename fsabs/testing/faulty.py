@@ -72,7 +72,7 @@ _ONLY: dict[type, tuple[str, ...]] = {Truncate: ("read", "open"), Stale: ("read"
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    """What goes wrong, and when. With none of `at`, `every` and `rate` it comes at every call."""
+    """A fault and its calls. With none of `at`, `every` and `rate` it is injected at every call."""
 
     operation: Operation
     effect: Effect
@@ -105,11 +105,11 @@ class Fault:
         return (self.at,) if isinstance(self.at, int) else self.at
 
     def meets(self, operation: str, key: str) -> bool:
-        """Whether it counts a call."""
+        """Return whether it counts a call."""
         return operation == self.operation and fnmatch.fnmatchcase(key, self.path)
 
     def due(self, call: int) -> bool:
-        """Whether it comes at the call of that number."""
+        """Return whether it is injected at the call of that number."""
         if self.rate:
             return random.Random(f"{self.seed} {call}").random() < self.rate
         return call in self._calls if self.at else call % (self.every or 1) == 0
@@ -167,12 +167,12 @@ class FaultyFS(LayerFS):
 
     @property
     def injected(self) -> dict[Fault, int]:
-        """How often each fault has come, in this process and where it was forked or unpickled from."""
+        """The number of injections of each fault, in this process and in those that it was forked or unpickled from."""
         return {fault: came for fault, (_, came) in zip(self.faults, self._schedule.counts, strict=True)}
 
     @property
     def met(self) -> dict[Fault, int]:
-        """How many calls each fault has met, whether it came or not."""
+        """The number of calls that each fault has counted, whether it was injected or not."""
         return {fault: met for fault, (met, _) in zip(self.faults, self._schedule.counts, strict=True)}
 
     # The fast paths are taken apart, so that every operation meets its faults.

@@ -36,7 +36,7 @@ MODULES = (
 
 
 class Declared(NamedTuple):
-    """What is known of an FS beforehand, and selects its checks."""
+    """The declared properties of an FS, which select its checks."""
 
     capabilities: Capabilities
     live: bool = True
@@ -45,7 +45,7 @@ class Declared(NamedTuple):
     """As `Subject.shared`."""
 
     def has(self, need: str) -> bool:
-        """Whether it meets a need of a check; `ValueError` for what is none."""
+        """Return whether it meets a need of a check; `ValueError` for an unknown one."""
         if need.startswith("not "):
             return not self.has(need[4:])
         if need == "empty_directories":
@@ -76,7 +76,7 @@ class Check(NamedTuple):
         self.function(subject)
 
     def unmet(self, declared: Declared) -> list[str]:
-        """What it needs and such an FS hasn't got."""
+        """Return the needs of the check that such an FS doesn't meet."""
         return [need for need in self.needs if not declared.has(need)]
 
 
@@ -89,7 +89,7 @@ class Failure(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a run."""
+    """The results of a run."""
 
     passed: list[Check]
     failures: list[Failure]
@@ -98,7 +98,7 @@ class Report(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether every check passed."""
+        """True if every check passed."""
         return not self.failures
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ def checks(what: Subject | Capabilities, live: bool = True, shared: bool = True)
 
 
 def declared_by(subject: Subject) -> Declared:
-    """What a subject declares."""
+    """Return the declared properties of a subject."""
     return Declared(subject.capabilities, subject.live, subject.shared)
 
 

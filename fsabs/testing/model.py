@@ -46,7 +46,7 @@ class _Machine(RuleBasedStateMachine):
             self.reference.write(key, content)
 
     def teardown(self) -> None:
-        """What is stored must be what the reference has."""
+        """Check that the stored files are those of the reference."""
         try:
             expect.equal(self.subject.files(self.location), self.reference.files, "what is stored in the end")
         finally:

@@ -29,7 +29,7 @@ class Reference:
         return directories_of(self.files, self.made)
 
     def isdir(self, key: str) -> bool:
-        """Whether there is a directory."""
+        """Return whether there is a directory."""
         return not key or key in self.directories()
 
     def listed(self, key: str) -> list[str]:
@@ -45,19 +45,19 @@ class Reference:
     # ---- what would be wrong
 
     def absent(self, key: str) -> set[int]:
-        """What is wrong with a path that should lead to something."""
+        """Return the errnos that a missing path may raise; empty if the path exists."""
         return set() if key in self.files or self.isdir(key) else self._above(key) or {errno.ENOENT}
 
     def unreadable(self, key: str) -> set[int]:
-        """What is wrong with a path that should lead to a file."""
+        """Return the errnos that reading the path may raise; empty if it is a file."""
         return {errno.EISDIR} if self.isdir(key) else self.absent(key)
 
     def unlistable(self, key: str) -> set[int]:
-        """What is wrong with a path that should lead to a directory."""
+        """Return the errnos that listing the path may raise; empty if it is a directory."""
         return {errno.ENOTDIR} if key in self.files else self.absent(key)
 
     def unwritable(self, key: str, mode: str = "w") -> set[int]:
-        """What is wrong with writing a file there."""
+        """Return the errnos that writing a file may raise; empty if it succeeds."""
         if self.isdir(key):
             return {errno.EISDIR, errno.EEXIST} if mode == "x" else {errno.EISDIR}
         if key in self.files and (mode == "x" or (mode == "w" and not self._capabilities.replace)):
@@ -65,11 +65,11 @@ class Reference:
         return self._above(key)
 
     def unmakable(self, key: str) -> set[int]:
-        """What is wrong with making a directory there."""
+        """Return the errnos that making a directory may raise; empty if it succeeds."""
         return {errno.EEXIST} if key in self.files or self.isdir(key) else self._above(key)
 
     def unmovable(self, src: str, dst: str) -> set[int]:
-        """What is wrong with a rename."""
+        """Return the errnos that a rename may raise; empty if it succeeds."""
         problems = self.absent(src)
         if src == dst:
             return problems
@@ -85,7 +85,7 @@ class Reference:
         return problems
 
     def _above(self, key: str) -> set[int]:
-        """What is wrong with the directories above a path."""
+        """Return the errnos that the directories above a path may cause; empty if they are fine."""
         for ancestor in keys.ancestors(key):
             if ancestor in self.files:
                 return {errno.ENOTDIR}
@@ -118,7 +118,7 @@ class Reference:
         self.made = {name for name in self.made if not keys.inside(name, key)}
 
     def _keep(self, key: str) -> None:
-        """Where directories are real, those above a file stay when it goes."""
+        """Keep the directories above a removed file, if directories are real."""
         if not self._capabilities.implied_directories:
             self.made |= set(keys.ancestors(key))
 

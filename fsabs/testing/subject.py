@@ -1,4 +1,4 @@
-"""What an implementer writes: `Subject`, one FS under test, and the means to look behind it.
+"""The interface that an implementer writes: `Subject`, one FS under test, and access to its storage by other means.
 
 A check sets its tree up and looks at what came of it through the subject's side channel, never through the FS that is
 being tested: a `write` and a `read` that are wrong in the same way would otherwise agree.
@@ -36,7 +36,7 @@ class Subject(abc.ABC):
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
-        """What the FS objects of this subject declare: for a container, the reading and the writing one together."""
+        """The capabilities of this subject's FS objects: for a container, of the reading and the writing one together."""
         made, created = self.make({}), self.create()
         try:
             return Capabilities(
@@ -60,14 +60,14 @@ class Subject(abc.ABC):
 
     @abc.abstractmethod
     def stored(self, location: str) -> dict[str, bytes]:
-        """What is really there, read by the side channel.
+        """Return the files that are really stored, read by the side channel.
 
         Files by key; a directory's key ends in `/`, and its content is empty. Leftovers of half-written files belong to
         it. Where a container's file isn't there at all, there is nothing: an empty dict.
         """
 
     def hidden(self, name: str) -> bool:
-        """Whether a listing leaves out what is stored under `name`, the last segment of a key."""
+        """Return whether a listing leaves out what is stored under `name`, the last segment of a key."""
         return False
 
     def reopen(self, url: str) -> FS | None:
@@ -90,11 +90,11 @@ class Subject(abc.ABC):
         return fs
 
     def location(self, fs: FS) -> str:
-        """Where an FS lies that `make` or `create` gave."""
+        """Return the location of an FS that `make` or `create` returned."""
         return self._places[fs]
 
     def contents(self, where: FS | str) -> dict[str, bytes]:
-        """What is really stored at an FS of this subject or at a location, hidden leftovers included."""
+        """Return the files that are really stored at an FS of this subject or at a location, hidden leftovers included."""
         return self.stored(where if isinstance(where, str) else self.location(where))
 
     def files(self, where: FS | str) -> dict[str, bytes]:

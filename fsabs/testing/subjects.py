@@ -50,7 +50,7 @@ class LocalSubject(Subject):
         return dict(_read_tree(location))
 
     def hidden(self, name: str) -> bool:
-        """Whether it is a half-written file of `Local`."""
+        """Return whether it is a half-written file of `Local`."""
         return name.startswith(".") and name.endswith(PARTIAL_SUFFIX)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class WrappedSubject(Subject):
         return self.place(self._wrap(fs), self._inner.location(fs))
 
     def stored(self, location: str) -> dict[str, bytes]:
-        """What the inner subject sees."""
+        """Return the files that the inner subject sees."""
         return self._inner.stored(location)
 
     def hidden(self, name: str) -> bool:
@@ -191,7 +191,7 @@ class SubFSSubject(WrappedSubject):
         return sub
 
     def stored(self, location: str) -> dict[str, bytes]:
-        """What is below `at`; `AssertionError` if what is beside it has changed."""
+        """Return the files below `at`; `AssertionError` if a file beside it has changed."""
         everything = self._inner.stored(location)
         prefix = self._at + "/"
         outside = {key: data for key, data in everything.items() if not key.startswith(prefix) and key[-1] != "/"}
@@ -242,7 +242,7 @@ class ContainerSubject(Subject):
         return self.place(fs, self._outer.location(outer))
 
     def stored(self, location: str) -> dict[str, bytes]:
-        """What the archive holds."""
+        """Return the files of the archive."""
         data = self._outer.stored(location).get(self._name)
         return {} if data is None else self._parse(data)
 

@@ -63,21 +63,21 @@ def below(names: Iterable[str], base: str) -> list[str]:
 
 
 def listing(files: Iterable[str], directories: Iterable[str] = (), base: str = "") -> list[str]:
-    """What a recursive listing of `base` gives: every name below it, those of directories with their `/`."""
+    """Return the recursive listing of `base`: every name below it, those of directories with their `/`."""
     files = list(files)
     names = [*below(files, base), *(name + "/" for name in below(directories_of(files, directories), base))]
     return sorted(names)
 
 
 def members(files: Iterable[str], directories: Iterable[str] = (), base: str = "") -> list[str]:
-    """What a plain listing of `base` gives."""
+    """Return the plain listing of `base`."""
     return [name for name in listing(files, directories, base) if "/" not in name[:-1]]
 
 
 def walked(
     files: Iterable[str], directories: Iterable[str] = (), base: str = ""
 ) -> list[tuple[str, list[str], list[str]]]:
-    """What a walk from `base` gives."""
+    """Return the walk from `base`."""
     files, directories = list(files), list(directories)
     found = members(files, directories, base)
     folders = [name[:-1] for name in found if name.endswith("/")]

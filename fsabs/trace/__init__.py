@@ -1,4 +1,4 @@
-"""Where did the time go: a recorder that costs next to nothing, and an analysis of what all processes recorded.
+"""Traces of where the time goes: a recorder of low overhead, and an analysis of the records of all processes.
 
     with fsabs.trace.trace("trace-folder"):
         fs = fsabs.from_url("s3://bucket/train.zip")

@@ -212,5 +212,5 @@ def _amplification(operations: list[Row]) -> Amplification:
 
 
 def _calls(operations: list[Row], kind: str) -> int:
-    """How often it happened; what is kept of files' indexes (`index_cache`) is no cache of data."""
+    """Return how often an event happened; events of `index_cache`, which is no cache of data, are left out."""
     return sum(row.calls for row in operations if row.kind == kind and row.layer != "index_cache")

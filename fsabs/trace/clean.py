@@ -1,4 +1,4 @@
-"""What of a URL may stand in a trace: no credentials, no query, no fragment."""
+"""Removal of credentials, queries and fragments from the URLs of a trace."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _keeping(recorder: EventRecorder, blob: Blob, otherwise: Read, name: str, wh
 
 
 def _failing(recorder: Recorder, blob: Blob, name: str, where: str) -> Callable[[BaseException, int, int], None]:
-    """What a read that fails comes to: a named error, as of `Blob.pread`, and an event."""
+    """Handle a failed read: raise the error of `Blob.pread`, and record an event."""
 
     def failed(exc: BaseException, begin: int, offset: int) -> None:
         if isinstance(exc, OSError):

@@ -75,13 +75,13 @@ class Calls(NamedTuple):
         return self.seconds / self.calls
 
     def ran_beside(self, other: Calls) -> bool:
-        """Whether both were there for half of the shorter one's time, or more."""
+        """Return whether both ran at the same time for at least half of the shorter one's time."""
         shorter = min(self.end - self.begin, other.end - other.begin)
         return 2 * (min(self.end, other.end) - max(self.begin, other.begin)) >= shorter
 
 
 class Facts(NamedTuple):
-    """What the rules look at."""
+    """The figures that the rules look at."""
 
     analysis: Analysis
     calls: Sequence[Calls]
@@ -96,12 +96,12 @@ class Facts(NamedTuple):
         return [row for row in self.analysis.layers if row.kind == kind]
 
     def matters(self, seconds: float) -> bool:
-        """Whether it is worth telling of what takes so many seconds, summed up over the processes."""
+        """Return whether a finding that costs so many seconds, summed over the processes, is worth reporting."""
         spent = sum(process.end - process.begin for process in self.analysis.processes) / 1e9
         return seconds >= WORTH * spent
 
     def opens(self) -> int:
-        """How many times a file was opened to be read."""
+        """Return how many times a file was opened to be read."""
         return sum(row.calls for row in self.rows("fs") if row.operation in ("open", "read_bytes", "read_many"))
 
     def seconds(self, kind: str) -> float:

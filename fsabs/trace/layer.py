@@ -256,7 +256,7 @@ class TracedBlob(Blob):
         self.pread = self._watched()
 
     def _watched(self) -> Callable[[int, int], bytes]:
-        """What reads and tells the instrument that there is now."""
+        """Return a function that reads, and reports to the current instrument."""
         told = _told(self._inner.pread, self._name, self._where)
         if isinstance(recorder := hooks.active, Recorder):
             return fast.watched(recorder, self._inner, told, self._name, self._where)
@@ -366,7 +366,7 @@ class TracedWriter(Writer):
 
 
 def traced(fs: FS, trace: str | os.PathLike[str] | bool) -> FS:
-    """What `from_url(..., trace=...)` and `trace =` in `pfio.ini` do: `fs`, traced.
+    """Return `fs`, traced, for `from_url(..., trace=...)` and `trace =` in `pfio.ini`.
 
     A folder starts the trace of this process into it, if none is on there; True (or `true`) only wraps, for whichever
     instrument is or will be installed; False (or `false`) leaves `fs` as it is.

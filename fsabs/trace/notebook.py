@@ -10,7 +10,7 @@ _MUTED = "opacity:.72"
 
 
 def fragment(analysis: Analysis) -> str:
-    """What `_repr_html_` gives; it takes the notebook's own colours, light or dark."""
+    """Return the HTML of `_repr_html_`, in the notebook's own colours, light or dark."""
     figures = "".join(
         f'<div style="min-width:8em"><div style="{_MUTED};font-size:.85em">{text(one.name)}</div>'
         f'<div style="font-size:1.3em;font-weight:600">{text(one.value)}</div>'

@@ -32,7 +32,7 @@ _LONG = (1 << 63) - 1
 
 
 class Counter:
-    """What is counted of one kind and name."""
+    """The counts of one kind and name."""
 
     __slots__ = (
         "bytes",
@@ -135,7 +135,7 @@ class Recorder(hooks.Instrument):
             self.refused += 1
 
     def tally(self) -> dict[str, Any]:
-        """What was counted so far: `FOOTER_FIELDS`."""
+        """Return the counts so far: `FOOTER_FIELDS`."""
         counters = [counter.tally() for counter in [*self._more.values()]]
         recorded = sum(one["calls"] for one in counters)
         return {"recorded": recorded, "dropped": self.dropped(), "refused": self.refused, "histograms": counters}

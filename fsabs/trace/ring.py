@@ -50,7 +50,7 @@ Record = tuple[int, int, int, int, int, int, int, int, int]
 
 
 class _Layout(NamedTuple):
-    """Where the areas begin."""
+    """The offsets of the ring file's areas."""
 
     names: int
     texts: int
@@ -154,7 +154,7 @@ def _cut(text: str) -> bytes:
 
 
 class Left(NamedTuple):
-    """What a ring holds."""
+    """The records that a ring holds."""
 
     header: dict[str, Any]
     names: list[str]

@@ -1,4 +1,4 @@
-"""What a trace is: its files, its events, and the figures that an analysis makes of them; data and no code that works.
+"""The schema of traces: files, events, and the figures of an analysis; data definitions only.
 
 A trace is a folder, with two files for each process that was traced:
 
@@ -109,12 +109,12 @@ class Event(NamedTuple):
 
     @property
     def layer(self) -> str:
-        """What did it: the first part of the name."""
+        """The layer that did it: the first part of the name."""
         return self.name.partition(".")[0]
 
     @property
     def operation(self) -> str:
-        """What it was: the rest of the name."""
+        """The operation: the rest of the name."""
         return self.name.partition(".")[2] or self.name
 
 
@@ -150,7 +150,7 @@ class ProcessInfo(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What the recorder itself counts of one kind and name in one process, even where events are off or were lost."""
+    """The recorder's own counts of one kind and name in one process, also where events are off or were lost."""
 
     kind: str
     name: str
@@ -179,7 +179,7 @@ class Histogram(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many were counted."""
+        """The total of the counts."""
         return sum(self.counts)
 
     @staticmethod
@@ -218,7 +218,7 @@ class Row(NamedTuple):
 
 
 class Amplification(NamedTuple):
-    """What was read for what was asked."""
+    """The bytes that were read for those that were requested."""
 
     asked: int
     """Bytes that traced reads gave to the user."""
@@ -232,7 +232,7 @@ class Amplification(NamedTuple):
 
 
 class CacheUse(NamedTuple):
-    """What the caches did."""
+    """The lookups, hits and misses of the caches."""
 
     hits: int
     misses: int
@@ -261,7 +261,7 @@ class Timeline(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """Who waited when: a row for each process, in the order of `Analysis.processes`."""
+    """The waiting times of processes over time: a row for each process, in the order of `Analysis.processes`."""
 
     width: float
     """Seconds of a column."""
@@ -274,7 +274,7 @@ class HeatMap(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """What was done to one file (or directory, or object)."""
+    """The operations on one file (or directory, or object)."""
 
     where: str
     """Its URL."""

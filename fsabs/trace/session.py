@@ -28,7 +28,7 @@ DETAIL_VARIABLE = "FSABS_TRACE_DETAIL"
 
 
 class Plan(NamedTuple):
-    """What every process of a trace does."""
+    """The settings that all processes of a trace share."""
 
     folder: str
     detail: Detail
@@ -113,7 +113,7 @@ def trace(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
 
 
 def current() -> Plan | None:
-    """What this process traces, or None."""
+    """Return this process's trace, or None."""
     if _plan is None and isinstance(hooks.active, hooks.Deferred):
         return _environments_plan()
     return _plan
@@ -280,7 +280,7 @@ class span:  # noqa: N801 - used like a function
 
 
 class _Mark(threading.local):
-    """Where the step of a thread began."""
+    """The beginning of a thread's step."""
 
     begin = 0
     number = 0

@@ -1,4 +1,4 @@
-"""What an analysis sums up: the table of operations, the files, the steps; each takes one process after the other."""
+"""The tables of an analysis: operations, files and steps; each takes one process after the other."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Columns(NamedTuple):
     """The same, as in the file."""
 
     def of(self, kind: str) -> Array:
-        """Which of them are of a kind."""
+        """Return a mask of the events of a kind."""
         import numpy as np
 
         return np.isin(self.key, [number for number, key in enumerate(self.keys) if key[0] == kind])
 
     def reads(self) -> Array:
-        """Which of them are reads of the user's."""
+        """Return a mask of the user's own reads."""
         import numpy as np
 
         return np.isin(self.key, _of(self.keys, READS))
@@ -84,7 +84,7 @@ def operation(name: str) -> str:
 
 
 class Sums:
-    """What is summed up of one kind and name in one process, or in all of them."""
+    """The sums of one kind and name in one process, or in all of them."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -217,7 +217,7 @@ def _order(row: Row) -> tuple[int, float, str]:
 
 
 class Files:
-    """What was done to each file."""
+    """The operations on each file."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -378,7 +378,7 @@ class Steps:
 
 
 def _covered(begin: Array, end: Array, waits: list[tuple[Array, Array]]) -> Array:
-    """How much of each interval from begin to end is covered by `waits`, in nanoseconds."""
+    """Return how much of each interval from begin to end is covered by `waits`, in nanoseconds."""
     import numpy as np
 
     if not waits:
@@ -387,7 +387,7 @@ def _covered(begin: Array, end: Array, waits: list[tuple[Array, Array]]) -> Arra
     before = np.concatenate(([0], np.cumsum(stops - starts)))
 
     def until(time: Array) -> Array:
-        """How much is covered up to a time."""
+        """Return how much is covered up to a time."""
         at = np.searchsorted(starts, time, side="right") - 1
         inside = np.minimum(time, stops[np.maximum(at, 0)]) - starts[np.maximum(at, 0)]
         return np.where(at < 0, 0, before[np.maximum(at, 0)] + np.maximum(inside, 0))

@@ -85,7 +85,7 @@ class TraceFile:
 
 
 def title(header: dict[str, Any]) -> str:
-    """What a timeline calls a process."""
+    """Return the name of a process in a timeline."""
     parts = [f"{header['program']} {header['host']}:{header['pid']}"]
     parts += [f"{name} {header[name]}" for name in ("rank", "worker") if header[name] is not None]
     return " ".join(parts)
@@ -154,7 +154,7 @@ class Flusher:
                     saved = now
 
     def _has(self, number: int) -> bool:
-        """Whether record `number` has been written, or was and is overwritten."""
+        """Return whether record `number` has been written, even if it is overwritten by now."""
         if not self._capacity:
             return False
         at = number % self._capacity * RECORD.size
@@ -199,7 +199,9 @@ class Flusher:
         self._next = max(number, self._next + 1)
 
     def _past_gap(self) -> list[Record]:
-        """Where a record is missing and later ones are there: its thread is about to write it, or was interrupted."""
+        """Skip a missing record that later ones follow, once it has been missing for a while, and return what follows.
+        Its thread is about to write it, or was interrupted.
+        """
         later = next((step for step in range(1, 64) if self._has(self._next + step)), 0)
         if not later:
             return []

@@ -26,7 +26,7 @@ _scheme = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://").match
 
 
 def is_ours(path: object) -> bool:
-    """Whether `path` is a `Path`, or the URL of a scheme that this library opens."""
+    """Return whether `path` is a `Path`, or the URL of a scheme that this library opens."""
     if isinstance(path, str):
         return "://" in path and (found := _scheme(path)) is not None and _known(found[1].lower())
     return isinstance(path, Path)
@@ -126,7 +126,7 @@ def as_local(path: str | Path, mode: str = "r") -> contextlib.AbstractContextMan
 
 
 def exists(path: str | Path) -> bool:
-    """Whether there is a file or a directory."""
+    """Return whether there is a file or a directory."""
     return (path if isinstance(path, Path) else Path(path)).exists()
 
 
@@ -206,7 +206,7 @@ def close_copy(owner: Any, failed: bool = False) -> None:
 
 
 class _Abandoned(Exception):
-    """What is written is not to be committed."""
+    """Raised to abort the file that is being written."""
 
 
 def _abandon(stack: contextlib.ExitStack, pid: int) -> None:

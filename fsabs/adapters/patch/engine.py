@@ -1,4 +1,4 @@
-"""How patches are applied and taken back: counted by library, now or when its module is imported."""
+"""Patches: applied and removed by library, with a count, now or when its module is imported."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _builtins(module: ModuleType) -> list[PatchedCall]:
 
 
 class _Entry:
-    """What `os.scandir` gives for one file of a URL."""
+    """An entry of `os.scandir` for one file of a URL."""
 
     def __init__(self, base: str, name: str) -> None:
         self.name = name.rstrip("/")
@@ -42,11 +42,11 @@ class _Entry:
         self._directory = name.endswith("/")
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a directory."""
+        """Return whether it is a directory."""
         return self._directory
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a file."""
+        """Return whether it is a file."""
         return not self._directory
 
     def is_symlink(self) -> bool:

@@ -61,7 +61,7 @@ class DistributedWriter(FileSystemWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        """Whether it may be a directory's URL or path."""
+        """Return whether it may be a directory's URL or path."""
         return _Directory.validate_checkpoint_id(checkpoint_id)
 
 
@@ -75,5 +75,5 @@ class DistributedReader(FileSystemReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
-        """Whether it may be a directory's URL or path."""
+        """Return whether it may be a directory's URL or path."""
         return _Directory.validate_checkpoint_id(checkpoint_id)

@@ -47,7 +47,7 @@ class FileDataset(Dataset[Any]):
         self._ahead: _Ahead | None = None
 
     def sample(self, index: int, data: bytes) -> Any:
-        """What the file of number `index` is, given its bytes."""
+        """Return the sample of file number `index`, of its bytes."""
         return data if self.transform is None else self.transform(data)
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tag(NamedTuple):
-    """How far a worker is."""
+    """The progress of a worker."""
 
     worker: int
     workers: int
@@ -132,7 +132,7 @@ class Loader:
 
     @property
     def skipped(self) -> int:
-        """How many damaged samples were skipped, in all workers, of a data set that counts them."""
+        """The number of damaged samples that were skipped, in all workers, for a data set that counts them."""
         return int(getattr(self.dataset, "skipped", 0))
 
     def set_epoch(self, epoch: int) -> None:

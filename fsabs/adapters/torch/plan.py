@@ -1,4 +1,4 @@
-"""What a pass through an epoch reads (`Plan`), and how much of it has been consumed (`Progress`).
+"""The samples that a pass through an epoch reads (`Plan`), and how many of them have been consumed (`Progress`).
 
 A plan is a few intervals of the epoch's positions (see `readers.data.order`). This module does arithmetic only: states
 are in `states`, what workers share in `shared`, and the sequence of epochs in `epochs`.
@@ -17,7 +17,7 @@ Intervals = tuple[Interval, ...]
 
 
 class Place(NamedTuple):
-    """Which part of the job a process is."""
+    """The rank and the worker of a process."""
 
     rank: int
     ranks: int
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be read: all that remains of an epoch for all ranks, for this rank, or for this worker."""
+    """The samples to be read: the rest of an epoch for all ranks, for this rank, or for this worker."""
 
     epoch: int
     scope: Scope
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
 
 
 class Progress:
-    """How many samples of each worker of a rank have been consumed."""
+    """The number of samples that have been consumed of each worker of a rank."""
 
     def __init__(self, plan: Plan, place: Place, uneven: Uneven) -> None:
         """`place` gives the rank and the number of workers."""
@@ -91,11 +91,11 @@ class Progress:
 
     @property
     def begun(self) -> bool:
-        """Whether a sample has been consumed."""
+        """True once a sample has been consumed."""
         return any(self.taken)
 
     def exhausted(self, batch_size: int) -> bool:
-        """Whether no worker has `batch_size` samples left."""
+        """Return whether no worker has `batch_size` samples left."""
         return all(all_of - taken < batch_size for all_of, taken in zip(self._lengths, self.taken, strict=True))
 
     def parts(self) -> list[list[Interval]]:

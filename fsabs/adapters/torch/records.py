@@ -81,7 +81,7 @@ class RecordIODataset(Dataset[Any]):
 
     @property
     def skipped(self) -> int:
-        """How many damaged records were skipped so far, in all workers."""
+        """The number of damaged records that were skipped so far, in all workers."""
         return self._counts.total
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:

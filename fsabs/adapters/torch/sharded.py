@@ -101,7 +101,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     @property
     def skipped(self) -> int:
-        """How many damaged records the last pass has skipped, in all workers."""
+        """The number of damaged records that the last pass has skipped, in all workers."""
         return self._skipped.total
 
     @property
@@ -183,7 +183,7 @@ class ShardedDataset(IterableDataset[Any]):
     # ---- samples
 
     def __len__(self) -> int:
-        """How many samples this rank has in a whole epoch."""
+        """Return the number of samples that this rank has in a whole epoch."""
         return self._epochs.whole_length()
 
     def lengths(self, workers: int) -> list[int]:
@@ -217,7 +217,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     @property
     def uneven(self) -> Uneven:
-        """Whether ranks may differ in their number of samples."""
+        """The handling of ranks with different numbers of samples."""
         return self._epochs.uneven
 
     def rest_of(self, state_dict: Mapping[str, Any]) -> tuple[Plan, int]:

@@ -1,4 +1,4 @@
-"""What the workers of a data set share with its main process: the plan, and which pass each worker has begun.
+"""The memory that a data set's workers share with its main process: the plan, and the pass that each worker has begun.
 
 A `DataLoader` makes new workers for each pass (or resumes persistent ones) and calls nothing of the data set in the
 main process. So each worker records in shared memory which epoch it begins, and a worker of the next pass continues
@@ -23,7 +23,7 @@ _MASK = 2**63 - 1
 
 
 class WorkerPass(NamedTuple):
-    """What a worker knows of the pass that it begins: equal, but for `origin`, for all workers of one pass."""
+    """The pass that a worker begins: equal for all workers of one pass, except `origin`."""
 
     seed: int
     """The loader's random seed, which it draws for each pass."""
@@ -34,7 +34,7 @@ class WorkerPass(NamedTuple):
     workers: int
 
     def is_of(self, other: WorkerPass) -> bool:
-        """Whether both are of one pass. Other children of the parent may have been started between the workers."""
+        """Return whether both are of one pass. Other children of the parent may have been started between the workers."""
         if self._replace(origin=other.origin) != other:
             return False
         return abs(self.origin - other.origin) < self.workers

@@ -1,4 +1,4 @@
-"""What a sharded data set reads from, and its records in chunks for a thread that reads ahead."""
+"""The source of a sharded data set, and its records in chunks for a thread that reads ahead."""
 
 from __future__ import annotations
 

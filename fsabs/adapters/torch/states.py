@@ -77,7 +77,7 @@ def _digest(value: Any, size: int) -> str:
 
 
 class Remainder(NamedTuple):
-    """What a rank has still to consume."""
+    """The samples that a rank has still to consume."""
 
     place: Place
     epoch: int

@@ -1,4 +1,6 @@
-"""What HDFS can do beyond every FS: trash, owners, permissions, replication, content summaries, leases, snapshots."""
+"""The operations of HDFS that other FS don't have: trash, owners, permissions, replication, content summaries, leases,
+snapshots.
+"""
 
 from __future__ import annotations
 

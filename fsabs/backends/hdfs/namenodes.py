@@ -34,7 +34,7 @@ _active: dict[tuple[str, ...], str] = {}
 
 
 class RetryPolicy(NamedTuple):
-    """How long and how often a call is repeated, from the options and Hadoop's settings."""
+    """The times and the number of a call's retries, from the options and Hadoop's settings."""
 
     timeout: float
     """Seconds that an operation may take, with all its repetitions."""

@@ -33,7 +33,7 @@ _PAGE = 1000  # members of a directory that the NameNode sends at once
 
 
 class HdfsOptions(NamedTuple):
-    """What a user sets for an `Hdfs`, above Hadoop's configuration."""
+    """The options of an `Hdfs`, which override Hadoop's configuration."""
 
     timeout: float = 60.0
     replication: int | None = None

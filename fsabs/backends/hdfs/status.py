@@ -1,4 +1,4 @@
-"""What HDFS knows of files and directories beyond `FileStat`: plain data."""
+"""The status of HDFS files and directories beyond `FileStat`: plain data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HdfsStatus(NamedTuple):
 
 
 class ContentSummary(NamedTuple):
-    """How much lies below a path, as the NameNode counts it."""
+    """The number and size of the files below a path, as the NameNode counts them."""
 
     size: int
     """Bytes of all files."""

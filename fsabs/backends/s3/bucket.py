@@ -176,7 +176,7 @@ class S3(FS):
             return None
 
     def _any_below(self, key: str) -> bool:
-        """Whether anything lies below `key`; a missing bucket is an error."""
+        """Return whether there is any object below `key`; a missing bucket is an error."""
         return bool(fetch(self, key + "/" if key else "", most=1).objects)
 
     def _list(self, key: str) -> Iterator[FileStat]:
@@ -273,7 +273,7 @@ class S3(FS):
 
     @property
     def checksums(self) -> bool:
-        """Whether written bodies carry a checksum."""
+        """True if written bodies carry a checksum."""
         client = self.http
         return client is None or client.endpoint.checksums
 

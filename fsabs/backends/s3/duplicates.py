@@ -39,7 +39,7 @@ _PERMANENT = frozenset({400, 401, 403, 404, 405, 409, 410, 412, 416})
 
 
 class DuplicateDetector:
-    """What the responses of one endpoint have shown so far, in one process."""
+    """The state of one endpoint in one process, as its responses have shown it."""
 
     def __init__(self, nonces: bool) -> None:
         self._prefix = f"fsabs-{os.urandom(6).hex()}"

@@ -24,7 +24,9 @@ _SIGNATURES = {"s3v4": SIGV4, "v4": SIGV4, EXPRESS: EXPRESS}
 
 
 class Endpoint(NamedTuple):
-    """Where the objects of a bucket are requested, and how. Plain data: it belongs to no process and no connection."""
+    """The address of a bucket's objects, and the form of their requests. Plain data: it belongs to no process and no
+    connection.
+    """
 
     host: str
     """The host name or address to connect to, without brackets."""

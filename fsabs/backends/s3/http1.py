@@ -42,7 +42,7 @@ class ProtocolError(Exception):
 
 
 class Framing(enum.Enum):
-    """How the end of a body is found."""
+    """The way in which the end of a body is found."""
 
     FIXED = "fixed"
     CHUNKED = "chunked"
@@ -162,7 +162,7 @@ class BodyParser:
 
     @property
     def ended(self) -> bool:
-        """Whether the body is complete."""
+        """True if the body is complete."""
         return self._state is _State.END
 
     def feed(self, data: bytes) -> list[bytes]:

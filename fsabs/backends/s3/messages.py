@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
     @property
     def strong(self) -> bool:
-        """Whether a store can compare the version: a weak ETag matches nothing (RFC 9110, section 13.1.1)."""
+        """Return whether a store can compare the version: a weak ETag matches nothing (RFC 9110, section 13.1.1)."""
         return bool(self.version) and not str(self.version).startswith("W/")
 
 

@@ -63,7 +63,7 @@ class S3Options(TypedDict, total=False):
 
 
 class Options(NamedTuple):
-    """What a client is made of; as of `S3`."""
+    """The options of a client, as those of `S3`."""
 
     endpoint: str | None = None
     aws_access_key_id: str | None = None
@@ -96,7 +96,7 @@ class Options(NamedTuple):
 
 
 class ObjectOptions(NamedTuple):
-    """What requests about objects carry."""
+    """The options that requests about objects carry."""
 
     requester_pays: bool = False
     sse_customer_key: bytes | None = None

@@ -256,17 +256,17 @@ class Receiver:
 
     @property
     def refused(self) -> bool:
-        """Whether the response is a refusal: its body may be missing."""
+        """True if the response is an error status: its body may be missing."""
         return self.head is not None and self.head.status >= 300
 
     @property
     def started(self) -> bool:
-        """Whether anything has come."""
+        """True if any byte has been received."""
         return self.head is not None or bool(self._buffer)
 
     @property
     def blocking(self) -> bool:
-        """Whether receives block."""
+        """True if receives block."""
         return self._flags == WAITALL
 
 

@@ -25,7 +25,7 @@ Headers = tuple[str, ...]
 
 
 class _SignedHeaders(NamedTuple):
-    """What all requests of one second with the same headers and payload share."""
+    """The values that all requests of one second with the same headers and payload share."""
 
     canonical: str
     """The canonical request after the query."""
@@ -34,7 +34,7 @@ class _SignedHeaders(NamedTuple):
 
 
 class _Second:
-    """What all requests of one second share."""
+    """The values that all requests of one second share."""
 
     def __init__(self, number: int, stamp: str, key: bytes, scope: str, access_key: str, token: str | None) -> None:
         self.number = number

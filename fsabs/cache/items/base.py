@@ -18,21 +18,21 @@ NAME = "cache.items"
 
 
 class Cache(abc.ABC):
-    """What a cache of items is. Subclass it for one of your own: `get_and_cache` follows from `get` and `put`."""
+    """The interface of item caches. Subclasses implement `get` and `put`; `get_and_cache` is made of them."""
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """How many items there can be: their indexes are 0 to len - 1."""
+        """Return the number of items that there can be: their indexes are 0 to len - 1."""
 
     @property
     @abc.abstractmethod
     def multiprocess_safe(self) -> bool:
-        """Whether several processes may use it at once."""
+        """True if several processes may use it at once."""
 
     @property
     @abc.abstractmethod
     def multithread_safe(self) -> bool:
-        """Whether several threads may use it at once."""
+        """True if several threads may use it at once."""
 
     @abc.abstractmethod
     def put(self, i: Any, data: Any) -> bool:
@@ -63,7 +63,7 @@ class Cache(abc.ABC):
 
 
 class ItemCache(Cache):
-    """What the caches here share: keys that are numbers or strings, None as an item, one fill for all that ask.
+    """The base class of this package's item caches: integer or string keys, None as an item, single-flight fetches.
 
     Attributes:
         length: how many numbered items there can be.
@@ -229,7 +229,7 @@ class NaiveCache(ItemCache):
         return self.codec.decode(value)
 
     def stats(self) -> dict[str, int]:
-        """What `ItemCache.stats` says."""
+        """The result of `ItemCache.stats`."""
         return {**super().stats(), "entries": len(self._items), "bytes": self._size}
 
     def close(self) -> None:

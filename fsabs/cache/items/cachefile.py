@@ -37,7 +37,7 @@ _live: dict[int, weakref.ref[CacheFile]] = {}
 
 
 class State(NamedTuple):
-    """What changes in the file's head; read without a lock it may be a moment old."""
+    """The fields of the file's head that change; read without a lock, they may be slightly out of date."""
 
     cursor: int
     """Where the next value goes. Never goes back, but for `clear`."""
@@ -181,7 +181,7 @@ class CacheFile:
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True after `close()`."""
         return self.fd < 0
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How a value becomes bytes in an item cache, and bytes a value: plain bytes, views, NumPy arrays, pickle when asked.
+"""Codecs of item caches, between values and bytes: plain bytes, views, NumPy arrays, and pickle as an option.
 
 The format of an array: `NA`, order u8 (C or F), dimensions u8, bytes of the type u16, bytes of all this u16, then the
 dimensions as u64, the type as in numpy.lib.format's `descr`, zeros up to a multiple of 64, and the elements. No pickle.
@@ -18,7 +18,7 @@ ALIGNED = 64
 
 
 class Codec(Protocol):
-    """What an item cache takes as `codec=`, besides the names of this module's. It pickles, where the cache shall."""
+    """A codec of one's own, for an item cache's `codec=`. It has to pickle if the cache is to be pickled."""
 
     name: str
     """At most 50 bytes; stands in preserved caches, and must be the same when one is preloaded."""

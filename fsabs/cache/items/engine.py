@@ -36,7 +36,7 @@ _TRIES = 8  # a reader that meets a writer this often in a row takes it for a mi
 
 
 class Outcome(enum.Enum):
-    """What became of a put."""
+    """The outcome of a put."""
 
     STORED = "stored"
     PRESENT = "present"
@@ -186,7 +186,7 @@ class Engine(Space):
             return self._refused(exc)
 
     def _find(self, key: bytes) -> tuple[int | None, int | None]:
-        """Where the key's entry is, and where it could be put."""
+        """Return the slot of the key's entry, and the slot where it could be put."""
         hash_, free = key_hash(key), None
         for at, entry in self.probe(hash_):
             if not entry.there:
@@ -286,7 +286,7 @@ class Engine(Space):
         _sync_folder(os.path.dirname(path) or ".")
 
     def is_at(self, path: str) -> bool:
-        """Whether that is the path of this very file."""
+        """Return whether the path is that of this very file."""
         try:
             return self.fd >= 0 and os.path.samestat(os.fstat(self.fd), os.stat(path))
         except (FileNotFoundError, NotADirectoryError):

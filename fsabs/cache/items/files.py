@@ -93,7 +93,7 @@ class FileCache(StoredItems):
         return False
 
     def _note(self, engine: Engine, outcome: Outcome, size: int) -> None:
-        """Why an item was not stored, where that is worth knowing."""
+        """Warn if an item was not stored for a reason that the user can change."""
         if outcome is Outcome.BUSY:
             self._warn(f"another process has held the cache {engine.path} for too long: an item was not stored")
         if outcome is not Outcome.FULL:

@@ -51,7 +51,7 @@ assert ENTRY.size == ITEM.size == BYTES.size == ENTRY_SIZE
 
 
 class Layout(NamedTuple):
-    """What a cache's file is made for; stands in its header."""
+    """The sizes and the format of a cache's file, as its header has them."""
 
     length: int
     """Numbered items, 0 to length - 1."""
@@ -68,12 +68,12 @@ class Layout(NamedTuple):
 
     @property
     def table_start(self) -> int:
-        """Where the entries of keys begin."""
+        """The offset of the entries of keys."""
         return _up(ITEMS_START + self.length * ENTRY_SIZE, PAGE)
 
     @property
     def data_start(self) -> int:
-        """Where the values begin."""
+        """The offset of the values."""
         table = (self.slots + WINDOW) * ENTRY_SIZE if self.slots else 0
         return _up(self.table_start + table, max(PAGE, self.align))
 
@@ -118,7 +118,7 @@ def fingerprint(source: str | bytes) -> bytes:
 
 
 def salt(kind: int) -> int:
-    """What a kind mixes into a check: not 0, so that an entry of zeros never fits."""
+    """Return the value that a kind mixes into a check: not 0, so that an entry of zeros never passes."""
     return (kind * 0x9E3779B1) & 0xFFFFFFFF
 
 

@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
     @property
     def there(self) -> bool:
-        """Whether it is a value's."""
+        """True if it belongs to a value."""
         return self.kind not in (layout.EMPTY, layout.GONE)
 
 

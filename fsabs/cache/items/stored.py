@@ -29,13 +29,13 @@ _pread = os.pread
 
 
 def default_directory() -> str:
-    """Where item caches are, unless told: `items` in the cache directory, else the system's temporary folder."""
+    """Return the default folder of item caches: `items` in the cache directory, else the system's temporary folder."""
     directory = index_cache.cache_directory()
     return str(directory / "items") if directory is not None else tempfile.gettempdir()
 
 
 class StoredItems(ItemCache):
-    """What file caches share: an engine, or none before a preload and after `close()`."""
+    """The base class of file caches, which have an engine, except before a preload and after `close()`."""
 
     _engine: Engine | None = None
     _entries: memoryview | None = None
@@ -81,7 +81,7 @@ class StoredItems(ItemCache):
 
     @property
     def frozen(self) -> bool:
-        """Whether nothing can be put any more: it is preserved or preloaded, or the limit was reached."""
+        """True if no items can be added: the cache is preserved or preloaded, or its limit was reached."""
         engine = self._engine
         return self._full or (engine is not None and bool(engine.state().sealed))
 
@@ -215,7 +215,7 @@ class StoredItems(ItemCache):
             engine.close()
 
     def _nothing(self) -> None:
-        """What stands in place of an engine's, where there is none."""
+        """Set the fields of a cache without an engine."""
         self._entries = None
         self._views = 0
         self._view = None

@@ -192,7 +192,8 @@ class Hdf5(Container):
             return blob_of(self, key, dataset)
 
     def verify(self) -> list[Problem]:
-        """What is wrong or odd with the file; empty if nothing is. Reads everything, and so HDF5's checksums.
+        """Return the faults and oddities of the file; empty if there are none. Reads everything, so that HDF5 checks
+        its checksums.
 
         The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`,
         `links` (there is too much to be listed: see `Limits`).
@@ -206,7 +207,7 @@ class Hdf5(Container):
     # ---- writing
 
     def _check_ours(self, operation: str, key: str) -> Draft:
-        """What is written; `ValueError` once it is closed, `UnsupportedOperation` in a forked child."""
+        """Return the written file; `ValueError` once it is closed, `UnsupportedOperation` in a forked child."""
         if self._draft is None:
             raise self._unsupported(operation, key)
         if self._writer().inherited:

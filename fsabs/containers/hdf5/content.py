@@ -1,4 +1,4 @@
-"""What the bytes of a dataset are, and the blobs that read them.
+"""The bytes of datasets, and the blobs that read them.
 
 A 1-D dataset of `uint8`, an opaque one of no or one dimension, and a scalar string stand for their own bytes; any other
 is read as the `.npy` file of its array (`numpy.lib.format`). Bytes that lie in the file as they are, in one piece, are
@@ -246,7 +246,7 @@ def _body(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
 
 
 def _is_verbatim(dataset: h5py.Dataset) -> bool:
-    """Whether the file has the very bytes that NumPy has: in one piece, and of a type that they share."""
+    """Return whether the file's bytes are NumPy's: contiguous, and of a type that both have."""
     import h5py
 
     if dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:

@@ -88,7 +88,7 @@ def _behind_link(file: h5py.File, name: str, limits: Limits, group: h5py.Group) 
 
 
 def identity(node: h5py.Group | h5py.Dataset) -> tuple[int, int]:
-    """What is the same for all names of one object."""
+    """Return a value that is the same for all names of one object."""
     import h5py
 
     info = h5py.h5o.get_info(node.id)
@@ -96,7 +96,7 @@ def identity(node: h5py.Group | h5py.Dataset) -> tuple[int, int]:
 
 
 def unsafe(name: str) -> bool:
-    """Whether HDF5 may have a name that no key has."""
+    """Return whether HDF5 may have a name that no key has."""
     return name in ("", ".", "..")
 
 

@@ -1,4 +1,4 @@
-"""What `Hdf5.verify` finds, by reading everything."""
+"""The checks of `Hdf5.verify`, which read everything."""
 
 from __future__ import annotations
 

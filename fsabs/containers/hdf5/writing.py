@@ -45,7 +45,7 @@ class Draft:
             self.file = h5py.File(self._scratch, "w" if old is None else "r+", libver=_VERSIONS)
 
     def check(self, key: str, exclusive: bool) -> None:
-        """Whether a file may be written at `key`; the errors of opening."""
+        """Raise the errors of opening, unless a file may be written at `key`."""
         found = self._find(key)
         if _is_group(found) or not key:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -1,4 +1,4 @@
-"""Where a block of deflate (RFC 1951) begins: found by its form, and proved by zlib itself, which does not tell.
+"""The search for the start of a deflate block (RFC 1951): candidates have the form of one, and zlib confirms them.
 
 What may be the beginning of a block is asked of a copy of the decoder that has come so far. It is given a block of
 ours in that place, and gives what is in it, random bytes, if a block is what it was waiting for; in the middle of
@@ -85,13 +85,13 @@ class _Way:
         return False
 
     def waits_for_block(self, bit: int) -> bool:
-        """Whether a block is to begin at this bit of the next byte."""
+        """Return whether a block begins at this bit of the next byte."""
         before = self._data[self.at] & (1 << bit) - 1
         probe, marks = _fixed_probe()
         return self._gives(marks, (before | probe << bit).to_bytes(len(marks) + 3, "little"))
 
     def waits_for_stored(self) -> bool:
-        """Whether a stored block's size is to follow, and another block behind it."""
+        """Return whether a stored block's size follows, and another block after it."""
         probe, marks = _stored_probe()
         return self._gives(marks, probe)
 
@@ -102,7 +102,7 @@ class _Way:
             return False
 
     def agrees(self, block: Block) -> bool:
-        """Whether a decoder that starts at the block gives what this one, which is just behind it, gives."""
+        """Return whether a decoder that starts at the block returns the same data as this one, which is just after it."""
         from .gz import ResumedGz
 
         some = self._data[self.at : block.byte + _STEP]
@@ -154,7 +154,7 @@ def _candidates(data: bytes, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _dynamic(data: bytes) -> _Integers:
-    """Where the header of a block with dynamic codes may begin, whose first code is complete."""
+    """Return the bits where the header of a block with dynamic codes may begin, whose first code is complete."""
     near, sums = np.ndarray(_STEP, "<u4", data, strides=(1,)), _kraft_sums()
     found = []
     for bit in range(8):
@@ -172,7 +172,7 @@ def _dynamic(data: bytes) -> _Integers:
 
 
 def _stored(data: bytes) -> _Integers:
-    """Where the last bits of a stored block's header may be, by its size and the complement of that."""
+    """Return the positions of what may be the last bits of a stored block's header: a size and its complement."""
     size, complement = np.ndarray(_STEP, "<u2", data, 1, (1,)), np.ndarray(_STEP, "<u2", data, 3, (1,))
     at = np.flatnonzero((size ^ complement) == 0xFFFF)
     positions: _Integers = 8 * at[np.frombuffer(data, np.uint8)[at] >> 5 == 0] + 5

@@ -137,7 +137,7 @@ class Codec(NamedTuple):
     """The decoder that starts at a `Place`, from its `how`."""
 
     def starts(self, data: bytes) -> bool:
-        """Whether `data` (of `MAGIC_SIZE` bytes, or all there is) is the start of a frame."""
+        """Return whether `data` (of `MAGIC_SIZE` bytes, or all there is) is the start of a frame."""
         return _codec_name(data) == self.name
 
 

@@ -105,7 +105,7 @@ class Tar(Container):
 
     @property
     def compression(self) -> str:
-        """How the archive is compressed: `none`, `gz`, `bz2`, `xz` or `zst`."""
+        """The compression of the archive: `none`, `gz`, `bz2`, `xz` or `zst`."""
         return self._compression
 
     def info(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Tar(Container):
         return found if self._sink is not None else {**found, "entries": len(self._reading().tree)}
 
     def verify(self) -> list[Problem]:
-        """What is wrong or odd with the archive, though it can be read; empty if nothing is.
+        """Return the faults and oddities of the archive, though it can be read; empty if there are none.
 
         The kinds: `duplicate`, `unsafe name`, `special file` (left out), `lost link`, `conflict` (a file and a
         directory of one name), `no end`, `trailing data`. A tar has no checksums of contents; a compressed one is
@@ -309,7 +309,7 @@ class Tar(Container):
             out.write(blob.pread(min(_COPY_SIZE, index.end - offset), offset))
 
     def _adding(self, operation: str, key: str) -> writing.TarSink:
-        """Where members go; `ValueError` once the archive is closed, `UnsupportedOperation` where it is read."""
+        """Return the writer of members; raise `ValueError` or `UnsupportedOperation` unless the archive is written."""
         if self._sink is None:
             raise self._unsupported(operation, key)
         if self._writer().inherited:

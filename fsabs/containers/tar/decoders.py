@@ -1,4 +1,4 @@
-"""What every decoder of a frame is: fed compressed bytes, giving decoded ones in bounded pieces."""
+"""The interface of a frame's decoder, which takes compressed bytes and returns decoded ones in bounded pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class DecodeError(ValueError):
 
 
 class Place(NamedTuple):
-    """Where inside of a frame a decoder may start that is made of `how` alone, by `Codec.resume`."""
+    """A position inside a frame where a decoder may start; `Codec.resume` makes the decoder of `how` alone."""
 
     out: int
     """Decoded bytes up to there."""
@@ -29,7 +29,7 @@ class Decoder(abc.ABC):
     @property
     @abc.abstractmethod
     def eof(self) -> bool:
-        """Whether the frame has ended, its checksum being right."""
+        """True if the frame has ended and its checksum is right."""
 
     @property
     @abc.abstractmethod
@@ -39,7 +39,7 @@ class Decoder(abc.ABC):
     @property
     @abc.abstractmethod
     def needs_input(self) -> bool:
-        """Whether nothing more comes out before more goes in."""
+        """True if more input is needed before there is more output."""
 
     @abc.abstractmethod
     def decode(self, data: bytes, limit: int) -> bytes:

@@ -68,7 +68,7 @@ def parse(block: bytes) -> Header:
 
 
 def is_header(block: bytes) -> bool:
-    """Whether a block is a header with a right checksum."""
+    """Return whether a block is a header with a right checksum."""
     try:
         _check_sum(block, block[148:156])
     except HeaderError:

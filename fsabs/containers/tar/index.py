@@ -39,7 +39,7 @@ class Member(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What the pass found."""
+    """The members that the pass over an archive found."""
 
     tree: NameTree[Member]
     links: bool

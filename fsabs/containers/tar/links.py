@@ -13,7 +13,7 @@ from .index import Index, Member
 
 
 class Found(NamedTuple):
-    """What a path leads to."""
+    """The target of a path, after following links."""
 
     key: str
     """Its own, behind every link."""
@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 
 def find(index: Index, key: str, limits: Limits) -> Found:
-    """What `key` leads to.
+    """Return the target of `key`, after following links.
 
     `FileNotFoundError`, also for a link that leads nowhere or out of the archive; `NotADirectoryError`;
     `PermissionError` for an entry whose name is not safe; `OSError` (ELOOP) for links in a circle.
@@ -134,5 +134,5 @@ def _listed_name(item: tuple[str, Found]) -> str:
 
 
 def is_link(member: Member) -> bool:
-    """Whether a member is a symbolic link, or a hard link to nothing."""
+    """Return whether a member is a symbolic link, or a hard link without a target."""
     return stat_bits.S_ISLNK(member.mode)

@@ -1,4 +1,4 @@
-"""Where decoding of a compressed file may start: the starts of frames, and *points* inside of long ones.
+"""Seek points of a compressed file, where decoding may start: the starts of frames, and *points* inside of long ones.
 
 A point inside of a frame is a `Place`, which any process can start from, or where the format has none, the copy of a
 decoder's state, for this process and its forked children. Places are kept in the cache directory beside the archive's
@@ -42,7 +42,7 @@ class _Part(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where decoding may start."""
+    """A position where decoding may start."""
 
     out: int
     """Offset in what the file holds."""
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
     @property
     def starts_frame(self) -> bool:
-        """Whether a frame starts there."""
+        """True if a frame starts there."""
         return self.state is None and self.how is None
 
 
@@ -75,7 +75,7 @@ class Points:
         return len(self._points)
 
     def wanted(self, out: int, frame: int = 0) -> bool:
-        """Whether a point at `out` would be far enough from its neighbours, and from the `frame`'s beginning."""
+        """Return whether a point at `out` would be far enough from its neighbours, and from the `frame`'s beginning."""
         points = self._points
         at = bisect_right(points, out, key=_out)
         close_behind = at < len(points) and points[at].out < out + self._spacing
@@ -167,7 +167,7 @@ class Points:
 
 
 def _found_again(frames: tuple[tuple[int, int], ...], spacing: int, kept_as: Identity | None) -> Points:
-    """What a pickle becomes."""
+    """Return the points of an unpickled file, from this process's cache if they are there."""
     points = Points(tuple(Point(*frame) for frame in frames), spacing)
     if kept_as is not None:
         points.find(kept_as)

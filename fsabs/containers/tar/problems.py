@@ -1,4 +1,4 @@
-"""What `Tar.verify` finds beyond what the index's own pass did."""
+"""The checks of `Tar.verify` that the index's own pass doesn't make."""
 
 from __future__ import annotations
 

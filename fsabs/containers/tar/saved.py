@@ -31,7 +31,7 @@ _ROW_BITS = 32
 
 
 class Decoding(NamedTuple):
-    """How a compressed archive is read."""
+    """The decoding of a compressed archive."""
 
     codec: str
     size: int

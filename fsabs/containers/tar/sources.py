@@ -1,4 +1,4 @@
-"""What the one pass over an archive's headers reads from: a plain file by positioned reads, or a decoder's output."""
+"""The sources of the pass over an archive's headers: a plain file by positioned reads, or a decoder's output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PlainSource:
 
 
 class StreamSource:
-    """What a decoder gives, unless it is too much for the size of the file."""
+    """A decoder's output, which is refused if it is too much for the size of the file."""
 
     def __init__(self, cursor: Cursor, blob: Blob, limits: Limits) -> None:
         self._cursor = cursor

@@ -181,7 +181,7 @@ def _position(cursor: Cursor) -> int:
 
 
 class StreamBlob(Blob):
-    """What a compressed file holds, `size` bytes decoded; `points` are those that the first pass found."""
+    """The decoded content of a compressed file, of `size` bytes; `points` are those that the first pass found."""
 
     __slots__ = ("_blob", "_codec", "_points", "_pool")
 

@@ -27,7 +27,7 @@ _COPY_SIZE = 1024 * 1024
 
 
 class _Compressed:
-    """What `tarfile` writes to: compresses into a file, and counts."""
+    """The file that `tarfile` writes to, which compresses into another file, and counts."""
 
     def __init__(self, out: WriteFile, kind: Codec, level: int, timestamp: float) -> None:
         self._out = out
@@ -111,7 +111,7 @@ class TarSink:
     # ---- names
 
     def stat(self, key: str) -> FileStat:
-        """What is known of a file or directory that has been added; `FileNotFoundError`, `NotADirectoryError`."""
+        """Return the stat of a file or directory that has been added; `FileNotFoundError`, `NotADirectoryError`."""
         if key in self._names:
             return self._names[key]
         if not key or key in self._directories:
@@ -218,7 +218,7 @@ class TarSink:
 
 
 def compressor(kind: Codec, level: int | None, timestamp: float) -> Callable[[WriteFile], _Compressed]:
-    """How a file is compressed by `kind`; `ValueError` for a level that it doesn't have."""
+    """Return the function that makes a compressor of `kind`; `ValueError` for a level that it doesn't have."""
     chosen = kind.default_level if level is None else level
     if chosen not in kind.levels:
         raise ValueError(f"{kind.name} has the levels {kind.levels[0]} to {kind.levels[-1]}, not {level}")

@@ -21,7 +21,7 @@ _HOW = struct.Struct(f"<QQ{_HEADER}s")
 
 
 def places(blob: Blob) -> Iterator[Place]:
-    """Where the blocks of a file of one stream begin, but for the first; none where that can't be told."""
+    """Yield the positions of the blocks of a file of one stream, except the first; none if they are unknown."""
     if blob.size < 2 * _HEADER:
         return
     footer, header = blob.pread(_HEADER, blob.size - _HEADER), blob.pread(_HEADER, 0)

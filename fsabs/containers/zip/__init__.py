@@ -136,7 +136,7 @@ class Zip(Container):
         return index.load(self._reader(), self.file_url, self.limits, 0 if self._is_far() else index.KEPT_FROM)
 
     def _is_far(self) -> bool:
-        """Whether a read takes so long that fewer are better."""
+        """Return whether reads take so long that they should be coalesced."""
         return self._parent.default_concurrency > 1 or _is_stream(self._reader())
 
     def _bottom(self) -> tuple[Blob, int]:
@@ -245,7 +245,7 @@ class Zip(Container):
         return found + others
 
     def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
-        """How the first of `wanted` are read together: up to one that is large, or has to be looked at."""
+        """Return how the first of `wanted` are read together: up to one that is large, or has to be looked at."""
         index = self._index()
         known, look = index.known.get, index.whole
         batch: builtins.list[Whole] = []
@@ -309,14 +309,14 @@ class Zip(Container):
 
 
 def _is_stream(blob: Blob) -> bool:
-    """Whether a blob is decompressed as it is read, or is a part of one that is."""
+    """Return whether a blob is decompressed as it is read, or is a part of one that is."""
     while isinstance(blob, members.Stored):
         blob = blob.archive
     return isinstance(blob, members.Streamed)
 
 
 class _Held:
-    """What is found out about an archive once in a process: a fork inherits it, and a pickle leaves it behind."""
+    """The facts that are found out about an archive once in a process: a fork inherits them, a pickle leaves them out."""
 
     __slots__ = ("_lock", "bottom", "index")
 

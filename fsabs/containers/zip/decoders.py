@@ -104,7 +104,7 @@ class Decoder(abc.ABC):
 
 
 class _Engine(Protocol):
-    """What bz2's, lzma's and compression.zstd's decompressors have in common."""
+    """The interface that bz2's, lzma's and compression.zstd's decompressors share."""
 
     @property
     def eof(self) -> bool: ...

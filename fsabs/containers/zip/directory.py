@@ -112,7 +112,7 @@ class Scan:
             raise self._corrupt_at(0)
 
     def _records(self, data: bytes, size: int) -> tuple[Numbers, int]:
-        """Where the whole records start, one behind the other, and where the last one stops."""
+        """Return the starts of consecutive whole records, and the end of the last one."""
         found = _signatures(data)
         found = found[found + records.CENTRAL.size <= size]
         stops = found + _lengths(data, found)
@@ -218,7 +218,7 @@ class Scan:
         return dropped
 
     def _columns(self) -> tuple[int, list[NDArray[Any]]]:
-        """How many first bits the buckets are by, and the columns: positions, limits, keys, buckets."""
+        """Return the number of bits that select a bucket, and the columns: positions, limits, keys, buckets."""
         import numpy as np
 
         empty = [np.zeros(0, np.uint32 if self._width == 4 else np.uint64)]
@@ -236,7 +236,7 @@ class Scan:
 
 
 def _signatures(data: bytes) -> Numbers:
-    """Where the signature of a directory's record stands, be it in a name or in an extra field."""
+    """Return the positions of the signature of a directory's record, also of those in names and extra fields."""
     import numpy as np
 
     wanted = int.from_bytes(records.CENTRAL_SIGNATURE, "little")
@@ -255,7 +255,7 @@ def _lengths(data: bytes, starts: Numbers) -> Numbers:
 
 
 def _limits(offsets: Numbers, directory: int) -> Numbers:
-    """What each entry may reach to: the next one's start, or the directory's."""
+    """Return the largest end of each entry: the start of the next one, or of the directory."""
     import numpy as np
 
     order = None if (offsets[1:] > offsets[:-1]).all() else np.argsort(offsets, kind="stable")
@@ -307,7 +307,7 @@ def _owners(piece: _Piece, places: Numbers) -> tuple[Numbers, Numbers]:
 
 
 class _Extra(NamedTuple):
-    """Where some records have an extra field of one kind: records, starts and ends of the content."""
+    """The extra fields of one kind: the numbers of their records, starts and ends of their contents."""
 
     entries: Numbers
     starts: Numbers

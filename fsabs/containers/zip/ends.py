@@ -25,7 +25,7 @@ _MOST_CANDIDATES = 8
 
 
 class Layout(NamedTuple):
-    """Where the parts of an archive lie in its file; all in bytes."""
+    """The offsets and sizes of an archive's parts in its file, in bytes."""
 
     start: int
     """The offset of the central directory."""
@@ -43,7 +43,7 @@ class Layout(NamedTuple):
 
 
 class _UnfitError(Exception):
-    """What looked like an end record is none; the argument is the error to raise if nothing else is one."""
+    """Raised for a false end record; the argument is the error to raise if there is no true one."""
 
 
 class Tail:
@@ -205,7 +205,9 @@ def _zip64(tail: Tail, at: int) -> tuple[int, int, int, int, int, int, int] | No
 
 
 def _check_agreement(tail: Tail, end: tuple[int, ...], zip64: tuple[int, ...]) -> None:
-    """What the end record says must be what the zip64 one says, or that it is too small to say it."""
+    """Check that each field of the end record equals that of the zip64 one, or has the value for "too large for this
+    field".
+    """
     limits = (records.MAX16,) * 4 + (records.MAX32,) * 2
     for told, big, limit in zip(end[1:7], zip64[1:7], limits, strict=True):
         if told not in (limit, big):

@@ -26,7 +26,7 @@ is made for each member that is read: a named tuple takes three times as long to
 
 
 class Entry(NamedTuple):
-    """What the central directory says of one member; offsets count from the start of the file, sizes are in bytes."""
+    """An entry of the central directory; offsets count from the start of the file, sizes are in bytes."""
 
     offset: int
     """Of the local header."""

@@ -88,7 +88,7 @@ class Index:
         return entry
 
     def whole(self, key: str) -> Whole | None:
-        """How a small member is read whole; None for what `file` has to look at: it is large, odd, or not there."""
+        """Return how a small member is read whole; None if `file` has to look at it: it is large, odd, or missing."""
         known = self.known  # before the table, as above
         try:
             how = self.table.whole(key.encode())
@@ -119,7 +119,7 @@ class Index:
             return
 
     def isdir(self, key: str) -> bool:
-        """Whether `key` is a directory."""
+        """Return whether `key` is a directory."""
         if not key or self.entry(key + "/") is not None:
             return True
         prefix, names = _prefix(key), self._ordered()
@@ -263,7 +263,7 @@ class _Names(Sequence[bytes]):
         return None if row < 0 else self.table.entry(row)
 
     def range(self, prefix: bytes) -> tuple[int, int]:
-        """Where the names that start with `prefix` begin and end."""
+        """Return the numbers of the first name that starts with `prefix`, and of the first one after those."""
         if not prefix:
             return 0, len(self)
         start = bisect_left(self, prefix)
@@ -313,12 +313,12 @@ def _directories(path: str, told: str) -> Iterator[str]:
 
 
 def _prefix(key: str) -> bytes:
-    """What the names of all that is in a directory start with."""
+    """Return the prefix of all names in a directory."""
     return key.encode("utf-8", "surrogatepass") + b"/" if key else b""
 
 
 def _after(directory: bytes) -> bytes:
-    """What comes behind all that is in a directory: "0" follows "/"."""
+    """Return the first name that sorts after all names in a directory: "0" follows "/"."""
     return directory[:-1] + b"0"
 
 

@@ -30,7 +30,7 @@ MOST_CHECKPOINTS = 64
 
 
 def is_fine(entry: Entry) -> bool:
-    """Whether nothing can be wrong with a member, by a first look; `refuse` takes the second."""
+    """Return whether a quick check finds nothing wrong with a member; `refuse` does the full one."""
     compressed, size = entry.compressed, entry.size
     return (
         not entry.flags & UNREADABLE
@@ -79,7 +79,7 @@ def open_member(origin: Origin, key: str, entry: Entry, archive: Blob, limits: L
 
 
 def is_small(entry: Entry) -> bool:
-    """Whether the member is read whole rather than streamed."""
+    """Return whether the member is read whole rather than streamed."""
     if entry.method == records.STORED:
         return entry.size <= EAGER
     return entry.size <= entries.SMALL and entry.compressed <= 2 * entries.SMALL
@@ -179,7 +179,7 @@ def _check_header(answer: bytes, entry: Entry, origin: Origin, key: str) -> None
 
 
 def find(entry: Entry, archive: Blob, origin: Origin, key: str) -> int:
-    """Where a member's data starts in the archive, from the local header alone."""
+    """Return the offset of a member's data in the archive, from the local header alone."""
     answer = archive.pread(entry.header + SLACK, entry.offset)
     return entry.offset + header_size(answer, entry, origin, key)
 
@@ -196,7 +196,7 @@ def _check_room(entry: Entry, origin: Origin, key: str, header: int) -> None:
 
 
 class _Member(Blob):
-    """What the blobs of members share: an entry, and the archive that its offset is of."""
+    """The base of members' blobs: an entry, and the archive that its offset is of."""
 
     __slots__ = ("_archive", "_entry")
 
@@ -327,7 +327,7 @@ class _Checkpoint(NamedTuple):
 
 
 class _Pass:
-    """Where a process's pass over a stream is: a decoder, and the block that it gave last."""
+    """The state of a process's pass over a stream: a decoder, and the block that it returned last."""
 
     __slots__ = ("block", "crc", "decoder", "position")
 

@@ -123,7 +123,7 @@ class Table:
         return None
 
     def whole(self, name: bytes) -> Whole | None:
-        """How the member of this name is read whole: what `lookup` tells, as far as a read needs it.
+        """Return how the member of this name is read whole: the part of `lookup` that a read needs.
 
         None where that isn't found at the first look, or the member is large, or anything is odd about it.
         """

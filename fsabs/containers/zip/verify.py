@@ -1,4 +1,4 @@
-"""What is wrong with an archive, all of it: every member is read, and every problem is told and none raised."""
+"""All faults of an archive: every member is read, and every problem is reported, none raised."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class _Compressor(Protocol):
 
 
 class _Copy:
-    """What doesn't compress."""
+    """A compressor that stores its input as it is."""
 
     def compress(self, data: bytes, /) -> bytes:
         return data
@@ -101,7 +101,7 @@ class Compression:
 
 
 class _Header(NamedTuple):
-    """What is told of a member in its two headers."""
+    """The fields of a member that both of its headers have."""
 
     name: bytes
     method: int
@@ -143,7 +143,7 @@ class _Header(NamedTuple):
 
 
 class _Written:
-    """What has been written, by directory: the size of each file, less than 0 for a directory."""
+    """The written members, by directory: the size of each file, less than 0 for a directory."""
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, int]] = {"": {}}
@@ -167,7 +167,7 @@ class _Written:
             key, size = folder, _DIRECTORY
 
     def is_below_file(self, key: str) -> bool:
-        """Whether a file stands in the way to `key`."""
+        """Return whether a file is above `key`."""
         return any((size := self.size(above)) is not None and size >= 0 for above in keys.ancestors(key))
 
     def members(self, key: str) -> dict[str, int]:
@@ -245,7 +245,7 @@ class Archive:
         return FileStat(name, size, False, self._modified)
 
     def wrote(self, key: str) -> bool:
-        """Whether the file `key` has been written here, and isn't an old one."""
+        """Return whether the file `key` has been written by this object, and is not an old one."""
         size = self._written.size(key)
         return size is not None and size >= 0
 

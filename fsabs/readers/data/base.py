@@ -1,4 +1,4 @@
-"""What a data reader is, and the words of ElasticDL's interface: Task, TaskType, Mode, Shard, Metadata.
+"""The interface of data readers, and the types of ElasticDL's: Task, TaskType, Mode, Shard, Metadata.
 
 The interface is that of ElasticDL's `elasticdl/python/data/reader/data_reader.py`, so that a reader written for it
 works here as it stands: its three shapes of `create_shards` are told apart in `shards_of`, and nowhere else.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Mode:
-    """What shards are made for."""
+    """The use that shards are made for: training, evaluation or prediction."""
 
     TRAINING: Literal["training"] = "training"
     EVALUATION: Literal["evaluation"] = "evaluation"
@@ -30,7 +30,7 @@ class Mode:
 
 
 class TaskType(enum.IntEnum):
-    """What a task is for, with the numbers of ElasticDL's protocol."""
+    """The kind of a task, with the numbers of ElasticDL's protocol."""
 
     NONE = 0
     TRAINING = 1
@@ -67,7 +67,7 @@ OnError = Literal["raise", "skip"]
 
 
 class ShardContent(NamedTuple):
-    """What tells a shard from another one, wherever the data set lies."""
+    """The identity of a shard, independent of where the data set is."""
 
     name: str
     """Below the root of the data set."""
@@ -133,7 +133,7 @@ def numbers_of(task: Any) -> Sequence[int]:
 
 
 class Metadata:
-    """What is known of the records: names and types of their columns, or None."""
+    """The names and types of the records' columns, or None."""
 
     def __init__(self, column_names: list[str] | None = None, column_dtypes: list[Any] | None = None) -> None:
         self.column_names = column_names
@@ -155,7 +155,7 @@ class _CheckedOptions(abc.ABCMeta):
 
 
 class AbstractDataReader(metaclass=_CheckedOptions):
-    """Where records come from. A reader of your own writes `read_records` and `create_shards`.
+    """The interface of a data reader. Subclasses implement `read_records` and `create_shards`.
 
     Its constructor takes what `create_data_reader` and the command line (`--custom_data_reader_params`) hand to it;
     one that takes `**kwargs`, as ElasticDL's do, is given everything.
@@ -183,7 +183,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
 
     @property
     def metadata(self) -> Metadata:
-        """What is known of the records' columns."""
+        """The metadata of the records' columns."""
         return Metadata()
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:

@@ -57,7 +57,7 @@ class Files:
         return sorted((stat for stat in found if visible(stat.filename)), key=lambda stat: stat.filename)
 
     def name(self, path: str) -> str:
-        """What the file at `path` is called."""
+        """Return the name of the file at `path`."""
         return self._prefix + (keys.to_url_path(path) if self._is_url else path)
 
     def path(self, name: str) -> str:
@@ -102,7 +102,7 @@ def _directory(text: str, files: tuple[str, ...]) -> FS:
 
 
 def visible(path: str) -> bool:
-    """Whether no segment of the path starts with a dot."""
+    """Return whether no segment of the path starts with a dot."""
     return not path.startswith(".") and "/." not in path
 
 

@@ -44,7 +44,7 @@ class RawImage(NamedTuple):
 
 
 class _ImageDataReader(AbstractDataReader):
-    """What the readers here share: a list of (path, label), and how it is read."""
+    """The base of the image readers: a list of (path, label), and its reading."""
 
     def __init__(self, files: Files, name: str, records_per_task: int | None) -> None:
         super().__init__()

@@ -208,7 +208,7 @@ class ODPSDataReader(AbstractDataReader):
             yield row
 
     def _attempt(self, partition: str | None, start: int, end: int, again: bool) -> Iterator[list[Any]]:
-        """What comes of one attempt, at most the rows asked for."""
+        """Yield the rows of one attempt, at most those that were requested."""
         names = [name for name, _ in self._column_types()]
         given = dict(part.split("=", 1) for part in partition.split(",")) if partition else {}
         stored = [name for name in names if name not in given]

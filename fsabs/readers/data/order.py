@@ -57,7 +57,7 @@ class Order:
         self.total = int(self.blocks[:, 2].sum())
 
     def fingerprint(self) -> str:
-        """What tells one order from another: the shards and the settings, in 32 hexadecimal digits."""
+        """Return the fingerprint of an order: of the shards and the settings, in 32 hexadecimal digits."""
         described = json.dumps([self.shards, *self.settings])
         return hashlib.blake2b(described.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -141,7 +141,7 @@ def _hashed(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """How many positions they hold."""
+    """Return the number of positions that they hold."""
     return sum(end - start for start, end in intervals)
 
 

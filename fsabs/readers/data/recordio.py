@@ -131,7 +131,7 @@ class RecordIODataReader(AbstractDataReader):
 
     @property
     def skipped(self) -> list[recordio.Skipped]:
-        """What was skipped in the files that are open in this process."""
+        """The damage that was skipped in the files that are open in this process."""
         with self._lock:
             readers = list(self._open.values())
         return [one for reader in readers for one in reader.skipped]

@@ -38,7 +38,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class _Index(NamedTuple):
-    """Where the rows are."""
+    """The positions of the rows."""
 
     rows: int
     offsets: array[int]
@@ -147,7 +147,7 @@ class TextDataReader(AbstractDataReader):
         return self._picked
 
     def _counts(self, fields: list[str]) -> bool:
-        """Whether a row is one: a blank line is, where rows are text."""
+        """Return whether a line counts as a row: a blank line does where rows are text."""
         return bool(fields) or self._columns is None
 
     # ---- rows and their offsets

@@ -53,7 +53,7 @@ def _too_long(limit: int) -> Damage:
 
 @functools.cache
 def _inflate() -> tuple[Callable[..., Any], tuple[type[Exception], ...]]:
-    """What makes a decompressor, and what it raises; isal's where it is installed."""
+    """Return the function that makes a decompressor, and the error that it raises; isal's if it is installed."""
     try:
         from isal import isal_zlib
     except ImportError:

@@ -35,11 +35,11 @@ MAX_PAYLOAD = MAX_RECORD + LENGTH.size
 
 
 class Damage(Exception):
-    """What is wrong with a chunk, in words; never leaves this package."""
+    """A fault of a chunk, described in its message; never leaves this package."""
 
 
 class Chunk(NamedTuple):
-    """Where a chunk lies, and what its header says."""
+    """The position of a chunk, and the fields of its header."""
 
     number: int
     """The chunk's place in the file, from 0."""
@@ -58,12 +58,12 @@ class Chunk(NamedTuple):
 
     @property
     def payload(self) -> int:
-        """Where the payload begins in the file."""
+        """The offset of the payload in the file."""
         return self.offset + HEADER.size
 
     @property
     def end(self) -> int:
-        """Where the chunk ends in the file."""
+        """The offset of the chunk's end in the file."""
         return self.offset + HEADER.size + self.size
 
     def __str__(self) -> str:
@@ -151,7 +151,9 @@ def split(data: bytes, start: int, stop: int, records: int) -> list[bytes]:
 
 
 def places(data: bytes, start: int, stop: int, records: int) -> list[int]:
-    """Where the records lie in `data[start:stop]`: record i is `data[places[i] + 4 : places[i + 1]]`, from `start`."""
+    """Return the positions of the records in `data[start:stop]`: record i is `data[places[i] + 4 : places[i + 1]]`,
+    from `start`.
+    """
     unpack, at = LENGTH.unpack_from, start
     try:
         found = [(at := at + 4 + unpack(data, at)[0]) - start for _ in repeat(None, records)]
@@ -163,7 +165,7 @@ def places(data: bytes, start: int, stop: int, records: int) -> list[int]:
 
 
 def count(data: bytes) -> int:
-    """How many records `data` consists of; `Damage` if it doesn't consist of records."""
+    """Return the number of records in `data`; `Damage` if it doesn't consist of records."""
     records = at = 0
     while at < len(data):
         if at + 4 > len(data) or (at := at + 4 + LENGTH.unpack_from(data, at)[0]) > len(data):

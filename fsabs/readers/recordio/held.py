@@ -1,4 +1,4 @@
-"""What a reader keeps for reads by number: payloads, within a bound of bytes, and where their records lie, for longer.
+"""The memory of a reader for reads by number: payloads, up to a limit of bytes, and the positions of their records.
 
 When the payload of an uncompressed chunk is let go, the CRC-32 of each of its records is taken first: it comes from
 bytes that the chunk's own CRC has vouched for, so that a record can then be read alone, and still be checked.
@@ -19,7 +19,7 @@ _LEAST_SIZE = 64 << 10  # ... and its bytes
 
 
 class Layout:
-    """Where the records of a chunk lie: record i is `payload[places[i] + 4 : places[i + 1]]`."""
+    """The positions of a chunk's records: record i is `payload[places[i] + 4 : places[i + 1]]`."""
 
     __slots__ = ("places", "sums")
 

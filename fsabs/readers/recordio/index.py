@@ -109,7 +109,7 @@ class Index:
         return cls._made(url, blob.version, blob.size, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:
-        """Whether this is all of the index of this version of the file; False where the store tells no versions."""
+        """Return whether this is the whole index of this version of the file; False if the store has no versions."""
         same = blob.version is not None and (self.url, self.version, self.size) == (blob.url, blob.version, blob.size)
         return same and not self.damage
 
@@ -234,7 +234,7 @@ class _HeaderScan:
             raise Damage("no records in a payload that is not empty")
 
     def _over(self, number: int, offset: int, reason: str) -> int:
-        """Where to go on behind the damage at `offset`, if that may be."""
+        """Return the offset after the damage at `offset` from which to continue, if there is one."""
         blob = self._blob
         data, place = self.ahead.at(offset, HEADER.size)
         if name := foreign(data, place, offset, blob.size, blob.pread):

@@ -66,7 +66,7 @@ def _window(index: Index, first: int, end: int) -> list[Chunk]:
 
 
 def _is_single(chunk: Chunk) -> bool:
-    """Whether a record's length is enough to count: there is one, and it is not compressed."""
+    """Return whether a record's length is enough to count: there is one record, and it is not compressed."""
     return chunk.compressor == NONE and chunk.records == 1
 
 

@@ -101,7 +101,7 @@ class Reader:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What was skipped so far, in the order of the file; always empty with `on_error="raise"`."""
+        """The damage that was skipped so far, in the order of the file; always empty with `on_error="raise"`."""
         return sorted([*self.index.damage, *self._skipped.values()], key=operator.attrgetter("offset"))
 
     # ---- records by number
@@ -351,7 +351,7 @@ class Reader:
 
     @property
     def kept_bytes(self) -> int:
-        """How much decompressed data is kept now for reads by number."""
+        """The size of the decompressed data that is kept now for reads by number."""
         return self._holder.size
 
     def let_go(self) -> None:
@@ -371,7 +371,7 @@ class Reader:
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True after `close()`."""
         return self._file.closed
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ class Scanner(Scan):
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What was skipped so far, with `on_error="skip"`."""
+        """The damage that was skipped so far, with `on_error="skip"`."""
         return self._reader.skipped
 
     def close(self) -> None:

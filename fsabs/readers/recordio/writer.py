@@ -128,7 +128,7 @@ class Writer(AbortsOnError):
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` or `abort()` was called."""
+        """True after `close()` or `abort()`."""
         return self._file.closed
 
     def __enter__(self) -> Self:

@@ -21,7 +21,7 @@ SIZES = range(8, 37, 2)
 
 
 class _Series(NamedTuple):
-    """What is known of one operation."""
+    """The series of one operation."""
 
     kind: str
     layer: str
@@ -40,12 +40,12 @@ class _Series(NamedTuple):
 
     @property
     def in_bytes(self) -> bool:
-        """Whether its size is bytes: that of a step is a number, that of a hit may be how many."""
+        """True if its size is in bytes; that of a step is a number, and that of a hit may be a count."""
         return self.kind in ("request", "decompress") or (self.kind == "fs" and self.operation in (*READS, "write"))
 
 
 def running() -> str:
-    """What this process has recorded so far; nothing but a comment where it doesn't trace.
+    """Return the counts of this process so far; only a comment if it doesn't trace.
 
     To be given to whoever scrapes: by a handler of the program's own web server, as `CONTENT_TYPE`, or by a file for
     the node exporter. Histograms are at most as old as the recorder's flushes, about a second; counters are of now.
@@ -58,7 +58,7 @@ def running() -> str:
 
 
 def text(tallies: Iterable[Tally], dropped: int = 0) -> str:
-    """What recorders counted, of one process or of several, as text."""
+    """Return the counts of recorders, of one process or of several, as text."""
     found = (
         _Series(
             one.kind, *_split(one.name), one.calls, one.errors, one.bytes, one.nanoseconds / 1e9, one.latency, one.sizes

@@ -184,7 +184,7 @@ def _level(part: float) -> int:
 
 
 def _height(count: int, peak: int) -> float:
-    """What is there is seen, however little."""
+    """Return the height of a bar; one that is not 0 is always visible."""
     return max(count / peak, 0.012)
 
 

@@ -27,7 +27,7 @@ def section(code: str, title: str, body: str, lead: str = "") -> str:
 
 
 def empty(said: str) -> str:
-    """What stands where there is nothing to show."""
+    """Return the text of an empty table or chart."""
     return f'<p class="empty">{sentence(said)}</p>'
 
 

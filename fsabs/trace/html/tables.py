@@ -12,7 +12,7 @@ from .markup import text
 
 
 class Cell(NamedTuple):
-    """What is shown, as HTML, and what it is sorted by where that is another thing."""
+    """The HTML of a cell, and its sort key if that is different."""
 
     shown: str
     key: float | None = None
@@ -69,7 +69,7 @@ def slowest(analysis: Analysis) -> str:
 
 
 def processes_table(analysis: Analysis) -> str:
-    """Who was traced."""
+    """Return the table of the traced processes."""
     heads = ("process", "program", "ran", "events", "dropped", "end")
     rows = (
         (

@@ -42,12 +42,12 @@ class FileCache(cache.FileCache):
 
     @property
     def multithread_safe(self) -> bool:
-        """What was asked for."""
+        """The value that was given to the constructor."""
         return self._multithread_safe
 
     @property
     def multiprocess_safe(self) -> bool:
-        """Whether the cache is frozen."""
+        """True if the cache is frozen."""
         return self.frozen
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What PFIO's file caches have in common: their folder, and a size limit that counts the table of items."""
+"""The base of PFIO's file caches: their folder, and a size limit that includes the table of items."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class NaiveCache(cache.NaiveCache):
 
     @property
     def multithread_safe(self) -> bool:
-        """What was asked for."""
+        """The value that was given to the constructor."""
         return self._multithread_safe
 
     def put(self, i: Any, data: Any) -> bool:

@@ -27,7 +27,7 @@ SCHEMES = ("file", "hdfs", "s3")
 
 
 class FileStat(abc.ABC):  # noqa: B024 - PFIO's is one, and cannot be instantiated by mistake
-    """What is known of a file or directory.
+    """The stat of a file or directory.
 
     Attributes:
         filename: the name or path.
@@ -134,12 +134,12 @@ class FS(abc.ABC):
 
     @property
     def is_forked(self) -> bool:
-        """Whether the object was used last in another process."""
+        """True if the object was used last in another process."""
         return self.pid != os.getpid()
 
     @property
     def is_traced(self) -> bool:
-        """Whether calls are traced."""
+        """True if calls are traced."""
         return self.trace
 
     def close(self) -> None:  # noqa: B027

@@ -14,7 +14,7 @@ from .fs import FS, FileStat, format_repr
 
 
 class HdfsFileStat(FileStat):
-    """What HDFS knows of a file or directory.
+    """The stat of a file or directory of HDFS.
 
     Args:
         info: a `pyarrow.fs.FileInfo`.

@@ -30,7 +30,7 @@ _FIELDS = {
 
 
 class LocalFileStat(FileStat):
-    """What `os.stat` knows of a file, under PFIO's names.
+    """The result of `os.stat`, under PFIO's names.
 
     Attributes:
         filename, last_modified, mode, size: as of every stat.

@@ -29,7 +29,7 @@ _MIN_PART = 5 * 1024 * 1024
 
 
 class S3ObjectStat(FileStat):
-    """What S3 knows of an object.
+    """The stat of an object of S3.
 
     Args:
         key: becomes `filename`.

@@ -36,7 +36,7 @@ _COPIED = (
 
 
 class ZipFileStat(FileStat):
-    """What a zip file knows of an entry: the fields of `zipfile.ZipInfo`, and those of every stat.
+    """The stat of a zip entry: the fields of `zipfile.ZipInfo`, and those of every stat.
 
     Attributes:
         last_modified: seconds since 1970, of the entry's date in this machine's time zone.
