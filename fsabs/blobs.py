@@ -82,8 +82,9 @@ class Blob(abc.ABC):
         return [self._pread(size, offset) if size else b"" for size, offset in ranges]
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
-        """Yield the bytes from `start` to the end, in pieces, with read-ahead in bounded memory. Return None if that is
-        no faster than one read after another.
+        """Yield the bytes from `start` to the end, in pieces, with read-ahead in bounded memory.
+
+        Return None if that is no faster than one read after another.
         """
         return None
 

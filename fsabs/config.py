@@ -220,7 +220,7 @@ def _parse(path: str) -> _File:
         with open(path, encoding="utf-8-sig") as file:
             lines = file.read().split("\n")
     except UnicodeDecodeError as exc:
-        raise ConfigError(f"{path}: {_told(exc)}") from None
+        raise ConfigError(f"{path}: {_message(exc)}") from None
     starts = sorted({0, *(number for number, line in enumerate(lines) if _HEADER.match(line))})
     result, defaults = _File({}, {}, {}), dict[str, str]()
     for start, end in itertools.pairwise([*starts, len(lines)]):
@@ -238,8 +238,8 @@ def _parse(path: str) -> _File:
                 result.sections[_checked(name, f"{path}, line {start + 1}")] = found
         except (configparser.Error, ConfigError) as exc:
             result.sections.pop(name, None)
-            told = _told(exc)
-            result.problems[name] = told if told.startswith(path) else f"{path}: {told}"
+            message = _message(exc)
+            result.problems[name] = message if message.startswith(path) else f"{path}: {message}"
     return result
 
 
@@ -264,7 +264,7 @@ def _parse_section(text: str, defaults: Mapping[str, str]) -> dict[str, str]:
     return {_key(key): value for key, value in found.items()}
 
 
-def _told(exc: Exception) -> str:
+def _message(exc: Exception) -> str:
     if isinstance(exc, configparser.MissingSectionHeaderError):
         return f"line {exc.lineno} stands before the first [section]"
     if isinstance(exc, configparser.ParsingError):

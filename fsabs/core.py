@@ -27,7 +27,7 @@ class Core(abc.ABC):
     capabilities: Capabilities = Capabilities()
     scheme: str = ""
     default_concurrency: int = 1
-    """How many files `read_many` has under way at once if not told."""
+    """The default number of files that `read_many` has in flight."""
     limits: Limits = DEFAULT
     """What files, globs and containers that are opened through this FS may cost."""
 
@@ -70,9 +70,8 @@ class Core(abc.ABC):
         return f"{type(self).__module__}.{type(self).__qualname__} {self.__dict__.setdefault('_token', _new_token())}"
 
     def _principal(self) -> str:
-        """Return whom the store takes this FS for, with no secret in it; an empty string if it asks nobody.
-
-        What a store told one principal is not told another one without asking it.
+        """Return the principal that the store identifies this FS with, with no secret in it; an empty string if there
+        is none. A store's response to one principal is never returned to another one without a request.
         """
         return ""
 

@@ -66,7 +66,7 @@ class ConfigWarning(UserWarning):
 
 
 class MissingDependencyError(ImportError):
-    """A library that an operation needs is not installed; the message says which extra brings it."""
+    """A library that an operation needs is not installed; the message says which extra installs it."""
 
 
 def error(code: int, operation: str, url: str, reason: str | None = None) -> OSError:

@@ -253,7 +253,8 @@ class FS(AdapterMethods, FileMethods):
         return self.open_container(file_path, mode, force_type="zip", **options)
 
     def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
-        """The container (zip, tar, HDF5) in the file at `path` as an FS, told by its suffix or `force_type`.
+        """Open the container (zip, tar, HDF5) in the file at `path` as an FS; `force_type` overrides the format of its
+        suffix.
 
         `mode` is `r`, `w` (a new file, replacing), `x` (a new file) or `a` (adding to a file, where the format can).
         """

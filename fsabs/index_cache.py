@@ -42,7 +42,7 @@ BLOCK = 1 << BLOCK_BITS
 SWEEP_EVERY = 600.0
 """Seconds between two sweeps of the folder."""
 _TOUCH_EVERY = 3600.0  # seconds; a use is noted by the time of the file
-_DEBRIS = 3600.0  # seconds after which a half-written file is nobody's
+_DEBRIS = 3600.0  # seconds after which a half-written file is taken to be abandoned
 _MAGIC = b"fsabs\0\2\n"
 _HEAD = struct.Struct("=8sLLQL4x")
 """Magic, CRC-32 of the rest of the head and the fingerprint, its size, size of the payload, CRC-32 of the checksums."""
@@ -287,13 +287,13 @@ class _File:
 
 
 def _limit() -> int:
-    told = os.environ.get("FSABS_CACHE_MAX_BYTES")
-    if not told:
+    text = os.environ.get("FSABS_CACHE_MAX_BYTES")
+    if not text:
         return MAX_BYTES
     try:
-        return max(0, int(told))
+        return max(0, int(text))
     except ValueError:
-        warnings.warn(f"FSABS_CACHE_MAX_BYTES is not a number of bytes: {told!r}", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"FSABS_CACHE_MAX_BYTES is not a number of bytes: {text!r}", RuntimeWarning, stacklevel=4)
         return MAX_BYTES
 
 

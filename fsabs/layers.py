@@ -260,7 +260,7 @@ class _SubOf:
 
     def __call__(self) -> FS:
         sub = self._init_func().subfs(self._path)
-        sub._borrowed = False  # nobody else has what init_func made
+        sub._borrowed = False  # what init_func made has no other owner
         return sub
 
     def __repr__(self) -> str:
@@ -278,7 +278,7 @@ def _name_of(function: Callable[..., object]) -> str:
 def lazify(init_func: Callable[[], FS], lazy_init: bool = True, recreate_on_fork: bool = True) -> LazyFS:
     """An FS that `init_func()` builds on first use (`lazy_init=False`: now), and again in every new process.
 
-    `recreate_on_fork=False` keeps the parent's FS in a forked child, for an `init_func` that is dear. To be pickled,
-    `init_func` must be picklable: a function of a module, or a `functools.partial` of one.
+    `recreate_on_fork=False` keeps the parent's FS in a forked child, for an `init_func` that is expensive. To be
+    pickled, `init_func` must be picklable: a function of a module, or a `functools.partial` of one.
     """
     return LazyFS(init_func, lazy_init, recreate_on_fork)

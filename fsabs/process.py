@@ -77,7 +77,7 @@ _immortalize: list[Callable[[object], None]] = []
 
 
 def _before_fork() -> None:
-    """Have what `abandon` needs at hand: finalizers call it, in the middle of imports and when the interpreter ends."""
+    """Import what `abandon` needs: finalizers call it, in the middle of imports and when the interpreter ends."""
     if not _immortalize:
         import ctypes
 
@@ -100,7 +100,7 @@ _locks: set[weakref.ref[Lock]] = set()
 
 
 class Lock(_RLock):
-    """A lock that a forked child finds open, whoever held it in the parent; one thread may take it several times.
+    """A reentrant lock that is open in a forked child, even if a thread of the parent held it.
 
     Its methods for `with` are C functions: an exception of a signal handler can't come between taking it and the block
     that releases it. Code under it must leave its data whole at every instruction (replace, not mutate), since a fork

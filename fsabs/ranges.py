@@ -42,7 +42,7 @@ def plan(wanted: Sequence[Range], gap: int, most: int) -> Plan:
 
     Args:
         wanted: sizes and offsets.
-        gap: so many bytes that nobody wants may lie between two ranges of one request.
+        gap: the largest gap, in bytes, between two ranges that are coalesced to one request.
         most: the size of a request at most, in bytes: what is larger is several requests of about the same size.
     """
     requests: list[Range] = []

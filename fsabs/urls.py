@@ -1,8 +1,8 @@
 """From a URL to an FS: scheme -> backend -> the containers on the path -> layers.
 
 URLs are WHATWG's: `scheme://authority/path` with percent-encoding in the path; text without a scheme is a local path
-as it stands. Any segment of the path may be a file that is a container (told by its suffix, or `force_type` for the
-last one), and the path goes on inside of it.
+as it stands. Any segment of the path may be a file that is a container (by its suffix, or by `force_type` for the last
+one), and the path goes on inside of it.
 """
 
 from __future__ import annotations
@@ -366,5 +366,5 @@ class _Descent:
         if rest == "/":
             return fs
         sub = fs.subfs(rest)
-        sub._borrowed = False  # nobody else has the container, so that closing this closes it
+        sub._borrowed = False  # the container has no other owner, so that closing this closes it
         return _checked(sub) if fs.capabilities.read else sub

@@ -307,8 +307,8 @@ def _forked_spool() -> Any:
 
 def _version(info: dict[str, Any]) -> str | None:
     """Return the version of a content, of the fields beside the size; None if the implementation has none of them."""
-    told = [_versioned(info[field]) for field in _VERSIONS if info.get(field) is not None]
-    return ",".join([*told, f"{info.get('size')}"]) if told else None
+    values = [_versioned(info[field]) for field in _VERSIONS if info.get(field) is not None]
+    return ",".join([*values, f"{info.get('size')}"]) if values else None
 
 
 def _versioned(value: Any) -> str:
@@ -337,9 +337,9 @@ def _make(protocol: str, authority: str, options: dict[str, Any]) -> Any:
         kind = fsspec.get_filesystem_class(protocol)
     except ImportError as exc:
         raise errors.MissingDependencyError(f"fsspec needs another package for {protocol}:// : {exc}") from exc
-    told = kind._get_kwargs_from_urls(f"{protocol}://{authority}/")
+    values = kind._get_kwargs_from_urls(f"{protocol}://{authority}/")
     # fsspec shares instances and keeps listings; both would show another process's or an earlier state.
-    return kind(**{**told, "use_listings_cache": False, "skip_instance_cache": True, **options})
+    return kind(**{**values, "use_listings_cache": False, "skip_instance_cache": True, **options})
 
 
 @contextlib.contextmanager

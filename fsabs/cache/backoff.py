@@ -23,7 +23,10 @@ class Backoff:
         return time.monotonic() >= self._until
 
     def begin(self) -> bool:
-        """Return whether to send a request now. After a failure one caller may try, and the others wait for its result."""
+        """Return whether to send a request now.
+
+        After a failure one caller may try, and the others wait for its result.
+        """
         now = time.monotonic()
         if now < self._until:
             return False

@@ -82,8 +82,9 @@ class _Source:
         return self._has_stream
 
     def take(self, number: int, _: Sequence[int]) -> list[bytes]:
-        """Return a block. Blocks that others have fetched meanwhile are read over, or the stream is begun again after
-        them.
+        """Return a block.
+
+        Blocks that others have fetched meanwhile are read over, or the stream is begun again after them.
         """
         size, offset = self._blob.blocks.place(number)
         if self._pieces is None or not self._next <= offset <= self._next + AHEAD:

@@ -52,7 +52,7 @@ class Evictor:
         self._lock = process.Lock()
 
     def make_room(self, size: int, key: int, order: Order) -> bool:
-        """Return if an entry of `size` bytes is admitted; there is room for it then."""
+        """Return whether an entry of `size` bytes is admitted, and make room for it."""
         limit, min_free = self.limits
         room = -(-size // _PAGE) * _PAGE
         if limit is not None and room > limit:
@@ -74,7 +74,7 @@ class Evictor:
         begin, freed, evicted = time.monotonic_ns(), 0, 0
         most = max(wanted, int(self._folder.totals().size * BATCH))
         with self._lock:
-            at_refill = -1  # what was freed by then: a refill that brings nothing is the last
+            at_refill = -1  # the bytes freed by then: a refill after which nothing is freed is the last
             while freed < most and not (at_refill >= 0 and self._rests(newcomer, order)):
                 if freed >= wanted and not self._is_dispensable(order):  # beyond what is wanted only what is not needed
                     break

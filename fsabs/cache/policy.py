@@ -1,7 +1,7 @@
-"""Eviction policy: which entries a full cache gives up. Made for epochs, in which every reuse lies a whole pass away.
+"""The eviction policy of a full cache. It is made for epochs, in which every entry is read again a whole pass later.
 
 Recency is the worst guide then: what was read last is needed last. Where nothing is known of the future, a cache keeps
-what it has, admits what fits, and gives up what was not read for a whole pass over the data (`Passes`). Where the order
+what it has, admits what fits, and evicts what was not read for a whole pass over the data (`Passes`). Where the order
 of reading is known (`Order`), what is needed last goes first, and what is needed later than all that is there is not
 admitted.
 """
@@ -95,8 +95,10 @@ class Passes:
         """When the present pass began."""
         self.before: float = -math.inf
         self.unread_since: float = -math.inf
-        """When the pass before began, and the one before that: what was last read earlier may go. (Two reads of a file
-        in shuffled passes may be almost two passes apart.)"""
+        """When the pass before began, and the one before that: what was last read earlier may go.
+
+        (Two reads of a file in shuffled passes may be almost two passes apart.)
+        """
 
     def read(self, key: int) -> None:
         """Note that something is read."""

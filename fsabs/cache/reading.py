@@ -1,7 +1,7 @@
 """Reading through a cache: from a key to a file's entry, and from there to its content, cached or fetched.
 
 A batch is read in windows. The hits of a window are looked up, and its misses are fetched by one call of the inner FS,
-together with whole files that this call brings along.
+together with whole files that the same call reads.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class CachedFiles:
         return found
 
     def _read_together(self, wanted: Sequence[tuple[str, CachedFile]], concurrency: int | None) -> Iterator[bytes]:
-        """Read files by one call of the inner FS; what this brings along is admitted."""
+        """Read files by one call of the inner FS, and admit them."""
         files = dict(wanted)
         others: dict[str, CachedFile] = {}
 

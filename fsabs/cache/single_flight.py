@@ -171,7 +171,7 @@ class SingleFlight:
         return value
 
     def _wait_for_process(self, key: int | str | bytes, number: int, lookup: Callable[[int], Any], end: float) -> Any:
-        """Return what another process is fetching, once it has; MISSING if it gives up, or takes too long."""
+        """Return what another process is fetching, once it has; MISSING if it stops, or takes too long."""
         assert self._leases is not None
         token, pause = token_of(key), 0.0005
         while time.monotonic() < end:

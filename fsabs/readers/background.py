@@ -29,7 +29,7 @@ class Channel(Generic[T]):
         self._generation = process.generation()
 
     def put(self, item: T) -> bool:
-        """Add an item once there is room; False if nobody wants it any more."""
+        """Add an item once there is room; return False if the consumer has stopped."""
         with self._changed:
             while len(self._items) >= self._size and not self._ended:
                 self._changed.wait()

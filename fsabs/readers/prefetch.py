@@ -1,7 +1,7 @@
 """Reading ahead in an order that is known: whole files in batches, within a bound on bytes.
 
 `prefetch` is what a data set uses that knows its sampler's order; `Ahead` is the thread behind it, which is made where
-it is first needed, in each process anew. An FS that can use the order itself (a cache) is told it.
+it is first needed, in each process anew. An FS that can use the order itself (a cache) receives it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TakesOrder(Protocol):
     """An FS that can use the order of coming reads: a cache that evicts what is needed last."""
 
     def set_order(self, paths: Sequence[Path]) -> None:
-        """Be told the files that are read next, in order."""
+        """Receive the files that are read next, in order."""
 
 
 def hand_over(fs: FS, order: Sequence[Path]) -> None:
@@ -115,7 +115,7 @@ class _Shelf(Generic[T]):
         self._failure: BaseException | None = None
 
     def put(self, item: T, weight: int) -> bool:
-        """Add an item, when there is room; False when nobody wants it any more."""
+        """Add an item once there is room; return False if the consumer has stopped."""
         with self._changed:
             while self._held >= self._max_bytes and not self._closed:
                 self._changed.wait()

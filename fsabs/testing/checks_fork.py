@@ -95,9 +95,9 @@ def parent_and_children_go_on_at_once(subject: Subject) -> None:
             half = HalfUsed(fs)
             place = long.tell()
             go_on = functools.partial(_go_on, half, long)
-            children = [Child(f"child {at} of round {number}", go_on, subject.patience) for at in (1, 2)]
+            children = [Child(f"child {at} of round {number}", go_on, subject.timeout) for at in (1, 2)]
             try:
-                [mine] = threaded("the parent", [half.rest], subject.patience)
+                [mine] = threaded("the parent", [half.rest], subject.timeout)
                 found = [child.result() for child in children]
             finally:
                 for child in children:
@@ -126,7 +126,7 @@ def children_use_an_fs_that_nobody_used(subject: Subject) -> None:
             return [moved.read_bytes("second.txt"), moved.read_bytes("../inside.txt")]
 
         expected = [TREE["foo/deep/second.txt"], TREE["foo/inside.txt"]]
-        found = forked("a child that is the first to use an FS", [child] * 2, subject.patience)
+        found = forked("a child that is the first to use an FS", [child] * 2, subject.timeout)
         expect.equal(found, [expected] * 2, "what children read through a subfs, from its cwd")
         check_tree(fs, TREE)
 
@@ -141,7 +141,7 @@ def a_child_may_close_everything(subject: Subject) -> None:
             half.iterators.clear()
             fs.close()
 
-        forked("a child that closes what it inherited", [close] * 2, subject.patience)
+        forked("a child that closes what it inherited", [close] * 2, subject.timeout)
         same_rest(half.rest(), "the parent, whose child closed everything")
         half.close()
 
@@ -153,9 +153,9 @@ def grandchildren_go_on(subject: Subject) -> None:
 
         def child() -> list[dict[str, Any]]:
             half.fs.read_bytes("a.txt")
-            return forked("a grandchild", [half.rest], 0.7 * subject.patience)
+            return forked("a grandchild", [half.rest], 0.7 * subject.timeout)
 
-        for rests in forked("a child that forks", [child], subject.patience):
+        for rests in forked("a child that forks", [child], subject.timeout):
             same_rest(rests[0], "a grandchild")
         half.close()
 
@@ -185,13 +185,13 @@ def forking_while_threads_read(subject: Subject) -> None:
         try:
             for number in range(4):
                 for rest in forked(
-                    f"a child forked while threads read, round {number + 1}", [half.rest], subject.patience
+                    f"a child forked while threads read, round {number + 1}", [half.rest], subject.timeout
                 ):
                     same_rest(rest, "a child forked while threads read")
         finally:
             stop.set()
             for thread in threads:
-                thread.join(subject.patience)
+                thread.join(subject.timeout)
         expect.true(not any(thread.is_alive() for thread in threads), "threads that read hang, after a fork")
         expect.equal(failures, [], "what went wrong in threads that read while others forked")
         same_rest(half.rest(), "the parent, after forking while threads read")
@@ -210,8 +210,8 @@ def forking_in_the_middle_of_a_walk(subject: Subject) -> None:
             while len(taken) < 5 and thread.is_alive():
                 time.sleep(0)
             what = "a child forked in the middle of a walk"
-            [theirs] = forked(what, [functools.partial(_take, walk, taken)], subject.patience)
-            thread.join(subject.patience)
+            [theirs] = forked(what, [functools.partial(_take, walk, taken)], subject.timeout)
+            thread.join(subject.timeout)
             expect.equal(taken, everything, "a walk in a thread of the parent's, which forked")
             # What the thread had just been given, and had not noted yet, can't be known to the child.
             missing = sorted(set(everything) - set(theirs))
@@ -227,7 +227,7 @@ def _take(walk: Iterator[tuple[str, list[str], list[str]]], taken: list[str]) ->
 def _noting(failures: list[BaseException], function: Any, number: int) -> None:
     try:
         function(number)
-    except BaseException as exc:  # whatever it is, the check is told
+    except BaseException as exc:  # reported to the check, whatever it is
         failures.append(exc)
 
 
@@ -241,9 +241,7 @@ def children_write(subject: Subject) -> None:
             expect.equal(fs.read_bytes(name), DATA, "what a child wrote, read by it")
             return [path for path in listed(fs) if path in (name, "a.txt")]
 
-        found = forked(
-            "a child that writes", [functools.partial(write, f"child {n}") for n in (1, 2)], subject.patience
-        )
+        found = forked("a child that writes", [functools.partial(write, f"child {n}") for n in (1, 2)], subject.timeout)
         expect.equal(found, [["a.txt", "child 1"], ["a.txt", "child 2"]], "what the children see")
         fs.write_bytes("parent", DATA)
         stored = subject.files(fs)

@@ -200,7 +200,7 @@ def a_child_has_no_part_in_its_parents_container(subject: Subject) -> None:
         def failing() -> None:
             fs.__exit__(ValueError, ValueError(), None)
 
-        forked("a child with a container that its parent writes", [closing, failing], subject.patience)
+        forked("a child with a container that its parent writes", [closing, failing], subject.timeout)
         expect.equal(subject.contents(fs), {}, "what is stored after a child closed its parent's container")
         fs.write_bytes("b.txt", b"the parent's, too")
     expected = {"a.txt": b"the parent's", "b.txt": b"the parent's, too"}

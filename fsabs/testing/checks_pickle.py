@@ -118,7 +118,7 @@ def processes_of_a_forkserver_go_on(subject: Subject) -> None:
 def _go_on(subject: Subject, method: str) -> None:
     with subject.make(FILES) as fs:
         half = HalfUsed(fs)
-        rest = started(method, f"a process started by {method}", _elsewhere, (half,), subject.patience + 20)
+        rest = started(method, f"a process started by {method}", _elsewhere, (half,), subject.timeout + 20)
         same_rest(rest, f"a process started by {method}")
         same_rest(half.rest(), f"the parent of a process started by {method}")
         half.close()

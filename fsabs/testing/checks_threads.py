@@ -37,14 +37,14 @@ def _positioned(file: BlobReader, seed: int) -> None:
 def many_threads_read_one_file(subject: Subject) -> None:
     with subject.make({"data.bin": _DATA}) as fs, fs.open("data.bin", "rb") as file:
         threaded(
-            "reading by position", [functools.partial(_positioned, file, n) for n in range(_THREADS)], subject.patience
+            "reading by position", [functools.partial(_positioned, file, n) for n in range(_THREADS)], subject.timeout
         )
         expect.equal(file.tell(), 0, "the file's own position, after positioned reads")
 
         def read_in_turn() -> list[bytes]:
             return list(iter(lambda: file.read(10_007), b""))
 
-        found = threaded("reading one file in turn", [read_in_turn] * _THREADS, subject.patience)
+        found = threaded("reading one file in turn", [read_in_turn] * _THREADS, subject.timeout)
         pieces = sorted(piece for part in found for piece in part)
         expected = sorted(_DATA[at : at + 10_007] for at in range(0, len(_DATA), 10_007))
         expect.true(pieces == expected, "every part of the file is read by one thread, once")
@@ -66,7 +66,7 @@ def many_threads_use_one_fs(subject: Subject) -> None:
             expect.equal(listed(fs, recursive=True), names, "list in a thread")
 
         names = listed(fs, recursive=True)
-        threaded("using one FS", [functools.partial(use, n) for n in range(_THREADS)], subject.patience)
+        threaded("using one FS", [functools.partial(use, n) for n in range(_THREADS)], subject.timeout)
 
 
 @check("threads")
@@ -80,7 +80,7 @@ def many_threads_share_an_iterator(subject: Subject) -> None:
         ]
         for iterator, expected in shared:
             takers = [functools.partial(_take_all, iterator)] * 4
-            found = threaded("sharing an iterator", takers, subject.patience)
+            found = threaded("sharing an iterator", takers, subject.timeout)
             together = sorted(item for part in found for item in part)
             expect.true(together == sorted(expected), "every item of a shared iterator goes to one thread, once")
 
@@ -96,11 +96,11 @@ def many_threads_write_one_fs(subject: Subject) -> None:
     with subject.make({}) as fs:
 
         def write(name: str, data: bytes) -> None:
-            barrier.wait(subject.patience)
+            barrier.wait(subject.timeout)
             _write_in_pieces(fs, name, data)
 
         functions = [functools.partial(write, name, data) for name, data in files.items()]
-        threaded("writing to one FS", functions, subject.patience)
+        threaded("writing to one FS", functions, subject.timeout)
         check_tree(fs, files)
     expect.equal(subject.contents(fs), files, "what is stored")
 

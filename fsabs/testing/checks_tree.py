@@ -133,9 +133,11 @@ def files_tell_when_they_were_written(subject: Subject) -> None:
         for stat in [*fs.list(recursive=True, detail=True), fs.stat("a.txt")]:
             if stat.directory:
                 continue
-            told = stat.last_modified
-            expect.true(isinstance(told, float), f"`last_modified` is declared, and {stat!r} tells none")
-            expect.true(not subject.live or abs(now - (told or 0)) < 600, f"{stat!r} was written just now, at {now}")
+            modified = stat.last_modified
+            expect.true(isinstance(modified, float), f"`last_modified` is declared, and {stat!r} has none")
+            expect.true(
+                not subject.live or abs(now - (modified or 0)) < 600, f"{stat!r} was written just now, at {now}"
+            )
 
 
 @check("stat-version", needs=("read", "versions"))

@@ -183,7 +183,7 @@ def a_child_has_no_part_in_its_parents_file(subject: Subject) -> None:
             del file, text
             gc.collect()
 
-        forked("a child with its parent's written file", [child, dropping], subject.patience)
+        forked("a child with its parent's written file", [child, dropping], subject.timeout)
         if subject.live:
             expect.equal(subject.files(fs), {}, "what is stored after a child closed its parent's file")
         file.write(b"the parent's")
@@ -206,7 +206,7 @@ def a_child_has_no_part_in_what_its_parent_updates(subject: Subject) -> None:
             for file in files:
                 file.close()
 
-        forked("a child with files that its parent updates", [child, files.clear], subject.patience)
+        forked("a child with files that its parent updates", [child, files.clear], subject.timeout)
         for file in files:
             file.close()
     expect.equal(subject.files(fs), {"a.bin": b"abc3456789", "a.txt": b"abc3456789"}, "what is stored")
@@ -226,9 +226,9 @@ def a_kill_leaves_nothing(subject: Subject) -> None:
             os.write(tell, b"!")
             signal.pause()
 
-        child = Child("a child that is killed while it writes", write_for_ever, subject.patience)
+        child = Child("a child that is killed while it writes", write_for_ever, subject.timeout)
         os.close(tell)
-        select.select([ready], [], [], subject.patience)
+        select.select([ready], [], [], subject.timeout)
         os.set_blocking(ready, False)
         written = _read(ready)
         os.close(ready)
@@ -250,9 +250,7 @@ def _read(descriptor: int) -> bytes:
 def an_exit_leaves_nothing(subject: Subject) -> None:
     with subject.make(_OLD) as fs:
         what = "a process that exits with a file open"
-        expect.equal(
-            started("spawn", what, _open_and_exit, (fs, fs.capabilities.replace), subject.patience), True, what
-        )
+        expect.equal(started("spawn", what, _open_and_exit, (fs, fs.capabilities.replace), subject.timeout), True, what)
         check_tree(fs, _OLD)
     expect.equal(subject.contents(fs), _OLD, "what is stored after a process exited with files open")
 

@@ -271,8 +271,8 @@ def a_new_content_is_a_new_version(subject: Subject) -> None:
 def a_written_file_is_of_now(subject: Subject) -> None:
     with subject.make({}) as fs:
         fs.write_bytes("a.txt", b"x")
-        told = fs.stat("a.txt").last_modified
-        expect.true(abs(time.time() - (told or 0)) < 600, f"a file written at {time.time()} says {told}")
+        modified = fs.stat("a.txt").last_modified
+        expect.true(abs(time.time() - (modified or 0)) < 600, f"a file written at {time.time()} says {modified}")
 
 
 @check("write-replace", needs=("write", "not replace"))

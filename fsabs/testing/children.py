@@ -25,9 +25,9 @@ T = TypeVar("T")
 class Child(Generic[T]):
     """A forked child that runs `function()` and sends back what it returns."""
 
-    def __init__(self, what: str, function: Callable[[], T], patience: float) -> None:
+    def __init__(self, what: str, function: Callable[[], T], timeout: float) -> None:
         self._what = what
-        self._deadline = time.monotonic() + patience
+        self._deadline = time.monotonic() + timeout
         self._stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
         self._results, sending = os.pipe()
         with warnings.catch_warnings():
@@ -62,7 +62,7 @@ class Child(Generic[T]):
             sent += part
 
     def _where(self) -> str:
-        """The child's stacks, which it writes when it is told to, hanging or not."""
+        """Return the child's stacks, which it writes on a signal, hanging or not."""
         os.kill(self.pid, signal.SIGUSR1)
         time.sleep(0.2)
         self._stacks.seek(0)
@@ -84,7 +84,7 @@ def _answer(function: Callable[[], Any], sending: int, stacks: int) -> None:
         faulthandler.register(signal.SIGUSR1, file=stacks)
         try:
             answer = (True, function())
-        except BaseException:  # whatever it is, the parent is told
+        except BaseException:  # reported to the parent, whatever it is
             answer = (False, traceback.format_exc())
         view = memoryview(pickle.dumps(answer))
         while view:
@@ -93,9 +93,9 @@ def _answer(function: Callable[[], Any], sending: int, stacks: int) -> None:
         os._exit(0)
 
 
-def forked(what: str, functions: Iterable[Callable[[], T]], patience: float) -> list[T]:
+def forked(what: str, functions: Iterable[Callable[[], T]], timeout: float) -> list[T]:
     """Return the results of `functions`, each called in a forked child, all at once."""
-    children = [Child(f"{what}, child {n}", function, patience) for n, function in enumerate(functions, 1)]
+    children = [Child(f"{what}, child {n}", function, timeout) for n, function in enumerate(functions, 1)]
     try:
         return [child.result() for child in children]
     finally:
@@ -103,7 +103,7 @@ def forked(what: str, functions: Iterable[Callable[[], T]], patience: float) -> 
             child.kill()
 
 
-def started(method: str, what: str, function: Callable[..., T], arguments: tuple[Any, ...], patience: float) -> T:
+def started(method: str, what: str, function: Callable[..., T], arguments: tuple[Any, ...], timeout: float) -> T:
     """Return the result of `function(*arguments)` in a process started by `spawn` or `forkserver`; everything is
     pickled.
     """
@@ -117,7 +117,7 @@ def started(method: str, what: str, function: Callable[..., T], arguments: tuple
         process.start()
         sending.close()
         try:
-            good, value = _received(receiving, what, patience)
+            good, value = _received(receiving, what, timeout)
             process.join(5.0)  # it has exit handlers to run
         finally:
             receiving.close()
@@ -130,8 +130,8 @@ def started(method: str, what: str, function: Callable[..., T], arguments: tuple
     return value  # type: ignore[no-any-return]
 
 
-def _received(receiving: Connection, what: str, patience: float) -> tuple[bool, Any]:
-    if not receiving.poll(patience):
+def _received(receiving: Connection, what: str, timeout: float) -> tuple[bool, Any]:
+    if not receiving.poll(timeout):
         raise AssertionError(f"{what} hangs")
     try:
         return receiving.recv()  # type: ignore[no-any-return]
@@ -145,13 +145,13 @@ def _send(sending: Connection, path: str) -> None:
         with open(path, "rb") as file:
             function, arguments = pickle.load(file)
         answer = (True, function(*arguments))
-    except BaseException:  # whatever it is, the parent is told
+    except BaseException:  # reported to the parent, whatever it is
         answer = (False, traceback.format_exc())
     sending.send(answer)
     sending.close()
 
 
-def threaded(what: str, functions: Iterable[Callable[[], T]], patience: float) -> list[T]:
+def threaded(what: str, functions: Iterable[Callable[[], T]], timeout: float) -> list[T]:
     """Return the results of `functions`, each called in a thread, all at once; `AssertionError` if one raises or takes
     too long.
     """
@@ -164,7 +164,7 @@ def threaded(what: str, functions: Iterable[Callable[[], T]], patience: float) -
         threads.append(threading.Thread(target=target, name=f"{what}, thread {number}", daemon=True))
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     for thread, box in zip(threads, results, strict=True):
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
@@ -184,6 +184,6 @@ class _Kept:
     def __call__(self) -> None:
         try:
             found = (True, self._function())
-        except BaseException:  # whatever it is, the check is told
+        except BaseException:  # reported to the check, whatever it is
             found = (False, traceback.format_exc())
         self._box += found

@@ -29,8 +29,11 @@ from ..fs import FS, FileStat
 from ..layers import LayerFS
 
 Operation = Literal["stat", "list", "open", "read", "create", "append", "write", "commit", "mkdir", "rename", "remove"]
-"""What a fault meets: the core's methods. A `read` is one positioned read (`pread` or `pread_many`), a `write` one
-block handed to the store, a `commit` what `close()` does at the end. `open` is that of a file to be read or updated."""
+"""What a fault meets: the core's methods.
+
+A `read` is one positioned read (`pread` or `pread_many`), a `write` one block handed to the store, a `commit` what
+`close()` does at the end. `open` is that of a file to be read or updated.
+"""
 
 OPERATIONS: tuple[str, ...] = get_args(Operation)
 
@@ -96,7 +99,7 @@ class Fault:
         if getattr(self.effect, "after", 0) and self.operation != "write":
             raise ValueError(f"only a write goes wrong after so many bytes, not {self.operation}")
         if sum(map(bool, (self.at, self.every, self.rate))) > 1:
-            raise ValueError("a fault is told when to come by one of at, every and rate")
+            raise ValueError("a fault takes only one of at, every and rate")
         if min(self._calls, default=1) < 1 or self.every < 0 or not 0 <= self.rate <= 1:
             raise ValueError("calls are counted from 1, and a rate lies between 0 and 1")
 

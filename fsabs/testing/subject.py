@@ -29,7 +29,7 @@ class Subject(abc.ABC):
     """Whether what `create` gives reads what it has written, at once."""
     shared: bool = True
     """Whether a process that is started anew finds in the store what is there; False for one in a process's memory."""
-    patience: float = 20.0
+    timeout: float = 20.0
     """Seconds that a child process may take with a few files before it is taken to hang."""
     refused_characters: str = ""
     """Characters that the store can't have in a name."""

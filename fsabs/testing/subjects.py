@@ -106,7 +106,7 @@ class WrappedSubject(Subject):
         self._wrap = wrap
         self.live = inner.live
         self.shared = inner.shared
-        self.patience = inner.patience
+        self.timeout = inner.timeout
         self.refused_characters = inner.refused_characters
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
@@ -187,7 +187,7 @@ class SubFSSubject(WrappedSubject):
 
     def _sub(self, fs: FS) -> FS:
         sub = fs.subfs(self._at)
-        sub._borrowed = False  # nobody else has the FS: closing this closes it
+        sub._borrowed = False  # the FS has no other owner: closing this closes it
         return sub
 
     def stored(self, location: str) -> dict[str, bytes]:
@@ -225,7 +225,7 @@ class ContainerSubject(Subject):
         self._outer = outer
         self._opener = opener or _open_container
         self.shared = outer.shared
-        self.patience = outer.patience
+        self.timeout = outer.timeout
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
         """Has the archive put into the outer FS, and opens it there."""

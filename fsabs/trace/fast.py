@@ -21,7 +21,7 @@ _pack = RECORD.pack_into
 
 
 def watched(recorder: Recorder, blob: Blob, otherwise: Read, name: str, where: str) -> Read:
-    """`blob.pread`, told to `recorder` as an event `fs` of that name at the URL `where`."""
+    """Return `blob.pread` that also records a span `fs` of that name at the URL `where`."""
     if type(blob).pread is not Blob.pread or type(blob)._clip is not Blob._clip:
         return otherwise  # it reads in a way of its own
     if isinstance(recorder, EventRecorder):

@@ -96,7 +96,7 @@ def _throughput(analysis: Analysis) -> Headline:
 def _amplification(analysis: Analysis) -> Headline:
     ratio, fetched = analysis.amplification.ratio, analysis.amplification.fetched
     if fetched is None:
-        return Headline("amplification", "Read amplification", units.NOTHING, "no store told of requests")
+        return Headline("amplification", "Read amplification", units.NOTHING, "no store recorded requests")
     note = f"{units.size(fetched)} fetched"
     if ratio is None:
         return Headline("amplification", "Read amplification", units.NOTHING, note)

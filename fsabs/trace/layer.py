@@ -1,6 +1,6 @@
-"""TracedFS: the layer that tells the instrument of every call of the user's, and of every read of what he opens.
+"""TracedFS: the layer that records every call of the user, and every read of opened files.
 
-It is told to `hooks.active`, whoever that is; while there is none, what is opened is not even wrapped.
+Spans and events go to the instrument `hooks.active`; without one, opened files are not even wrapped.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class TracedFS(LayerFS):
 
 
 class _Call:
-    """One call, told when it is over."""
+    """One call, which is recorded when it is over."""
 
     __slots__ = ("_begin", "_fs", "_key", "_operation", "size")
 
@@ -257,10 +257,10 @@ class TracedBlob(Blob):
 
     def _watched(self) -> Callable[[int, int], bytes]:
         """Return a function that reads, and reports to the current instrument."""
-        told = _told(self._inner.pread, self._name, self._where)
+        reading = _recording(self._inner.pread, self._name, self._where)
         if isinstance(recorder := hooks.active, Recorder):
-            return fast.watched(recorder, self._inner, told, self._name, self._where)
-        return told
+            return fast.watched(recorder, self._inner, reading, self._name, self._where)
+        return reading
 
     @property
     def max_gap_bytes(self) -> int:
@@ -322,8 +322,8 @@ class TracedBlob(Blob):
             active.record_span("fs", self._name, begin, 0, self._where, type(exc).__name__, offset)
 
 
-def _told(read: Callable[[int, int], bytes], name: str, where: str) -> Callable[[int, int], bytes]:
-    """`read(size, offset)`, told to whichever instrument there is then."""
+def _recording(read: Callable[[int, int], bytes], name: str, where: str) -> Callable[[int, int], bytes]:
+    """Return `read(size, offset)` that also records a span at the current instrument."""
 
     def pread(size: int, offset: int) -> bytes:
         begin = monotonic_ns()

@@ -19,8 +19,8 @@ def merge(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = 
     """Merge a trace's files into one valid JSON array, gzipped; returns its path, `merged.json.gz` in the folder.
 
     Times are microseconds from the begin of the first process. Work of which a thread has several pieces under way at
-    once becomes pairs of `b` and `e` events, which viewers lay out side by side. What could not be read is told by an
-    `M` event, `fsabs.merged`, at the end. Raises `FileNotFoundError` where the folder is none of a trace.
+    once becomes pairs of `b` and `e` events, which viewers lay out side by side. What could not be read is reported by
+    an `M` event, `fsabs.merged`, at the end. Raises `FileNotFoundError` where the folder is none of a trace.
     """
     target = os.fspath(path) if path is not None else os.path.join(folder, "merged.json.gz")
     found, notes = sources(folder)

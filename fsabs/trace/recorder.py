@@ -22,7 +22,7 @@ from .ring import LONGEST, RECORD, Record, Ring
 
 OTHER = "other"
 NAMES_BOUND = 1024
-"""Kinds and names that are told apart; what a program invents beyond them is counted as `other`."""
+"""The limit of distinct kinds and names; those of a program beyond it are counted as `other`."""
 LONGEST_NAME = 200
 """Characters of a name that are kept."""
 BUCKETS = 65
@@ -195,8 +195,8 @@ class Recorder(hooks.Instrument):
 class EventRecorder(Recorder):
     """Keeps every event in the ring, in place of what was there a whole turn of it ago.
 
-    Calls, errors, bytes and nanoseconds are summed up at once; the histograms are made of the ring's records by whoever
-    empties it, `distribute`.
+    Calls, errors, bytes and nanoseconds are summed up at once; the histograms are made of the ring's records when it is
+    emptied, by `distribute`.
     """
 
     def __init__(self, ring: Ring) -> None:

@@ -223,7 +223,7 @@ class Amplification(NamedTuple):
     asked: int
     """Bytes that traced reads gave to the user."""
     fetched: int | None
-    """Bytes that came from stores; None where no backend told of requests (local files)."""
+    """The bytes that came from stores; None if no backend recorded requests (local files)."""
 
     @property
     def ratio(self) -> float | None:
@@ -240,7 +240,7 @@ class CacheUse(NamedTuple):
 
     @property
     def hit_rate(self) -> float | None:
-        """Hits of all questions, 0 to 1; None if nobody asked."""
+        """Hits of all lookups, 0 to 1; None without lookups."""
         return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
 
 
@@ -251,7 +251,7 @@ class Timeline(NamedTuple):
     asked: Sequence[float]
     """Bytes a second that traced reads gave to the user."""
     fetched: Sequence[float]
-    """Bytes a second that came from stores; all 0 where no backend told of requests."""
+    """Bytes a second that came from stores; all 0 if no backend recorded requests."""
     reads: Sequence[float]
     """Reads of the user's in flight, the mean over the slice, over all processes."""
     requests: Sequence[float]

@@ -150,7 +150,7 @@ def _environments_plan() -> Plan | None:
 
 
 def _begin_quietly(plan: Plan) -> Recorder | None:
-    """As `_begin`, where nobody expects an error: a process that can't trace says so and goes on without."""
+    """As `_begin`, but a process that can't trace warns instead of raising."""
     try:
         with _lock:
             if _plan is not plan:  # it was stopped meanwhile

@@ -1,4 +1,4 @@
-"""A made-up trace, for tests, documentation and whoever draws reports: the same for the same arguments, always."""
+"""A synthetic trace, for tests, documentation and the design of reports: the same for the same arguments."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from .figures import Array, UnderWay
 from .schema import KINDS, READS, Event, FileRow, Histogram, Row, Step
 
 FILES_KEPT = 200_000
-"""Files that are told apart."""
+"""The limit of distinct files."""
 STEPS_KEPT = 10_000
 OPENS = frozenset({"open", "create", "append", "open_update"})
 OPENINGS = frozenset({"open", "read_bytes", "read_many"})

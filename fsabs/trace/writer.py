@@ -111,7 +111,7 @@ class Flusher:
         self._next = 1
         self._lost = 0
         self._gap_since = 0.0
-        self._patience = SECOND
+        self._gap_timeout = SECOND
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._one = threading.Lock()
@@ -133,7 +133,7 @@ class Flusher:
         if not self._one.acquire(timeout=10):  # a disk that hangs: the ring stays, with all that is in it
             return
         try:
-            self._patience = 0.0  # nobody is coming back to fill a gap
+            self._gap_timeout = 0.0  # no thread will fill a gap any more
             self._drain()
             self._recorder.save_tally()
             if self._file.close(self._recorder.tally()):
@@ -170,7 +170,7 @@ class Flusher:
             for at in range(0, len(records), batch):
                 self._events.distribute(records[at : at + batch])
                 batches.append(self._lines.render(records[at : at + batch]))
-                time.sleep(0)  # whoever waits for the interpreter goes first
+                time.sleep(0)  # threads that wait for the interpreter go first
             if self._file.member(batches):
                 self._events.kept += len(records)
 
@@ -200,6 +200,7 @@ class Flusher:
 
     def _past_gap(self) -> list[Record]:
         """Skip a missing record that later ones follow, once it has been missing for a while, and return what follows.
+
         Its thread is about to write it, or was interrupted.
         """
         later = next((step for step in range(1, 64) if self._has(self._next + step)), 0)
@@ -208,7 +209,7 @@ class Flusher:
         now = time.monotonic()
         if not self._gap_since:
             self._gap_since = now
-        if now - self._gap_since < self._patience:
+        if now - self._gap_since < self._gap_timeout:
             return []
         self._lost += later
         self._next += later

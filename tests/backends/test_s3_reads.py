@@ -332,7 +332,7 @@ def test_a_stream_goes_by_one_connection_as_long_as_that_is_fast(
     monkeypatch.setattr(hooks, "active", hooks.Instrument())
     with fs.open("x", "rb") as file:
         assert b"".join(iter(lambda: file.read(1 << 20), b"")) == data
-    assert max(told) > 30 << 20 if fast == 0 else max(told) <= reading.JUDGED + reading.CHUNK
+    assert max(told) > 30 << 20 if fast == 0 else max(told) <= reading.MEASURED_BYTES + reading.CHUNK
 
 
 def test_each_attempt_is_told(ceph: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ BATCHES, BATCH = 2, 15
 PROCESSES, THREADS = 8, 4
 ITEMS = 400
 DISK = 3 * 1024 * 1024
-PATIENCE = 5.0
+LONGEST_READ = 5.0
 
 
 def value_of(key: int | str) -> bytes | None:
@@ -134,7 +134,7 @@ def child(work: Callable[[random.Random], None], disk: Disk, seed: int, complain
                 began = time.monotonic()
                 with contextlib.suppress(TimeoutError):
                     work(dice)
-                assert time.monotonic() - began < PATIENCE, "it hung"
+                assert time.monotonic() - began < LONGEST_READ, "it hung"
         except BaseException as exc:  # whatever it is: the parent tells of it
             os.write(complaints, f"{type(exc).__name__}: {exc}"[:300].encode() + b"\n")
 

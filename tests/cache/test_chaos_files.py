@@ -34,7 +34,7 @@ SMALL, LARGE = 60, 4
 DISK = 2 * 1024 * 1024
 ROUND = 0.8
 """Seconds."""
-PATIENCE = 6.0
+LONGEST_READ = 6.0
 """Seconds that a read may take on a busy machine, a second for a process that is stopped included."""
 
 
@@ -203,7 +203,7 @@ def child(fs: CachedFS, files: Files, seed: int, complaints: int) -> NoReturn:
                 began = time.monotonic()
                 use(fs, files, dice)
                 took = time.monotonic() - began
-                assert took < PATIENCE or stopped[0], f"a read took {took:.1f} s"
+                assert took < LONGEST_READ or stopped[0], f"a read took {took:.1f} s"
                 stopped[0] = False
                 reads -= 1
                 if number == 0 and dice.random() < 0.02 and not (pid := os.fork()):

@@ -269,7 +269,7 @@ def test_a_child_that_was_forked_while_its_killed_parent_held_the_lock_goes_on(c
 def test_a_stopped_process_that_holds_the_lock_costs_an_item_and_no_hang(
     cache: MultiprocessFileCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", 0.05)
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT", 0.05)
     reading, writing = os.pipe()
 
     def holder() -> None:

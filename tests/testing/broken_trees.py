@@ -380,7 +380,7 @@ class KnowsItsProcess(LayerFS):
 class Impatient(WrappedSubject):
     def __init__(self) -> None:
         super().__init__(MemorySubject(), HoldsALock)
-        self.patience = 1.5
+        self.timeout = 1.5
 
 
 class HoldsALock(LayerFS):

@@ -12,7 +12,7 @@ from .sampler import EpochSampler
 
 
 class AnnouncedBatch(list[int]):
-    """The first batch that a worker gets: it brings the indices of all batches that it will get in the epoch."""
+    """The first batch of a worker, with the indices of all its batches in the epoch."""
 
     def __init__(self, indices: Iterable[int], coming: array[int]) -> None:
         super().__init__(indices)

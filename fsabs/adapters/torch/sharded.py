@@ -106,7 +106,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     @property
     def serial(self) -> int:
-        """The serial number of the plan of the pass, which a batch's tag brings back."""
+        """The serial number of the plan of the pass, which is part of a batch's tag."""
         return self._epochs.serial
 
     def set_epoch(self, epoch: int) -> None:

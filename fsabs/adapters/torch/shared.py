@@ -34,7 +34,10 @@ class WorkerPass(NamedTuple):
     workers: int
 
     def is_of(self, other: WorkerPass) -> bool:
-        """Return whether both are of one pass. Other children of the parent may have been started between the workers."""
+        """Return whether both are of one pass.
+
+        Other children of the parent may have been started between the workers.
+        """
         if self._replace(origin=other.origin) != other:
             return False
         return abs(self.origin - other.origin) < self.workers

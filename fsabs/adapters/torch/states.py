@@ -16,7 +16,7 @@ from ...readers.data.order import Interval, intervals_of, union
 from .plan import Place, Plan, Uneven
 
 FORMAT = 2
-_GROUPS = 128  # in the digests of a state: so many shards, or groups of them, can be told apart
+_GROUPS = 128  # in the digests of a state: the number of shards, or groups of them, that can be distinguished
 
 State = Mapping[str, Any]
 

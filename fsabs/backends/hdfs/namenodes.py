@@ -172,15 +172,15 @@ class NameNodes:
     def _ask(self, node: NameNode, what: str, request: Callable[[Any], T], repeat: bool, until: float) -> T:
         """Return the response of `node`; an error once another NameNode is known to be active, or time is over."""
         begun = time.monotonic()
-        # A connection that has gone dead without a word is found out by a second one.
-        patience = until if not repeat else min(until, begun + max(self.policy.timeout / 3, 2 * PROBE_INTERVAL))
+        # A dead connection that was never closed is detected by a second one.
+        deadline = until if not repeat else min(until, begun + max(self.policy.timeout / 3, 2 * PROBE_INTERVAL))
         pending = Pending(node.ask, request, self.policy.connect_timeout)
-        while not pending.wait(min(PROBE_INTERVAL, patience - time.monotonic())):
+        while not pending.wait(min(PROBE_INTERVAL, deadline - time.monotonic())):
             other = self._find_active(node, until)
             now = time.monotonic()
             if pending.wait(0):
                 break
-            if other is not None or now >= patience:
+            if other is not None or now >= deadline:
                 pending.abandon()
                 node.replace_client()
                 if other is not None:

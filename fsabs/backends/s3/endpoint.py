@@ -24,8 +24,9 @@ _SIGNATURES = {"s3v4": SIGV4, "v4": SIGV4, EXPRESS: EXPRESS}
 
 
 class Endpoint(NamedTuple):
-    """The address of a bucket's objects, and the form of their requests. Plain data: it belongs to no process and no
-    connection.
+    """The address of a bucket's objects, and the form of their requests.
+
+    Plain data: it belongs to no process and no connection.
     """
 
     host: str
@@ -58,7 +59,9 @@ class Endpoint(NamedTuple):
     checksums: bool = True
     """Whether written bodies carry a checksum that the store verifies."""
     credentials: Any = None
-    """botocore's, which it refreshes: `get_frozen_credentials()` gives those of the moment; None where there are none.
+    """botocore's, which it refreshes:
+
+    `get_frozen_credentials()` gives those of the moment; None where there are none.
     """
     attempts_set: bool = False
     """Whether the number of attempts is a setting, and not botocore's default."""

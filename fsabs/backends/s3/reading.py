@@ -32,22 +32,23 @@ T = TypeVar("T")
 FIRST = 128 * 1024
 """What an object that is opened is asked for at once."""
 GAP = 16 * 1024
-"""What may lie between two ranges of one request: it is received in a third of the time that a request takes."""
+"""The largest gap between two ranges of one request: it is received in a third of the time that a request takes."""
 PIECE = 8 * 1024 * 1024
-"""The size of a request at most, where there are several."""
+"""The largest size of a request, where there are several."""
 STREAM_PIECE = 8 * 1024 * 1024
 STREAM_WIDTH = 4
-"""So many pieces of a stream are under way: 32 MiB, with what the kernel holds of them."""
+"""The number of pieces of a stream that are in flight: 32 MiB, with the kernel's buffers."""
 CHUNK = 1024 * 1024
 FAST = 250e6
-"""Bytes a second, while somebody waits for them, from which on one connection is enough for a stream."""
-JUDGED = 32 * 1024 * 1024
-PATIENCE = 0.25
-"""So many bytes, or seconds, tell how fast it is."""
+"""The bytes a second, while the reader waits for them, from which one connection is enough for a stream."""
+MEASURED_BYTES = 32 * 1024 * 1024
+MEASURED_SECONDS = 0.25
+"""The bytes, or the seconds of waiting, after which the rate is known."""
 LARGE = 32 * 1024 * 1024
-"""An object of more bytes is read by parallel ranges."""
+"""The size in bytes from which an object is read by parallel ranges."""
 MAX_BATCH_BYTES = 16 * MAX_BYTES
-"""The ranges of `pread_many` are all returned together: a bound on what is in flight would bound nothing."""
+"""The limit for `pread_many`, which returns all ranges together: a lower limit on bytes in flight would save no memory.
+"""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -205,7 +206,7 @@ def open_from_start(fs: S3, key: str) -> S3Blob | None:
 
 
 class S3Blob(Blob):
-    """One version of an object, told by its ETag: each read is a GET of a range with If-Match.
+    """One version of an object, identified by its ETag: each read is a GET of a range with If-Match.
 
     Ranges that are read together are in flight together, as are the pieces of a large one. A stream takes up to 32 MiB.
     What came when the object was opened is kept until it has been read, at most 128 KiB; it does not pickle.
@@ -249,7 +250,7 @@ class S3Blob(Blob):
         view.release()
         for number, _ in enumerate(self._responses(requests, self._origin.default_concurrency, places)):
             places[number].release()
-        return buffer.getvalue()  # the very bytes that were filled, since nobody else has them
+        return buffer.getvalue()  # without a copy: no other reference to the buffer exists
 
     @property
     def max_gap_bytes(self) -> int:
@@ -355,7 +356,7 @@ def _chunks(connection: socket.socket, rest: bytes, left: int) -> Iterator[bytes
         yield rest
     received, waited = 0, 0.0
     while left:
-        if received >= JUDGED or waited > PATIENCE:
+        if received >= MEASURED_BYTES or waited > MEASURED_SECONDS:
             if received < FAST * waited:
                 return
             received, waited = 0, 0.0

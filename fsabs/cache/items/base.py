@@ -14,7 +14,7 @@ from .codecs import Codec, codec_of
 
 Key = int | str
 NAME = "cache.items"
-"""What instruments are told."""
+"""The name of item caches in spans and events."""
 
 
 class Cache(abc.ABC):
@@ -173,7 +173,7 @@ class NaiveCache(ItemCache):
     Args:
         length: how many numbered items there can be; with string keys as many again.
         multithread_safe: PFIO's; it is in any case.
-        do_pickle: store pickles, so that whoever gets an item has one of its own. Else items are the objects
+        do_pickle: store pickles, so that each `get` returns an object of its own. Else items are the objects
             themselves: who changes one changes it for all.
         codec: store what a codec makes of items; see `FileCache`.
         cache_size_limit: bytes that items may take together: of buffers and arrays their bytes, of other objects

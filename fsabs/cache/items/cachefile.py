@@ -48,7 +48,7 @@ class State(NamedTuple):
     sealed: int
     """The file's size if nothing may be put any more, else 0."""
     hand: int
-    """A place in the data, for whoever evicts."""
+    """A place in the data, for eviction."""
 
 
 class CacheFile:
@@ -84,7 +84,7 @@ class CacheFile:
         if size < expected or (sealed and size != sealed):
             raise errors.corrupt(self.path, f"the cache has {size} bytes, and should have {expected}", "open")
         if not (self.writable or sealed):
-            raise errors.corrupt(self.path, "the cache was not preserved: it is somebody's live one", "open")
+            raise errors.corrupt(self.path, "the cache was not preserved: it is in use", "open")
         return found
 
     def _map(self) -> mmap.mmap | None:
@@ -165,7 +165,7 @@ class CacheFile:
     # Sealing
 
     def freeze(self) -> None:
-        """Under the lock: nothing is put any more, by nobody; all that was put is on the disk."""
+        """Refuse further items in all processes, and write all items to the disk; call it under the lock."""
         state = self.state()
         if not state.sealed:
             os.ftruncate(self.fd, state.cursor)
@@ -174,7 +174,7 @@ class CacheFile:
         os.fsync(self.fd)
 
     def thaw(self) -> None:
-        """Under the lock: take `freeze()` back."""
+        """Undo `freeze()`; call it under the lock."""
         os.pwrite(self.fd, layout.WORD.pack(0), layout.SEALED_AT)
 
     # Process
@@ -185,7 +185,7 @@ class CacheFile:
         return self.fd < 0
 
     def close(self) -> None:
-        """Close it in this process; a file that is nobody's any more is removed. Twice is once."""
+        """Close it in this process, and remove the file if no process uses it. Closing twice is no error."""
         if not self.lock.shut():
             return
         _live.pop(id(self), None)
@@ -243,7 +243,7 @@ def wrap(cls: type[F], path: str, fd: int, *, writable: bool, owned: bool, limit
 def open_file(path: str, flags: int) -> int:
     """A descriptor; errors have the path and the operation."""
     try:
-        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)  # of a pipe, which has nobody at its other end
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)  # no waiting for a pipe's writer
     except OSError as exc:
         raise errors.named(exc, "open", path) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -262,12 +262,12 @@ def open_in_use(path: str) -> int:
 
 
 def live_name(folder: str) -> str:
-    """A name in `folder` that is nobody's, and is removed by `sweep` when it is left behind."""
+    """Return an unused name in `folder`; `sweep` removes its file if a process leaves it behind."""
     return os.path.join(folder, f"{LIVE_PREFIX}{secrets.token_hex(8)}{LIVE_SUFFIX}")
 
 
 def make(folder: str, wanted: Layout) -> tuple[str, int]:
-    """A new live file in `folder`, whole, in use by this process; its path and descriptor."""
+    """Make a new live file in `folder`, in use by this process; return its path and descriptor."""
     while True:
         path = live_name(folder)
         fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -300,7 +300,7 @@ def sweep(folder: str) -> None:
     for path in names:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:  # gone by now, or somebody else's
+        except OSError:  # gone by now, or of another owner
             continue
         try:
             if locks.last(fd):

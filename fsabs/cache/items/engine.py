@@ -46,7 +46,7 @@ class Outcome(enum.Enum):
     FROZEN = "frozen"
     """The cache is preserved, read-only or closed."""
     BUSY = "busy"
-    """Another process held the put lock for `locks.PATIENCE` seconds (it was stopped, or its disk hangs)."""
+    """Another process held the put lock for `locks.LOCK_TIMEOUT` seconds (it was stopped, or its disk hangs)."""
 
 
 class Engine(Space):

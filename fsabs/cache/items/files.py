@@ -37,7 +37,7 @@ class FileCache(StoredItems):
             preload of a cache with another one is a `ValueError`.
         claim_timeout: seconds to wait for another thread's or process's `backend_get` of the same item.
 
-    A full disk, like a limit that is reached, makes `put` return False; it is told once, as a `RuntimeWarning`.
+    A full disk, like a limit that is reached, makes `put` return False; there is one `RuntimeWarning`.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class FileCache(StoredItems):
             self._warn(f"the disk of the cache {engine.path} is full: an item was not stored")
 
     def preserve(self, name: str, overwrite: bool = False) -> bool:
-        """Keep the cache as the file `name` in its folder, for `preload`; nothing can be put any more, by nobody.
+        """Keep the cache as the file `name` in its folder, for `preload`. No process can add items afterwards.
 
-        All or nothing, also through a crash of the machine: what was under that name stays until the new one is whole
-        on the disk. False where the name is taken and is not to be overwritten, or the cache is closed. `OSError`
-        where the disk fails; the cache goes on as before then.
+        The file is replaced atomically, also if the machine crashes: a file of that name stays until the new one is
+        complete on the disk. Returns False if the name is taken and `overwrite` is False, or if the cache is closed.
+        Raises `OSError` if the disk fails; the cache then works as before.
         """
         engine = self._engine
         if engine is None or engine.closed:

@@ -93,7 +93,7 @@ class HTTPCache(ItemCache):
             return MISSING
         try:
             return self.codec.decode(body)
-        except Exception as exc:  # whatever a codec says of bytes that are none of its own: somebody else's item
+        except Exception as exc:  # a codec may raise anything for another program's item
             self.connector.warn(f"has no item of codec {self.codec.name!r}: {type(exc).__name__}: {exc}")
             return MISSING
 

@@ -14,21 +14,23 @@ import time
 from ... import process
 from ..leases import set_lock
 
-PATIENCE = 5.0
-"""Seconds that a put waits for another process's put."""
+LOCK_TIMEOUT = 5.0
+"""The seconds that a put waits for another process's put."""
 
 _IN_USE = 0x3FFF_FFFF_FFFF_FFFE  # a byte of the file that is never written: locks need no bytes
 
 
 def use(fd: int) -> bool:
-    """Say that the file is in use, for as long as `fd` is open; False where it is being removed."""
+    """Mark the file as in use, for as long as `fd` is open; return False if it is being removed."""
     return set_lock(fd, fcntl.F_RDLCK, _IN_USE)
 
 
 def last(fd: int) -> bool:
-    """End the use; whether nobody else uses the file: it is this process that removes it then, and nobody starts to.
+    """End the use; return whether no other process uses the file.
 
-    Of several that end at once one sees True, the last: each takes its own use away before it looks.
+    This process removes it then, and none can begin to use it.
+
+    Of several processes that end at once, the last one gets True: each ends its own use before it looks.
     """
     set_lock(fd, fcntl.F_UNLCK, _IN_USE)
     return set_lock(fd, fcntl.F_WRLCK, _IN_USE)
@@ -44,9 +46,10 @@ def reopen(fd: int, flags: int) -> None:
 
 
 class PutLock:
-    """The one lock of puts: between threads a lock of the process, between processes `flock`.
+    """The lock of puts: between threads a lock of the process, between processes `flock`.
 
-    `with` raises `TimeoutError` when another process has held it for PATIENCE, and `ValueError` after `shut()`.
+    `with` raises `TimeoutError` if another process has held it for LOCK_TIMEOUT seconds, and `ValueError` after
+    `shut()`.
     """
 
     __slots__ = ("_fd", "_threads")
@@ -70,7 +73,10 @@ class PutLock:
             self._threads.__exit__()
 
     def shut(self) -> bool:
-        """End the lock before its descriptor is closed: nobody is in it then, and nobody comes in; False if it was."""
+        """Disable the lock before its descriptor is closed: no thread holds it or can take it then.
+
+        Return False if it was disabled.
+        """
         with self._threads:
             fd, self._fd = self._fd, -1
         return fd >= 0
@@ -85,8 +91,8 @@ class PutLock:
                 return
             except BlockingIOError:
                 now = time.monotonic()
-                end = end or now + PATIENCE
+                end = end or now + LOCK_TIMEOUT
                 if now > end:
-                    raise TimeoutError(errno.ETIMEDOUT, f"another process has held it for {PATIENCE} s") from None
+                    raise TimeoutError(errno.ETIMEDOUT, f"another process has held it for {LOCK_TIMEOUT} s") from None
             time.sleep(pause)
             pause = min(pause + 20e-6, 2e-3)

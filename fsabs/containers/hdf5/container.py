@@ -192,8 +192,9 @@ class Hdf5(Container):
             return blob_of(self, key, dataset)
 
     def verify(self) -> list[Problem]:
-        """Return the faults and oddities of the file; empty if there are none. Reads everything, so that HDF5 checks
-        its checksums.
+        """Return the faults and oddities of the file; empty if there are none.
+
+        Reads everything, so that HDF5 checks its checksums.
 
         The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`,
         `links` (there is too much to be listed: see `Limits`).

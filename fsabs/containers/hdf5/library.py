@@ -241,6 +241,6 @@ def _close_all() -> None:
         return
     for file in h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
         if h5py.h5f.get_name(file).startswith(_MARK.encode()):
-            # What can't be written any more is lost, as every file is that nobody closed.
+            # What can't be written any more is lost, as every file is that was not closed.
             with contextlib.suppress(OSError, RuntimeError, ValueError):
                 h5py.File(file).close()

@@ -109,7 +109,7 @@ class Draft:
         return self._scratch
 
     def abort(self) -> None:
-        """Close the file, whose bytes nobody wants."""
+        """Close the file, and drop its bytes."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
             self.file.close()
         self._scratch.close()

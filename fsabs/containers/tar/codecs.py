@@ -1,4 +1,4 @@
-"""The compressions of a tar: gz, bz2, xz and zst, told by their magic, decoded and encoded in bounded pieces.
+"""The compressions of a tar: gz, bz2, xz and zst, recognised by their magic, decoded and encoded in bounded pieces.
 
 Sources: RFC 1952 (gzip), the bzip2 and xz file formats, RFC 8878 (Zstandard). Each is a sequence of independent frames
 (gzip calls them members, xz and bzip2 streams) one behind the other; a frame carries its own checksum.
@@ -102,7 +102,7 @@ class Encoder(Protocol):
 
 
 class _GzEncoder:
-    """A gzip member whose header is the same everywhere: no name, the system "unknown", the time that it is told."""
+    """A gzip member whose header is the same everywhere: no name, the system "unknown", the time that is given."""
 
     def __init__(self, level: int, timestamp: float) -> None:
         self._deflate = zlib.compressobj(level, wbits=-15)

@@ -34,6 +34,6 @@ def later_problems(index: Index, limits: Limits) -> Iterator[Problem]:
 
 
 def trailing_data(index: Index) -> Problem:
-    """The problem of a file that goes on behind the archive's end."""
+    """Return the problem of a file with bytes after the archive's end."""
     end = index.end + 2 * BLOCK
     return Problem("", "trailing data", f"there is more than zeros behind the end of the archive, at offset {end}")

@@ -82,8 +82,8 @@ def unpack(view: memoryview) -> tuple[Index, Decoding | None]:
         tree = NameTree(Members(view[_HEAD.size : rows].cast("Q"), names, extras), names)
         problems = tuple(Problem(*problem) for problem in rest["problems"])
         index = Index(tree, rest["links"], rest["refused"], problems, rest["end"])
-        told = rest["decoding"]
-        return index, told and Decoding(told[0], told[1], _segments(told[2]))
+        decoding = rest["decoding"]
+        return index, decoding and Decoding(decoding[0], decoding[1], _segments(decoding[2]))
     except (struct.error, KeyError, TypeError, IndexError) as exc:
         raise ValueError(f"no index of a tar: {exc}") from exc
 

@@ -155,7 +155,7 @@ class Cursor:
 
 
 class _Pool:
-    """The cursors of one process that nobody uses right now, the least recently used first."""
+    """The cursors of one process that are not in use, the least recently used first."""
 
     def __init__(self) -> None:
         self._idle: list[Cursor] = []

@@ -214,7 +214,7 @@ class TarSink:
         except BaseException as exc:
             self._failure = exc
             raise
-        self._tar.getmembers().clear()  # tarfile's own list of all members, which nobody asks for
+        self._tar.getmembers().clear()  # tarfile's own list of all members, which is not used
 
 
 def compressor(kind: Codec, level: int | None, timestamp: float) -> Callable[[WriteFile], _Compressed]:

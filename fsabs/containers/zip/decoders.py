@@ -253,11 +253,11 @@ class Unlzma(_Streams):
         self._source = _Rest(data[_LZMA_HEADER.size :], self._source)
         if len(header) < _LZMA_HEADER.size or header[2:4] != b"\5\0":
             raise DamagedError(f"no LZMA properties at its start: {header!r}")
-        _, _, properties, told = _LZMA_HEADER.unpack(header)
+        _, _, properties, wanted = _LZMA_HEADER.unpack(header)
         rest, lc = divmod(properties, 9)
         pb, lp = divmod(rest, 5)
         # No more than the content's size is ever used, and a damaged header could claim 4 GiB of memory.
-        dictionary = max(_LEAST_DICTIONARY, min(told, self._size))
+        dictionary = max(_LEAST_DICTIONARY, min(wanted, self._size))
         how = {"id": lzma.FILTER_LZMA1, "lc": lc, "lp": lp, "pb": pb, "dict_size": dictionary}
         try:
             return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[how])

@@ -130,18 +130,18 @@ class Scan:
         while at in following and following[at] <= size:
             found.append(at)
             at = following[at]
-        if data[at : at + 4] == records.DIGITAL_SIGNATURE:  # it ends the directory; nobody writes one
+        if data[at : at + 4] == records.DIGITAL_SIGNATURE:  # it ends the directory; no known writer makes one
             self._ended = True
         elif at not in following and size - at >= records.CENTRAL.size:
             raise self._corrupt_at(at, data[at : at + 4])
         return np.array(found, np.int64), at
 
     def _check_end(self) -> None:
-        rest, told = self._rest, self.layout.entries
+        rest, declared = self._rest, self.layout.entries
         if rest and not self._ended and rest[:4] != records.DIGITAL_SIGNATURE:
             raise self._corrupt_at(0, rest[:4])
-        if self._rows != told and (self.layout.zip64 or self._rows % (records.MAX16 + 1) != told):
-            raise errors.corrupt(self.url, f"{self._rows} entries in a directory of {told}", "open_container")
+        if self._rows != declared and (self.layout.zip64 or self._rows % (records.MAX16 + 1) != declared):
+            raise errors.corrupt(self.url, f"{self._rows} entries in a directory of {declared}", "open_container")
 
     def _corrupt_at(self, at: int, found: bytes = b"") -> OSError:
         where = self.layout.start + self._read + at

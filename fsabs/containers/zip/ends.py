@@ -209,9 +209,9 @@ def _check_agreement(tail: Tail, end: tuple[int, ...], zip64: tuple[int, ...]) -
     field".
     """
     limits = (records.MAX16,) * 4 + (records.MAX32,) * 2
-    for told, big, limit in zip(end[1:7], zip64[1:7], limits, strict=True):
-        if told not in (limit, big):
-            raise tail.corrupt(f"the end records disagree: {told}, and {big} in the zip64 one")
+    for small, big, limit in zip(end[1:7], zip64[1:7], limits, strict=True):
+        if small not in (limit, big):
+            raise tail.corrupt(f"the end records disagree: {small}, and {big} in the zip64 one")
 
 
 def _check_prefix(tail: Tail, shift: int) -> None:

@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     flags: int
     header: int
     """The local header's size if it has the central one's name and extra fields, a guess that is mostly right."""
-    told: bytes
+    fields: bytes
     """The fields that both headers have, from the version needed to the length of the name."""
     name: bytes
     """The name as it stands in the headers."""

@@ -290,7 +290,7 @@ def _children(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
 
 def _below(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
     """The same of all levels, a directory before its members."""
-    inside = ""  # the directory that was told last
+    inside = ""  # the directory that was yielded last
     for row in names.order[slice(*names.range(prefix))]:
         name = names.table.name(row)[len(prefix) :].decode()
         cut = name.rfind("/", 0, -1) + 1
@@ -303,11 +303,11 @@ def _below(names: _Names, prefix: bytes) -> Iterator[tuple[str, int]]:
             inside = name
 
 
-def _directories(path: str, told: str) -> Iterator[str]:
-    """The directories on the way to `path` that are not on the way to `told`."""
+def _directories(path: str, previous: str) -> Iterator[str]:
+    """The directories on the way to `path` that are not on the way to `previous`."""
     at = path.find("/") + 1
     while at:
-        if not told.startswith(path[:at]):
+        if not previous.startswith(path[:at]):
             yield path[:at]
         at = path.find("/", at) + 1
 

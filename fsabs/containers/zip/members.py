@@ -154,7 +154,7 @@ def header_size(answer: bytes, entry: Entry, origin: Origin, key: str) -> int:
     name = entry.name
     stop = 30 + len(name)
     # In the common case both headers tell the same; a member that was written as a stream has its sizes elsewhere.
-    if answer[4:28] != entry.told or answer[30:stop] != name or answer[:4] != records.LOCAL_SIGNATURE:
+    if answer[4:28] != entry.fields or answer[30:stop] != name or answer[:4] != records.LOCAL_SIGNATURE:
         _check_header(answer, entry, origin, key)
     size = stop + answer[28] + (answer[29] << 8)
     if entry.offset + size + entry.compressed > entry.limit:
@@ -169,8 +169,8 @@ def _check_header(answer: bytes, entry: Entry, origin: Origin, key: str) -> None
         raise errors.corrupt(origin._url(key), f"no local header at offset {entry.offset} of the archive: {found}")
     _, _, flags, method, _, _, _, _, length, _ = records.LOCAL.unpack_from(answer)
     if method != entry.method or (flags ^ entry.flags) & records.FLAG_ENCRYPTED:
-        told = f"method {method}, flags {flags:#x} where {entry.method}, {entry.flags:#x} was expected"
-        reason = f"the local header at offset {entry.offset} is not the directory's: {told}"
+        fields = f"method {method}, flags {flags:#x} where {entry.method}, {entry.flags:#x} was expected"
+        reason = f"the local header at offset {entry.offset} is not the directory's: {fields}"
         raise errors.corrupt(origin._url(key), reason)
     name = answer[records.LOCAL.size : records.LOCAL.size + length]
     if name != entry.name:

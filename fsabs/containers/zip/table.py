@@ -14,7 +14,7 @@ byte order of the machine:
     tail        the sizes of the parts (`_TAIL`)
 
 Of several entries of a name the last counts. A mapped table is checked by blocks, as far as it is used: what is found
-is right. Nothing that isn't there is told before all of it is checked.
+is right. A name is reported as missing only after the whole table has been checked.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Table:
         if starts[-1] + _TAIL.size != size or not (kept is None or kept.check(starts[-2])):
             raise ValueError("no table")
         parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
-        told = json.loads(bytes(parts[7]))
-        start_at, total, count, zip64, shift, comment, junk = told["layout"]
+        meta = json.loads(bytes(parts[7]))
+        start_at, total, count, zip64, shift, comment, junk = meta["layout"]
         self.layout = Layout(start_at, total, count, zip64, shift, bytes.fromhex(comment), junk)
-        self.refused: dict[str, str] = told["refused"]
+        self.refused: dict[str, str] = meta["refused"]
         self.rows: int = rows
         self._shifted = shift
         self.kept = kept
@@ -193,10 +193,10 @@ class Table:
         if compressed == _BIG or size == _BIG or offset == _BIG:
             compressed, size, offset = self._zip64(start + 46 + length, extra, compressed, size, offset)
         name = start + 46
-        told, limit = raw[start + 6 : start + 30], self._limits[row]
+        fields, limit = raw[start + 6 : start + 30], self._limits[row]
         return _entry(
             Entry,
-            (offset + self._shifted, limit, compressed, size, crc, method, flags, 30 + length + extra, told,
+            (offset + self._shifted, limit, compressed, size, crc, method, flags, 30 + length + extra, fields,
              raw[name : name + length], record, dos, attributes),
         )  # fmt: skip
 
@@ -324,9 +324,9 @@ def parts_behind(
     """All parts but the directory, each padded; `columns` are positions, limits, keys, buckets."""
     names = [fresh[row] for row in sorted(fresh)]
     ends = list(itertools.accumulate(map(len, names)))
-    told = {"layout": [*layout[:-2], layout.comment.hex(), layout.junk], "refused": refused}
+    description = {"layout": [*layout[:-2], layout.comment.hex(), layout.junk], "refused": refused}
     numbers = memoryview(array("Q", [*sorted(fresh), *ends]))
-    last = [numbers, memoryview(b"".join(names)), memoryview(json.dumps(told).encode())]
+    last = [numbers, memoryview(b"".join(names)), memoryview(json.dumps(description).encode())]
     yield _padding(layout.size)
     sizes = []
     for part in [*columns, *last]:

@@ -123,10 +123,10 @@ class _Header(NamedTuple):
         """The directory's record, the local header being at `offset`."""
         size, compressed, where, extra, big = self.size, self.compressed, offset, b"", False
         if max(size, compressed, where) >= LIMIT32:
-            told = (size, compressed, where)
-            large = [number for number in told if number >= LIMIT32]
+            fields = (size, compressed, where)
+            large = [number for number in fields if number >= LIMIT32]
             extra, big = struct.pack(f"<2H{len(large)}Q", records.EXTRA_ZIP64, 8 * len(large), *large), True
-            size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in told)
+            size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in fields)
         version = self._version(big)
         attributes = self.mode << 16 | (records.DOS_DIRECTORY if stat_bits.S_ISDIR(self.mode) else 0)
         fixed = (records.HOST_UNIX << 8 | version, version, self._flags(), self.method, self.dos, self.crc, compressed)
@@ -430,7 +430,7 @@ class MemberWriter(Writer):
         self.abort()
 
     def __del__(self) -> None:
-        self._spool.close()  # a forked child's copy, which nobody commits or aborts
+        self._spool.close()  # a forked child's copy, which is neither committed nor aborted
 
     def abort(self) -> None:
         """Forget the member."""

@@ -1,7 +1,7 @@
 """The interface of data readers, and the types of ElasticDL's: Task, TaskType, Mode, Shard, Metadata.
 
 The interface is that of ElasticDL's `elasticdl/python/data/reader/data_reader.py`, so that a reader written for it
-works here as it stands: its three shapes of `create_shards` are told apart in `shards_of`, and nowhere else.
+works here as it stands: its three shapes of `create_shards` are handled in `shards_of`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         return ShardContent(shard_name)
 
     def expect(self, shard_names: Sequence[str]) -> None:
-        """Be told which shards are read next, in order, so that a cache below can prepare."""
+        """Receive the shards that are read next, in order, so that a cache below can prefetch them."""
 
     def close(self) -> None:
         """Free what is held in this process; may be called again, and reading opens anew."""

@@ -84,7 +84,7 @@ class Skipped(NamedTuple):
     size: int
     """Its size, in bytes."""
     records: int | None
-    """How many records are lost; None where nobody knows."""
+    """The number of lost records; None if it is unknown."""
     reason: str
     """What is wrong with it."""
 

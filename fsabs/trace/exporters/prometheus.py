@@ -47,7 +47,7 @@ class _Series(NamedTuple):
 def running() -> str:
     """Return the counts of this process so far; only a comment if it doesn't trace.
 
-    To be given to whoever scrapes: by a handler of the program's own web server, as `CONTENT_TYPE`, or by a file for
+    For Prometheus to scrape: by a handler of the program's own web server, as `CONTENT_TYPE`, or by a file for
     the node exporter. Histograms are at most as old as the recorder's flushes, about a second; counters are of now.
     """
     tally = getattr(hooks.active, "tally", None)

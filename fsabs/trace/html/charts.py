@@ -33,11 +33,11 @@ def over_time(analysis: Analysis) -> str:
         _rebinned(one, POINTS) for one in (line.asked, line.fetched, line.reads, line.requests)
     )
     errors = _sums(line.errors, POINTS)
-    told = any(fetched) or any(requests)  # of requests; without a store, a line at zero would say nothing
+    has_requests = any(fetched) or any(requests)  # without a store, a line at zero would say nothing
     bandwidth = [("asked", "asked for", asked), ("fetched", "fetched from stores", fetched)]
     flight = [("asked", "reads", reads), ("fetched", "requests", requests)]
-    return _curves("Bandwidth", bandwidth[: 1 + told], errors, span, units.rate) + _curves(
-        "In flight", flight[: 1 + told], errors, span, lambda value: f"{value:.3g}"
+    return _curves("Bandwidth", bandwidth[: 1 + has_requests], errors, span, units.rate) + _curves(
+        "In flight", flight[: 1 + has_requests], errors, span, lambda value: f"{value:.3g}"
     )
 
 
@@ -171,9 +171,9 @@ def _strip(label: str, busy: Sequence[float], data: Sequence[float], span: float
         for at, part in enumerate(busy)
     ]
     mean = sum(busy) / many if many else 0.0
-    told = f"{label}: busy {units.percent(mean)} of the time"
+    label_text = f"{label}: busy {units.percent(mean)} of the time"
     return (
-        f'<div class="who">{text(label)}</div>{plot(told, drawing, max(1, many), 1, tips)}'
+        f'<div class="who">{text(label)}</div>{plot(label_text, drawing, max(1, many), 1, tips)}'
         f'<div class="mean">{units.percent(mean)}</div>'
     )
 
