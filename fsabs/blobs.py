@@ -49,9 +49,7 @@ class Blob(abc.ABC):
 
     @property
     def max_gap_bytes(self) -> int:
-        """The largest gap between two ranges of `pread_many` that are coalesced to one request; 0 if each range is read
-        alone.
-        """
+        """The largest gap between ranges of `pread_many` that are coalesced to one request; 0 if each is read alone."""
         return 0
 
     @property
@@ -70,7 +68,7 @@ class Blob(abc.ABC):
 
     @property
     def settled_identity(self) -> identities.Identity | None:
-        """The identity under which derived data may be kept; None without a version, or if the version is not settled."""
+        """The identity under which derived data may be kept; None if the version is missing or not settled."""
         return self.identity if self.settled else None
 
     @abc.abstractmethod
@@ -92,7 +90,7 @@ class Blob(abc.ABC):
         """Free what is held; called once in a process."""
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes from `offset`; fewer only where the blob ends, `b""` at and after its end."""
+        """Return up to `size` bytes from `offset`; fewer only where the blob ends, `b""` after its end."""
         if self._closed or not size > 0 <= offset <= self.size - size:
             size = self._clip(size, offset)
             if not size:
@@ -107,7 +105,7 @@ class Blob(abc.ABC):
         return data
 
     def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the contents of several `(size, offset)` ranges, in order, each as `pread` returns it."""
+        """Return the contents of several `(size, offset)` ranges, in order, each as by `pread`."""
         self._clip(0, 0)
         end = self.size
         clipped = [
@@ -130,7 +128,7 @@ class Blob(abc.ABC):
         return self.pread(self.size, 0)
 
     def fileno(self) -> int:
-        """Return a file descriptor of this process for the same bytes; raise `UnsupportedOperation` if there is none."""
+        """Return this process's file descriptor of the same bytes; `UnsupportedOperation` if there is none."""
         raise errors.unsupported("fileno", self.url, "only a local file has a descriptor")
 
     def close(self) -> None:

@@ -70,8 +70,9 @@ class Core(abc.ABC):
         return f"{type(self).__module__}.{type(self).__qualname__} {self.__dict__.setdefault('_token', _new_token())}"
 
     def _principal(self) -> str:
-        """Return the principal that the store identifies this FS with, with no secret in it; an empty string if there
-        is none. A store's response to one principal is never returned to another one without a request.
+        """Return the principal that the store knows this FS as, with no secret in it; an empty string if there is none.
+
+        A store's response to one principal is never returned to another one without a request.
         """
         return ""
 

@@ -1,4 +1,4 @@
-"""Whose URL it is: the backend of a scheme, as it is registered, configured or known to fsspec, and its options."""
+"""From a URL's scheme to its backend, which is registered, configured or known to fsspec, and to its options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Opener:
 def backend(
     location: Location, options: dict[str, Any], strict: bool
 ) -> tuple[Opener, Location, dict[str, Any], dict[str, Any]]:
-    """Whose URL it is: a registered backend's, one that fsspec knows, or a custom scheme's, with the layers of that."""
+    """Return the backend of a URL: a registered one, one of fsspec, or a custom scheme's with its layers."""
     scheme = location.scheme
     custom = None if registry.backend(scheme) else config.resolve(scheme)
     below = location.path

@@ -194,16 +194,16 @@ def _set_of(fs: FS, paths: Sequence[str]) -> tuple[list[str], list[str]]:
         last = _current(fs, by_last)
         expected = (f"{prefix}-{number:05}-of-{last:05}" for number in range(last + 1))
         present = set(by_last[last])
-        missing += itertools.islice((path for path in expected if path not in present), _TOLD)
+        missing += itertools.islice((path for path in expected if path not in present), _MOST_MISSING)
         stale += [path for other in sorted(by_last) if other != last for path in by_last[other]]
     for prefix, numbers in plain.items():
         every = range(max(numbers) + 1)
         gone = (f"{prefix}-{number:05}" for number in every if number not in numbers)
-        missing += itertools.islice(gone, _TOLD)
+        missing += itertools.islice(gone, _MOST_MISSING)
     return missing, stale
 
 
-_TOLD = 100_000  # missing shards of one set; a name may claim a set of any size
+_MOST_MISSING = 100_000  # missing shards of one set; a name may claim a set of any size
 
 
 def _current(fs: FS, by_last: dict[int, list[str]]) -> int:

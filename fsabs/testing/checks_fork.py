@@ -116,7 +116,7 @@ def _go_on(half: HalfUsed, long: IO[bytes]) -> tuple[dict[str, Any], bytes]:
 
 
 @check("fork", processes=("fork",))
-def children_use_an_fs_that_nobody_used(subject: Subject) -> None:
+def children_use_an_fs_that_is_unused(subject: Subject) -> None:
     with subject.make(TREE) as fs:
         moved = fs.subfs("foo")
         moved.cwd = "deep"

@@ -29,7 +29,11 @@ def text_is_as_textiowrapper(subject: Subject) -> None:
     with subject.make(_files()) as fs:
         for encoding, newline in itertools.product(_ENCODINGS, _NEWLINES):
             name = f"{encoding}.txt"
-            ways: dict[str, Callable[[Any], object]] = {"read()": _read, "lines": _lines, "read(n) and tell": _told}
+            ways: dict[str, Callable[[Any], object]] = {
+                "read()": _read,
+                "lines": _lines,
+                "read(n) and tell": _with_positions,
+            }
             for what, way in ways.items():
                 with fs.open(name, "r", encoding=encoding, newline=newline) as file:
                     reference = io.TextIOWrapper(io.BytesIO(_files()[name]), encoding, newline=newline)
@@ -44,7 +48,7 @@ def _lines(file: io.TextIOWrapper) -> list[str]:
     return [file.readline(), *file]
 
 
-def _told(file: io.TextIOWrapper) -> list[object]:
+def _with_positions(file: io.TextIOWrapper) -> list[object]:
     found: list[object] = [file.read(5)]
     place = file.tell()
     rest = file.read(4000)

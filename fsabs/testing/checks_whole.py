@@ -130,7 +130,7 @@ def a_reader_of_a_removed_file(subject: Subject) -> None:
 
 
 @check("whole-dropped", needs=("write",))
-def a_file_that_nobody_closed_is_dropped(subject: Subject) -> None:
+def a_file_that_was_not_closed_is_dropped(subject: Subject) -> None:
     with subject.create() as fs:
         for mode, data in (("wb", _DATA), ("w", "text")):
             with warnings.catch_warnings(record=True) as warned:

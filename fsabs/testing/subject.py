@@ -36,7 +36,7 @@ class Subject(abc.ABC):
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
-        """The capabilities of this subject's FS objects: for a container, of the reading and the writing one together."""
+        """The capabilities of this subject's FS objects: for a container, of reading and writing together."""
         made, created = self.make({}), self.create()
         try:
             return Capabilities(
@@ -94,7 +94,7 @@ class Subject(abc.ABC):
         return self._places[fs]
 
     def contents(self, where: FS | str) -> dict[str, bytes]:
-        """Return the files that are really stored at an FS of this subject or at a location, hidden leftovers included."""
+        """Return the files that are really stored at an FS or a location, hidden leftovers included."""
         return self.stored(where if isinstance(where, str) else self.location(where))
 
     def files(self, where: FS | str) -> dict[str, bytes]:

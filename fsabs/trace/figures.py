@@ -105,7 +105,7 @@ class UnderWay:
         self._tell = tell
         self._pending: list[tuple[Array, Array]] = []
         self._count = 0
-        self._told = 0  # up to here
+        self._counted_to = 0  # up to here
         self.nanoseconds = 0
 
     def add(self, begins: Array, ends: Array) -> None:
@@ -129,7 +129,7 @@ class UnderWay:
         begins, ends = union(
             np.concatenate([one for one, _ in self._pending]), np.concatenate([one for _, one in self._pending])
         )
-        begins = np.maximum(begins, self._told)
+        begins = np.maximum(begins, self._counted_to)
         ends = np.maximum(ends, begins)
         settled = len(begins) - min(keep, len(begins))
         self._pending = [(begins[settled:], ends[settled:])]
@@ -137,7 +137,7 @@ class UnderWay:
         if settled:
             begins, ends = begins[:settled], ends[:settled]
             self.nanoseconds += int((ends - begins).sum())
-            self._told = int(ends[-1])
+            self._counted_to = int(ends[-1])
             if self._tell is not None:
                 self._tell(begins, ends)
 

@@ -160,8 +160,8 @@ class TracedFS(LayerFS):
         finally:
             if hasattr(items, "close"):
                 items.close()
-            if (active := hooks.active) is not None:
-                active.record_span("fs", name, monotonic_ns() - spent, 0, where, error)
+            if (instrument := hooks.active) is not None:
+                instrument.record_span("fs", name, monotonic_ns() - spent, 0, where, error)
 
     def _each(self, wanted: Sequence[str], contents: Iterator[bytes]) -> Iterator[bytes]:
         """Yield contents, each with a span for as long as it was waited for; and one for the batch."""
@@ -180,15 +180,15 @@ class TracedFS(LayerFS):
                     error = type(exc).__name__
                     raise
                 finally:
-                    if (active := hooks.active) is not None:
-                        active.record_span("fs", name, begin, len(data), self._url(key), error)
+                    if (instrument := hooks.active) is not None:
+                        instrument.record_span("fs", name, begin, len(data), self._url(key), error)
                 total += len(data)
                 yield data, version
         finally:
             if hasattr(contents, "close"):
                 contents.close()
-            if (active := hooks.active) is not None:
-                active.record_span("batch", name, begun, total, self._url(self._root), "", len(wanted))
+            if (instrument := hooks.active) is not None:
+                instrument.record_span("batch", name, begun, total, self._url(self._root), "", len(wanted))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": session.current()}
@@ -216,11 +216,11 @@ class _Call:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        active = hooks.active
-        if active is not None:
+        instrument = hooks.active
+        if instrument is not None:
             error = kind.__name__ if kind is not None and self._failed(kind) else ""
             where = self._fs._inner._url(self._key)
-            active.record_span("fs", self._fs._name(self._operation), self._begin, self.size, where, error)
+            instrument.record_span("fs", self._fs._name(self._operation), self._begin, self.size, where, error)
 
     def sized(self, pairs: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
         """Yield the pairs, and add up the sizes of their contents."""
@@ -258,8 +258,8 @@ class TracedBlob(Blob):
     def _watched(self) -> Callable[[int, int], bytes]:
         """Return a function that reads, and reports to the current instrument."""
         reading = _recording(self._inner.pread, self._name, self._where)
-        if isinstance(recorder := hooks.active, Recorder):
-            return fast.watched(recorder, self._inner, reading, self._name, self._where)
+        if isinstance(instrument := hooks.active, Recorder):
+            return fast.watched(instrument, self._inner, reading, self._name, self._where)
         return reading
 
     @property
@@ -278,13 +278,13 @@ class TracedBlob(Blob):
         except BaseException as exc:
             self._failed(exc, begin, -1)
             raise
-        active = hooks.active
-        if active is not None:
+        instrument = hooks.active
+        if instrument is not None:
             total = sum(map(len, found))
-            active.record_span(
+            instrument.record_span(
                 "fs", self._name, begin, total, self._where, "", min((at for _, at in ranges), default=-1)
             )
-            active.record_span("batch", f"{self._name}_many", begin, total, self._where, "", len(found))
+            instrument.record_span("batch", f"{self._name}_many", begin, total, self._where, "", len(found))
         return found
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
@@ -302,8 +302,8 @@ class TracedBlob(Blob):
                 except BaseException as exc:
                     self._failed(exc, begin, at)
                     raise
-                if (active := hooks.active) is not None:
-                    active.record_span("fs", self._name, begin, len(piece), self._where, "", at)
+                if (instrument := hooks.active) is not None:
+                    instrument.record_span("fs", self._name, begin, len(piece), self._where, "", at)
                 at += len(piece)
                 yield piece
         finally:
@@ -318,8 +318,8 @@ class TracedBlob(Blob):
         self._inner.close()
 
     def _failed(self, exc: BaseException, begin: int, offset: int) -> None:
-        if (active := hooks.active) is not None:
-            active.record_span("fs", self._name, begin, 0, self._where, type(exc).__name__, offset)
+        if (instrument := hooks.active) is not None:
+            instrument.record_span("fs", self._name, begin, 0, self._where, type(exc).__name__, offset)
 
 
 def _recording(read: Callable[[int, int], bytes], name: str, where: str) -> Callable[[int, int], bytes]:
@@ -330,11 +330,11 @@ def _recording(read: Callable[[int, int], bytes], name: str, where: str) -> Call
         try:
             data = read(size, offset)
         except BaseException as exc:
-            if (active := hooks.active) is not None:
-                active.record_span("fs", name, begin, 0, where, type(exc).__name__, offset)
+            if (instrument := hooks.active) is not None:
+                instrument.record_span("fs", name, begin, 0, where, type(exc).__name__, offset)
             raise
-        if (active := hooks.active) is not None:
-            active.record_span("fs", name, begin, len(data), where, "", offset)
+        if (instrument := hooks.active) is not None:
+            instrument.record_span("fs", name, begin, len(data), where, "", offset)
         return data
 
     return pread

@@ -273,9 +273,9 @@ class span:  # noqa: N801 - used like a function
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        active = hooks.active
-        if active is not None and self._begin:
-            active.record_span("span", f"user.{self._name}", self._begin, 0, "", kind.__name__ if kind else "")
+        instrument = hooks.active
+        if instrument is not None and self._begin:
+            instrument.record_span("span", f"user.{self._name}", self._begin, 0, "", kind.__name__ if kind else "")
             self._begin = 0
 
 
@@ -295,12 +295,12 @@ def step() -> None:
 
     What its thread waits for files in between is its wait, the rest its compute; see `steps`, too.
     """
-    active = hooks.active
-    if active is None:
+    instrument = hooks.active
+    if instrument is None:
         _mark.begin = 0
         return
     if _mark.begin and _mark.generation == process.generation():
-        active.record_span("step", "train.step", _mark.begin, _mark.number)
+        instrument.record_span("step", "train.step", _mark.begin, _mark.number)
         _mark.number += 1
     else:
         _mark.number = 0
@@ -322,8 +322,8 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
             item = next(items)
         except StopIteration:
             return
-        active = hooks.active
-        if active is not None:
-            active.record_span("wait", "steps.next", begin)
+        instrument = hooks.active
+        if instrument is not None:
+            instrument.record_span("wait", "steps.next", begin)
         yield item
         step()

@@ -59,7 +59,7 @@ class Endpoint(NamedTuple):
     checksums: bool = True
     """Whether written bodies carry a checksum that the store verifies."""
     credentials: Any = None
-    """botocore's, which it refreshes:
+    """Credentials of botocore, which refreshes them.
 
     `get_frozen_credentials()` gives those of the moment; None where there are none.
     """

@@ -102,7 +102,7 @@ class _Way:
             return False
 
     def agrees(self, block: Block) -> bool:
-        """Return whether a decoder that starts at the block returns the same data as this one, which is just after it."""
+        """Return whether a decoder that starts at the block returns the data of this one, which is just after it."""
         from .gz import ResumedGz
 
         some = self._data[self.at : block.byte + _STEP]
@@ -154,7 +154,7 @@ def _candidates(data: bytes, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _dynamic(data: bytes) -> _Integers:
-    """Return the bits where the header of a block with dynamic codes may begin, whose first code is complete."""
+    """Return the bits where a block with dynamic codes may begin, whose first code is complete."""
     near, sums = np.ndarray(_STEP, "<u4", data, strides=(1,)), _kraft_sums()
     found = []
     for bit in range(8):

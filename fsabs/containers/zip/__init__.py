@@ -245,7 +245,7 @@ class Zip(Container):
         return found + others
 
     def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
-        """Return how the first of `wanted` are read together: up to one that is large, or has to be looked at."""
+        """Return how the first of `wanted` are read together: up to one that is large or has to be checked."""
         index = self._index()
         known, look = index.known.get, index.whole
         batch: builtins.list[Whole] = []
@@ -316,7 +316,7 @@ def _is_stream(blob: Blob) -> bool:
 
 
 class _Held:
-    """The facts that are found out about an archive once in a process: a fork inherits them, a pickle leaves them out."""
+    """The facts about an archive that a process finds out once: a fork inherits them, a pickle leaves them out."""
 
     __slots__ = ("_lock", "bottom", "index")
 

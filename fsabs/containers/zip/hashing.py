@@ -68,7 +68,7 @@ def _crcs(crcs: NDArray[np.uint32], word: NDArray[np.uint64], left: NDArray[np.i
 
 @functools.cache
 def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the tables of what one byte, and what two, add to a CRC-32 (polynomial 0xEDB88320, as in APPNOTE 4.4.7)."""
+    """Return the tables that update a CRC-32 by one byte and by two (polynomial 0xEDB88320, as in APPNOTE 4.4.7)."""
     import numpy as np
 
     one = np.arange(256, dtype=np.uint32)

@@ -44,7 +44,7 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     layout = table.layout
     if layout.junk:
         yield Problem("", "trailing data", f"{layout.junk} bytes are behind the archive's end")
-    names = [_told(scan, table, row) for row in range(table.rows)]
+    names = [_described(scan, table, row) for row in range(table.rows)]
     yield from _of_names(scan, table, names)
     entries = map(table.entry, range(table.rows))
     total = sum(entry.size for entry in entries if not limits.expands_too_far(entry.size, entry.compressed))
@@ -58,7 +58,7 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
             yield problem
 
 
-def _told(scan: Scan, table: Table, row: int) -> str:
+def _described(scan: Scan, table: Table, row: int) -> str:
     """The name of an entry, be it refused."""
     return scan.refused[row][0] if row in scan.refused else table.name(row).decode(errors="replace")
 
