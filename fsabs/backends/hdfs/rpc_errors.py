@@ -30,7 +30,7 @@ _BY_MESSAGE: list[tuple[str, int]] = [
     (r"File does not exist", errno.ENOENT),
     (r"already exists as a directory", errno.EISDIR),
     (r"AccessControlException|Permission denied|AuthorizationException", errno.EACCES),
-    (r"SASLError|GSSAPIError|SaslException|GSSException|NoSASLMechanism|InvalidToken", errno.EACCES),
+    (r"^Kerberos: |SASLError|SaslException|GSSException|NoSASLMechanism|InvalidToken", errno.EACCES),
     (r"PathIsNotEmptyDirectory|directory is not empty", errno.ENOTEMPTY),
     (r"ParentNotDirectory|is not a directory|must both be directories", errno.ENOTDIR),
     (r"TooLong", errno.ENAMETOOLONG),
@@ -49,6 +49,7 @@ _RETRIABLE = re.compile(r"RetriableException|too busy|no connection to")
 _UNKNOWN = {errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT}
 _STACK = re.compile(r"(?:\\+n|\n)\s*(?:\\+t|\t|\s)*at [\w.$]+\(|\\+n\\+tat |\n\tat ")
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("[\w.]*\.([\w$]+)", "(.*)', re.DOTALL)
+_GSSAPI = re.compile(r'GSSAPIError\(.*?, \d+, "(.*)', re.DOTALL)
 _NODE = re.compile(r'ip_addr: \\*"([^"\\]*).*?xfer_port: (\d+)', re.DOTALL)
 _QUOTED = re.compile(r'\\+(["\'\\])')
 
@@ -97,6 +98,8 @@ def one_line(text: str) -> str:
     text = _STACK.split(text, maxsplit=1)[0].strip()
     if java := _JAVA.match(text):
         text = f"{java[1]}: {java[2]}"
+    elif gssapi := _GSSAPI.match(text):
+        text = f"Kerberos: {gssapi[1]}"
     if "All DataNodes failed" in text:
         nodes = ", ".join(f"{host}:{port}" for host, port in _NODE.findall(text))
         text = f"no DataNode could serve the block (tried: {nodes or 'none, it has no location'})"
@@ -110,6 +113,8 @@ def _error(exc: BaseException) -> OSError:
         return OSError(errno.EOPNOTSUPP, text)
     for pattern, code in _BY_MESSAGE:
         if re.search(pattern, text):
+            if code == errno.ECONNRESET and (user := os.environ.get("HADOOP_PROXY_USER")):
+                text += f"; a NameNode that doesn't let this principal act for {user!r} ends the connection so"
             return OSError(code, text)
     for kind, code in ((FileNotFoundError, errno.ENOENT), (FileExistsError, errno.EEXIST)):
         if isinstance(exc, kind):

@@ -42,7 +42,8 @@ class Hdfs(Administration):
         timeout: seconds that an operation may take, with its repetitions, before it raises `TimeoutError`.
         replication, block_size: of files that are written; Hadoop's configuration, else the cluster's, if None.
         configuration: settings of Hadoop by name, above those of the files.
-        principal, keytab, ticket_cache: Kerberos credentials; the default ticket cache if None.
+        principal, keytab, ticket_cache: Kerberos credentials: a principal, and the file with its key or tickets. The
+            tickets of the default cache if they are None.
     """
 
     scheme = "hdfs"
@@ -72,6 +73,8 @@ class Hdfs(Administration):
         keytab: str | None = None,
         ticket_cache: str | None = None,
     ) -> None:
+        if (keytab or ticket_cache) and not principal:
+            raise ValueError("keytab= and ticket_cache= need principal=, the user whose credentials they have")
         self.nameservice = nameservice
         self._options = options = HdfsOptions(
             timeout, replication, block_size, configuration, principal, keytab, ticket_cache
@@ -247,6 +250,9 @@ def _connect(scheme: str, authority: str, options: HdfsOptions) -> Driver:
     if os.environ.get("HADOOP_PROXY_USER") and conf.get("hadoop.security.authentication", "simple") == "simple":
         reason = "HADOOP_PROXY_USER needs Kerberos; on a cluster without it, HADOOP_USER_NAME names the user"
         raise OSError(errno.EOPNOTSUPP, reason)
+    for name, path in (("keytab", options.keytab), ("ticket cache", options.ticket_cache)):
+        if path and not os.access(path.removeprefix("FILE:"), os.R_OK):
+            raise PermissionError(errno.EACCES, f"the Kerberos {name} {path} can't be read")
     if not authority:
         scheme, authority, _ = conf.default_file_system()
     if scheme == "viewfs":
