@@ -28,6 +28,8 @@ class Core(abc.ABC):
     scheme: str = ""
     default_concurrency: int = 1
     """The default number of files that `read_many` has in flight."""
+    checks_writes: bool = False
+    """The store compares what arrives with a checksum of what was written."""
     limits: Limits = DEFAULT
     """What files, globs and containers that are opened through this FS may cost."""
 
@@ -271,6 +273,29 @@ class Core(abc.ABC):
         """Copy the file `src` to `dst`, replacing it."""
         with self._open_blob(src) as blob:
             copying.pump(blob, self, dst)
+
+    def _can_copy_from(self, source: Core) -> bool:
+        """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
+        return False
+
+    def _copy_from(self, source: Core, src: str, dst: str) -> None:
+        """Copy the file `src` of `source` to `dst`, replacing it (needs `_can_copy_from`)."""
+        raise self._unsupported("copy from another FS", dst)
+
+    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
+        """Return a writer of the file `key`, and how many of the first bytes of `source` it has already.
+
+        They were left by the `leave` of an earlier writer of the same content, or by a process that was killed.
+        """
+        return self._create(key, False), 0
+
+    def _set_modified(self, key: str, when: float) -> None:
+        """Make `when` the time of modification of the file `key` (needs `settable_times`)."""
+        raise self._unsupported("set times", key)
+
+    def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
+        """Return whether the file with this stat has the content of `blob`; None if the stat does not say."""
+        return None
 
     # ---- for the methods above, and for what is built on them
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from . import copying, errors, keys, registry
-from .copying import CopiedTree as CopiedTree
 from .interop import AdapterMethods
 from .listing import Listing
 from .opening import FileMethods
@@ -29,6 +28,8 @@ from .walking import Names, Walk
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+    from .copying.trees import CopiedTree, SyncedTree
 
 
 class FS(AdapterMethods, FileMethods):
@@ -237,7 +238,52 @@ class FS(AdapterMethods, FileMethods):
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         target_fs._require("write", "copy_tree", target)
-        return copying.TreeCopy(self, source, target_fs, target, progress, concurrency).run()
+        from .copying import trees
+
+        totals, plan = trees.Totals(progress), trees.TreePlan("replace")
+        run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
+        run.run()
+        return trees.CopiedTree(totals.files, run.directories, totals.bytes)
+
+    def sync_tree(
+        self,
+        src: Path,
+        dst: Path,
+        dst_fs: FS | None = None,
+        *,
+        delete: bool = False,
+        content: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        concurrency: int | None = None,
+    ) -> SyncedTree:
+        """Copy what is new or changed in a directory, as `copy_tree` does; a run that was interrupted is continued.
+
+        Two files of one size are the same if the target keeps times and the times are equal; if the target's version is
+        a checksum, and the source's content has it; else if the target was written later than the source.
+
+        Args:
+            src: a directory.
+            dst: the directory that gets the members of `src`.
+            dst_fs: where `dst` is; by default, this FS.
+            delete: at the end, remove what is at the target and not in the source.
+            content: two files of one size are the same if their contents are, by checksums or by reading both.
+            progress, concurrency: as of `copy_tree`.
+
+        Returns how many files were copied, skipped and removed, and how many bytes were copied.
+        """
+        target_fs = self if dst_fs is None else dst_fs
+        source, target = self._key(src, "sync_tree"), target_fs._key(dst, "sync_tree")
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        target_fs._require("write", "sync_tree", target)
+        from .copying import trees
+
+        totals, plan = trees.Totals(progress), trees.TreePlan("compare", content)
+        run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
+        run.run()
+        if delete:
+            run.remove_others()
+        return trees.SyncedTree(totals.files, totals.skipped, totals.removed, totals.bytes)
 
     # ---- trees and containers
 

@@ -4,7 +4,8 @@ A layer is transparent: same keys, same root, same capabilities, and whatever el
 core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
 layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
 bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through that, unless
-it overrides them, too; and where it overrides `_create`, `_write_bytes` and `_write_many` lead through that; so do
+it overrides them, too; and where it overrides `_create`, `_write_bytes`, `_write_many`, `_resume` and `_copy_from`
+lead through that; so do
 `_list_names` with `_list`, `_walk_names` and `_usage` with `_walk`, and `_empty` with `_remove` and `_remove_tree`.
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import process
 from .blobs import Blob
+from .core import Core
 from .files import Writer
 from .fs import FS, Capabilities, FileStat, Path
 from .limits import Limits
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 _DERIVED_FROM = {
     "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"),
-    "_create": ("_write_bytes", "_write_many"),
+    "_create": ("_write_bytes", "_write_many", "_resume", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
     "_list": ("_list_names",),
@@ -80,6 +82,11 @@ class LayerFS(FS):
     def default_concurrency(self) -> int:  # type: ignore[override]
         """The inner FS's."""
         return self.inner.default_concurrency
+
+    @property
+    def checks_writes(self) -> bool:  # type: ignore[override]
+        """The inner FS's."""
+        return self.inner.checks_writes
 
     @property
     def limits(self) -> Limits:  # type: ignore[override]
@@ -183,6 +190,21 @@ class LayerFS(FS):
 
     def _copy(self, src: str, dst: str) -> None:
         self.inner._copy(src, dst)
+
+    def _can_copy_from(self, source: Core) -> bool:
+        return self.inner._can_copy_from(source)
+
+    def _copy_from(self, source: Core, src: str, dst: str) -> None:
+        self.inner._copy_from(source, src, dst)
+
+    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
+        return self.inner._resume(key, source)
+
+    def _set_modified(self, key: str, when: float) -> None:
+        self.inner._set_modified(key, when)
+
+    def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
+        return self.inner._has_content(stat, blob)
 
     def _close(self) -> None:
         self.inner._close()

@@ -68,6 +68,8 @@ class Capabilities(NamedTuple):
     """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
     last_modified: bool = False
     """Files tell when they were written."""
+    settable_times: bool = False
+    """A copied file can be given the time of its source."""
     ordered: bool = True
     """`list` gives the names in their order; where False, in any order, and without waiting for the last one."""
     versions: bool = False

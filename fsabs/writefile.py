@@ -44,8 +44,11 @@ def is_partial(name: str) -> bool:
 class Writer(abc.ABC):
     """One file being written: nothing is visible before `commit()`, nothing is left after `abort()`.
 
-    `write` may be called from one thread at a time. `abort` must not raise, and may follow anything.
+    `write` may be called from one thread at a time. `abort` and `leave` must not raise, and may follow anything.
     """
+
+    checks: bool = False
+    """It has compared what it has written with what it was given."""
 
     @abc.abstractmethod
     def write(self, data: bytes) -> None:
@@ -58,6 +61,10 @@ class Writer(abc.ABC):
     @abc.abstractmethod
     def abort(self) -> None:
         """Forget everything written; what the key held stays."""
+
+    def leave(self) -> None:
+        """As `abort`, but keep, invisibly, what a later writer can go on from, where there is a way."""
+        self.abort()
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from ..files import Writer
 from ..fs import FS, Capabilities, FileStat, Path
 from . import links as link_rules
 from . import partials, scanning
+from .local_resuming import ResumedWriter
 from .local_writers import AppendWriter, LocalWriter, target, write_at_once
 from .update import UpdateFile
 
@@ -56,6 +57,7 @@ class Local(FS):
         rename=True,
         remove=True,
         last_modified=True,
+        settable_times=True,
         ordered=False,
         versions=True,
     )
@@ -192,6 +194,18 @@ class Local(FS):
             return super()._write_bytes(key, data)
         write_at_once(path, kind, data)
         return None
+
+    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
+        path, kind = target("/" + key, False)
+        identity = source.settled_identity
+        if identity is None or not (kind is None or stat_bits.S_ISREG(kind)):
+            return self._create(key, False), 0
+        writer = ResumedWriter.of(path, identity.digest(), source.size, self._fsync)
+        return (writer, writer.offset) if writer is not None else (self._create(key, False), 0)
+
+    def _set_modified(self, key: str, when: float) -> None:
+        nanoseconds = round(when * 1e9)
+        os.utime("/" + key, ns=(nanoseconds, nanoseconds))
 
     def _append(self, key: str) -> Writer:
         return AppendWriter("/" + key, self._fsync)

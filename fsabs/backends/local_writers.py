@@ -109,7 +109,7 @@ class LocalWriter(Writer):
             os.replace(self._partial, self._path)
             self._named = False
         if self._fsync:
-            _fsync_directory(os.path.dirname(self._path))
+            fsync_directory(os.path.dirname(self._path))
         self.abort()
 
     def abort(self) -> None:
@@ -166,7 +166,7 @@ class AppendWriter(Writer):
             close(self._held)
 
 
-def _fsync_directory(path: str) -> None:
+def fsync_directory(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

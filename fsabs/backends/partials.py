@@ -29,10 +29,22 @@ _swept: set[str] = set()
 
 def partial_path(folder: str, name: str) -> str:
     """Return the path of a hidden file beside `name` in `folder`, within the 255 bytes that a name may have."""
-    short = name if len(name) <= 48 else name.encode("utf-8", "surrogateescape")[:190].decode("utf-8", "ignore")
-    return (
-        f"{folder}/.{short}.{_namespace(process.generation())}-{os.getpid():x}-{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
-    )
+    writer = f"{_namespace(process.generation())}-{os.getpid():x}-{secrets.token_hex(4)}"
+    return f"{folder}/.{_short(name)}.{writer}{PARTIAL_SUFFIX}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else name.encode("utf-8", "surrogateescape")[:190].decode("utf-8", "ignore")
+
+
+def kept_path(folder: str, name: str, identity: str) -> str:
+    """Return the path of a hidden file that is kept when its writer is killed, to be continued by the next writer.
+
+    It is one for each content, by its identity, and for each start of this machine, whose loss of power may lose bytes
+    in the middle of a file. No sweep removes it before a week.
+    """
+    digest = hashlib.sha256(f"{identity} {_namespace(process.generation())}".encode()).hexdigest()[:20]
+    return f"{folder}/.{_short(name)}.{digest}.kept{PARTIAL_SUFFIX}"
 
 
 @functools.cache

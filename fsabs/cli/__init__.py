@@ -22,6 +22,9 @@ class CommandLine(NamedTuple):
 
 COMMANDS = {
     "cat": CommandLine("cat", "Write files to the standard output."),
+    "completion": CommandLine("completion", "Write the script by which a shell completes fsabs."),
+    "cp": CommandLine("cp", "Copy files and trees between any two places."),
+    "diff": CommandLine("diff", "Show what differs between two files or trees."),
     "doctor": CommandLine("doctor", "Check this machine, and the way to a store."),
     "du": CommandLine("du", "Sum up the bytes and files below paths."),
     "explain": CommandLine("explain", "Show how a URL resolves, and what it costs to read."),
@@ -29,11 +32,15 @@ COMMANDS = {
     "head": CommandLine("head", "Write the first lines of files."),
     "ls": CommandLine("ls", "List directories and containers."),
     "manifest": CommandLine("manifest", "Write, check and merge manifests, which pin data sets."),
+    "mkdir": CommandLine("mkdir", "Make directories."),
+    "mv": CommandLine("mv", "Move files and trees between any two places."),
     "prepare": CommandLine("prepare", "Make sharded RecordIO files of raw files, here or on a Spark cluster."),
+    "rm": CommandLine("rm", "Remove files and trees."),
     "stat": CommandLine("stat", "Show what is known of files without reading them."),
+    "sync": CommandLine("sync", "Make a directory equal to another one."),
     "tail": CommandLine("tail", "Write the last lines of files."),
-    "tree": CommandLine("tree", "Show a directory as a tree."),
     "tasks": CommandLine("tasks", "Show and steer a job whose tasks are dispatched to workers."),
+    "tree": CommandLine("tree", "Show a directory as a tree."),
 }
 
 

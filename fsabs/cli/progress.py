@@ -45,18 +45,21 @@ class Progress:
         self._clock = clock
         self._begin = self._shown = clock()
         self._width = 0
-        self._before = 0.0
+
+    @property
+    def shown(self) -> bool:
+        """Whether anything is shown."""
+        return self._mode != "none"
 
     def update(
-        self, files: int, size: int, total_files: int | None = None, total_size: int | None = None, note: str = ""
+        self, files: int, size: int, total_files: int | None = None, total_size: int | None = None, skipped: int = 0
     ) -> None:
-        """Show what is done so far; totals are given when they are known. `note` stands at the end of the line."""
+        """Show what is done so far; totals are given when they are known. `skipped` bytes of `size` cost nothing."""
         now = self._clock()
         if self._mode == "none" or now - self._shown < _SECONDS[self._mode]:
             return
         self._shown = now
-        text = progress_text(files, size, total_files, total_size, now - self._begin)
-        self._show(redacted(f"{text}  {note}" if note else text))
+        self._show(redacted(progress_text(files, size, total_files, total_size, skipped, now - self._begin)))
 
     def clear(self) -> None:
         """Remove the line, so that something else can be written."""
@@ -81,13 +84,15 @@ class Progress:
         self.clear()
 
 
-def progress_text(files: int, size: int, total_files: int | None, total_size: int | None, seconds: float) -> str:
+def progress_text(
+    files: int, size: int, total_files: int | None, total_size: int | None, skipped: int, seconds: float
+) -> str:
     """Return the progress as one line."""
-    rate = size / seconds if seconds > 0 else 0.0
+    rate = (size - skipped) / seconds if seconds > 0 else 0.0
     of_files = f"{files:,}/{total_files:,}" if total_files is not None else f"{files:,}"
     of_size = f"{size_text(size)}/{size_text(total_size)}" if total_size is not None else size_text(size)
     text = f"{of_files} files  {of_size}  {size_text(rate)}/s"
     if total_size is not None and rate > 0:
-        left = round((total_size - size) / rate)
+        left = max(0, round((total_size - size) / rate))
         text += f"  {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
     return text

@@ -30,13 +30,13 @@ class Summary:
             parts[0] += f" ({size_text(self.bytes)})"
         return ", ".join(parts)
 
-    def write(self, output: Output, **more: object) -> None:
+    def write(self, output: Output, before: str = "") -> None:
         """Write the summary: a line on the standard error, or with `--json` an object on the standard output."""
         if output.json:
-            output.record({"summary": {**self.counts, "bytes": self.bytes, **more}}, "")
+            output.record({"summary": {**self.counts, "bytes": self.bytes}}, "")
         else:
             output.flush()
-            sys.stderr.write(self.text() + "\n")
+            sys.stderr.write(f"{before}{self.text()}\n")
 
 
 class Retries(hooks.Instrument):

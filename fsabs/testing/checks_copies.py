@@ -164,3 +164,32 @@ def _refused(kind: type[OSError], code: int, fs: FS, name: str, mode: str) -> No
             pass
 
     expect.os_error(kind, code, (fs, name), enter)
+
+
+@check("sync-tree")
+def a_tree_is_synchronized_out(subject: Subject) -> None:
+    with subject.make(TREE) as fs, _local({}) as (place, local):
+        size = sum(map(len, TREE.values()))
+        expect.equal(tuple(fs.sync_tree("", "here", local)), (len(TREE), 0, 0, size), "the first run")
+        expect.equal(tuple(fs.sync_tree("", "here", local)), (0, len(TREE), 0, 0), "the second run")
+        local.write_bytes("here/more", b"more")
+        local.write_bytes("here/a.txt", b"x" * len(TREE["a.txt"]))
+        done = fs.sync_tree("", "here", local, delete=True, content=True)
+        expect.equal(tuple(done), (1, len(TREE) - 1, 1, len(TREE["a.txt"])), "what was changed, and what was removed")
+        expect.equal(place.files(local), {f"here/{key}": data for key, data in TREE.items()}, "what is there")
+
+
+@check("sync-tree", needs=("live", "write", "replace", "remove"))
+def a_tree_is_synchronized_in(subject: Subject) -> None:
+    with _local(TREE) as (_, local), subject.create() as fs:
+        content = not fs.capabilities.settable_times  # else the times show it
+        first = local.sync_tree("", "in/side", fs, concurrency=3)
+        expect.equal((first.copied, first.skipped), (len(TREE), 0), "the first run")
+        second = local.sync_tree("", "in/side", fs, content=content)
+        expect.equal(tuple(second), (0, len(TREE), 0, 0), "the second run")
+        local.remove("foo", recursive=True)
+        gone = sum(key.startswith("foo/") for key in TREE)
+        third = local.sync_tree("", "in/side", fs, content=content, delete=True)
+        expect.equal(tuple(third), (0, len(TREE) - gone, gone, 0), "what was removed")
+        left = {f"in/side/{key}": data for key, data in TREE.items() if not key.startswith("foo/")}
+        expect.equal(subject.files(fs), left, "what is there")

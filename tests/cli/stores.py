@@ -31,7 +31,8 @@ class Store(NamedTuple):
         return self.kind in ("local", "s3", "hdfs")
 
 
-def _s3(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
+def s3_bucket(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
+    """Return the URL of a directory of a new bucket, and the environment that it is reached in, which is set."""
     env = {
         "S3_ENDPOINT": ceph.endpoint,
         "AWS_ACCESS_KEY_ID": ceph.access_key,
@@ -52,7 +53,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     kind = request.param
     monkeypatch.setenv("TZ", "UTC")
     if kind == "s3":
-        url, env = _s3(request.getfixturevalue("ceph"), monkeypatch)
+        url, env = s3_bucket(request.getfixturevalue("ceph"), monkeypatch)
     elif kind == "hdfs":
         cluster: HdfsCluster = request.getfixturevalue("hdfs")
         url = f"{cluster.url}/cli{next(_number)}/top/"

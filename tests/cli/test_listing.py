@@ -12,6 +12,7 @@ from tests.cli.commands import ALL_NAMES, FILES, MTIME, NAMES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
 
+pytestmark = pytest.mark.timeout(240)  # each test runs some processes, on a machine that may be busy
 TREE = """{url}
 ├── a.txt
 ├── z.txt

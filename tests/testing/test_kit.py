@@ -148,7 +148,7 @@ def test_a_subject_makes_and_sees_by_its_side_channel(inner: Subject, wrap: Any)
         assert subject.files(place) == {**FILES, "c.txt": b"c"}
         other = subject.create()
         assert subject.contents(other) == {}, "each FS is a tree of its own"
-        kept = {name: getattr(fs.capabilities, name) for name in ("update", "ordered")}
+        kept = {name: getattr(fs.capabilities, name) for name in ("update", "ordered", "settable_times")}
         assert fs.capabilities == Memory.capabilities._replace(**kept)
 
 

@@ -103,7 +103,7 @@ def test_a_layer_says_what_its_inner_fs_says(name: str) -> None:
 # What a layer has to lead through a method that it overrides, unless it overrides that, too.
 WAYS_ROUND = {
     "_open_blob": {"_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"},
-    "_create": {"_write_bytes", "_write_many"},
+    "_create": {"_write_bytes", "_write_many", "_resume", "_can_copy_from", "_copy_from"},
     "_list": {"_list_names"},
     "_walk": {"_walk_names", "_usage"},
     "_remove": {"_empty"},
@@ -155,6 +155,8 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_describe_store",
         "_is_settled",
         "_in_storage_order",
+        "_set_modified",
+        "_has_content",
     }
     assert kept == without_faults
 

@@ -84,6 +84,9 @@ class Driver(Protocol):
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
         """Set the owner, the group or both."""
 
+    def set_modified(self, path: str, when: float) -> None:
+        """Set the time of modification of a file, to milliseconds."""
+
     def set_replication(self, path: str, replication: int) -> None:
         """Set how many copies of each block of a file there are to be."""
 

@@ -29,6 +29,7 @@ from .status import ContentSummary, HdfsStatus
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
 SMALL = 16 * 1024 * 1024
 """Bytes of a file that is read in one call."""
+_UNCHANGED = 2**64 - 1  # -1 as the library takes it: leave the time of access alone
 _PAGE = 1000  # members of a directory that the NameNode sends at once
 
 
@@ -162,6 +163,10 @@ class Native:
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
         """As `Driver.set_owner`."""
         self._call("chown", lambda client: client.set_owner(path, owner, group))
+
+    def set_modified(self, path: str, when: float) -> None:
+        """As `Driver.set_modified`."""
+        self._call("set times", lambda client: client.set_times(path, int(when * 1000 + 0.5), _UNCHANGED))
 
     def set_replication(self, path: str, replication: int) -> None:
         """As `Driver.set_replication`."""

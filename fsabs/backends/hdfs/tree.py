@@ -48,6 +48,7 @@ class Hdfs(Administration):
 
     scheme = "hdfs"
     default_concurrency = 8
+    checks_writes = True  # each packet that is sent carries checksums, which the DataNodes verify
     capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
@@ -57,6 +58,7 @@ class Hdfs(Administration):
         rename=True,
         remove=True,
         last_modified=True,
+        settable_times=True,
         versions=True,
     )
 
@@ -226,6 +228,9 @@ class Hdfs(Administration):
     def _rename(self, src: str, dst: str) -> None:
         overwrite = self._rename_target(dst, self._stat(src)) is not None
         self.driver.rename("/" + src, "/" + dst, overwrite=overwrite)
+
+    def _set_modified(self, key: str, when: float) -> None:
+        self.driver.set_modified("/" + key, when)
 
     def _remove(self, key: str) -> None:
         if self.driver.stat("/" + key).directory and next(self._list(key), None) is not None:

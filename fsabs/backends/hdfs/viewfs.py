@@ -150,6 +150,11 @@ class MountTable:
         driver, target = self._resolve(path)
         driver.set_owner(target, owner, group)
 
+    def set_modified(self, path: str, when: float) -> None:
+        """As `Driver.set_modified`."""
+        driver, target = self._resolve(path)
+        driver.set_modified(target, when)
+
     def set_replication(self, path: str, replication: int) -> None:
         """As `Driver.set_replication`."""
         driver, target = self._resolve(path)

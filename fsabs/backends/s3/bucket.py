@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
-from ... import errors, keys
+from ... import copying, errors, keys
 from ...blobs import Blob
+from ...core import Core
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
 from .boto import load, principal, resolved_endpoint, shared_client, translated
@@ -22,6 +23,7 @@ from .options import MIN_PART_SIZE, S3Options, parse, version_of
 from .pages import fetch, to_stat
 from .reading import S3Blob, get_many, get_many_versioned, head, open_from_start, read_whole
 from .requests import delete_batch, send
+from .resuming import etag_is_of, resume
 from .tree import is_path, level, named, prefix_of, unnamed, walk
 from .writes import S3Writer, check_current, put, put_many
 
@@ -272,8 +274,8 @@ class S3(FS):
         return put_many(self, client, pairs, width)
 
     @property
-    def checksums(self) -> bool:
-        """True if written bodies carry a checksum."""
+    def checks_writes(self) -> bool:  # type: ignore[override]
+        """Written bodies carry a checksum, which the store verifies, unless boto3 is configured otherwise."""
         client = self.http
         return client is None or client.endpoint.checksums
 
@@ -313,22 +315,47 @@ class S3(FS):
             delete_batch(self, [name for name in names if name != kept])
 
     def _copy(self, src: str, dst: str) -> None:
+        """By the store itself."""
+        self._copy_from(self, src, dst)
+
+    def _can_copy_from(self, source: Core) -> bool:
+        """A bucket of the same store, which the same user reads by the same options."""
+        return isinstance(source, S3) and (
+            source is self
+            or (
+                source.options == self.options
+                and source.objects.key_digest() == self.objects.key_digest()
+                and resolved_endpoint(source.client) == resolved_endpoint(self.client)
+            )
+        )
+
+    def _copy_from(self, source: Core, src: str, dst: str) -> None:
         """By the store itself, in parts where the object is large."""
         from boto3.s3.transfer import TransferConfig, create_transfer_manager
 
+        assert isinstance(source, S3)
         check_current(self, dst)
-        source = {"Bucket": self.bucket, "Key": src}
-        if version := self.versions.get(src):
-            source["VersionId"] = version_of(version)
+        origin = {"Bucket": source.bucket, "Key": src}
+        if version := source.versions.get(src):
+            origin["VersionId"] = version_of(version)
         try:
             with translated(), create_transfer_manager(self.client, TransferConfig(use_threads=False)) as manager:
-                manager.copy(source, self.bucket, dst, self.objects.boto_copy()).result()
+                manager.copy(origin, self.bucket, dst, self.objects.boto_copy()).result()
         except FileNotFoundError as exc:
-            raise self._no_file(src) from exc
+            raise source._no_file(src) from exc
         except OSError as exc:
             if getattr(exc, "code", "") != "NotImplemented":  # as Ceph's copy of encrypted objects is
                 raise
-            super()._copy(src, dst)
+            with source._open_from_start(src) as blob:
+                copying.pump(blob, self, dst)
+
+    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
+        return resume(self, key, source, self._mpu_chunksize)
+
+    def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
+        if self.objects.key_digest() or stat.version is None or stat.size != blob.size:
+            return None if stat.size == blob.size else False
+        return etag_is_of(stat.version, blob, self._mpu_chunksize)
 
     def _rename(self, src: str, dst: str) -> None:
         """By copies and removals: not in one moment. What is interrupted leaves the source whole."""

@@ -66,6 +66,11 @@ def abort_uploads(fs: S3, older_than: float, key: str = "") -> int:
     return aborted
 
 
+def uploads_of(fs: S3, key: str) -> list[dict[str, Any]]:
+    """Return the unfinished multipart uploads of one object, as boto3 has them."""
+    return [upload for upload in _uploads(fs, key) if upload["Key"] == key]
+
+
 def _uploads(fs: S3, prefix: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     marker = fs.objects.boto_bucket()

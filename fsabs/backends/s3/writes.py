@@ -15,7 +15,7 @@ import itertools
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
@@ -85,7 +85,7 @@ def put_request(fs: S3, key: str, body: Body, headers: tuple[str, ...] = ()) -> 
     """Return the PUT of a whole object."""
     check_current(fs, key)
     headers = (*fs.write_headers, *fs.objects.type_headers(key), *headers)
-    if fs.checksums:
+    if fs.checks_writes:
         headers = (*headers, f"x-amz-checksum-crc32c:{checksum(body)}")
     return Request("PUT", key, headers=headers, body=body)
 
@@ -173,7 +173,7 @@ class S3Writer(Writer):
     The memory of a part that was sent is used again; parts of a large `bytes` object are sent as they are.
     """
 
-    def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int) -> None:
+    def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int, upload: Upload | None = None) -> None:
         check_current(fs, key)
         self._fs = fs
         self._key = key
@@ -182,7 +182,7 @@ class S3Writer(Writer):
         self._whole: memoryview | None = None  # of a `bytes` object, in place of the buffer
         self._buffer = bytearray()
         self._filled = 0  # of the buffer, which has the size of a part once the upload has begun
-        self._upload: _Upload | None = None
+        self._upload = upload
 
     def write(self, data: bytes) -> None:
         """Buffer `data`; send the parts that are full."""
@@ -231,6 +231,13 @@ class S3Writer(Writer):
         self._upload.complete(self._exclusive)
         self._upload = None
 
+    def leave(self) -> None:
+        """Keep the parts that the store has, for `resuming.resume`."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.leave()
+        self.abort()
+
     def abort(self) -> None:
         """Abort the upload, so that the store removes its parts."""
         upload, self._upload = self._upload, None
@@ -247,29 +254,41 @@ class S3Writer(Writer):
 
     def _send(self, body: Body) -> None:
         if self._upload is None:
-            self._upload = _Upload(self._fs, self._key)
+            self._upload = Upload(self._fs, self._key)
         self._upload.send_part(body)
 
 
-class _Upload:
-    """One multipart upload."""
+class Upload:
+    """One multipart upload: a new one, or one that was begun earlier, of which the `parts` are known.
 
-    def __init__(self, fs: S3, key: str) -> None:
+    Args:
+        fs, key: where the object is going to be.
+        begun: the id of the earlier one.
+        parts: the elements that stand for its parts, from the first on, when it is completed.
+    """
+
+    def __init__(self, fs: S3, key: str, begun: str = "", parts: Sequence[str] = ()) -> None:
         self._fs = fs
         self._key = key
         self._mark = secrets.token_hex(12)
-        self._parts: list[str] = []
+        self._parts = list(parts)
         self._in_flight: deque[tuple[Future[str], Body]] = deque()
         self._free: list[bytearray] = []
-        algorithm = ("x-amz-checksum-algorithm:CRC32C",) if fs.checksums else ()
-        headers = (*fs.write_headers, *fs.objects.type_headers(key), *algorithm, f"{_MARK}:{self._mark}")
-        response = send(fs, Request("POST", key, "uploads=", headers))
-        self._id = xml_text(response.body, b"UploadId")
-        if not self._id:
-            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
-        self.count = 0
+        self._id = begun or self._begin()
+        self.count = len(parts)
         """Parts so far."""
         self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="fsabs-upload")
+
+    def _begin(self) -> str:
+        """Return the id of a new upload."""
+        fs = self._fs
+        algorithm = ("x-amz-checksum-algorithm:CRC32C",) if fs.checks_writes else ()
+        headers = (*fs.write_headers, *fs.objects.type_headers(self._key), *algorithm, f"{_MARK}:{self._mark}")
+        response = send(fs, Request("POST", self._key, "uploads=", headers))
+        found = xml_text(response.body, b"UploadId")
+        if not found:
+            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
+        return found
 
     def free_buffer(self, size: int) -> bytearray:
         """Return a buffer of `size` bytes: one of a part that was sent, if there is one."""
@@ -297,7 +316,7 @@ class _Upload:
         """Send a part, and return the element that stands for it when the upload is completed."""
         query = query_of(partNumber=number, uploadId=self._id)
         element, headers = f"<PartNumber>{number}</PartNumber>", self._fs.read_headers
-        if self._fs.checksums:
+        if self._fs.checks_writes:
             value = checksum(body)
             headers = (*headers, f"x-amz-checksum-crc32c:{value}")
             element += f"<ChecksumCRC32C>{value}</ChecksumCRC32C>"
@@ -324,6 +343,10 @@ class _Upload:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
                 raise
         self._threads.shutdown(wait=False)
+
+    def leave(self) -> None:
+        """Wait for the parts in flight; they stay."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
     def abort(self) -> None:
         """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""

@@ -1,0 +1,191 @@
+"""`cp`, `mv`, `rm`, `mkdir`, `sync` and `diff`: the whole output of each, from and to every kind of store."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import fsabs as library
+from tests.cli.commands import FILES, MTIME, fsabs, make_tree, read_tree
+from tests.cli.stores import Store
+from tests.cli.stores import store as store
+
+pytestmark = pytest.mark.timeout(240)  # each test runs some processes, on a machine that may be busy
+SIZE = sum(map(len, FILES.values()))
+
+
+def copied(count: int, size: str = "", skipped: int = 0, failed: int = 0, verb: str = "copied") -> str:
+    return f"{verb} {count}{size and f' ({size})'}, skipped {skipped}, failed {failed}, retried 0\n"
+
+
+def test_copies_from_a_store(store: Store, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    done = fsabs("cp", "-r", "-v", store.url, str(target), env=store.env)
+    assert done == ("".join(sorted(f"copied {target}/{name}\n" for name in FILES)), copied(4, "2.1 kB"), 0)
+    assert read_tree(target) == FILES
+    again = fsabs("cp", "-r", store.url, str(target), env=store.env)
+    assert again == ("", copied(0, skipped=4), 0)
+    (target / "a.txt").write_text("changed")
+    os.remove(target / "z.txt")
+    lines = fsabs("sync", "--json", store.url, str(target), env=store.env).out.splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [(one["action"], one["url"].rpartition("/")[2]) for one in events[:-1] if one["action"] != "skipped"] == [
+        ("copied", "a.txt"),
+        ("copied", "z.txt"),
+    ]
+    assert events[-1] == {"summary": {"copied": 2, "skipped": 2, "failed": 0, "retried": 0, "bytes": 19}}
+    assert read_tree(target) == FILES
+    assert fsabs("diff", store.url, str(target), env=store.env) == ("", "", 0)
+    (target / "a.txt").write_text("One\ntwo\nthree\n")
+    (target / "more").write_text("")
+    os.remove(target / "z.txt")
+    assert fsabs("diff", store.url, str(target), env=store.env, code=1).out == "! a.txt\n+ more\n- z.txt\n"
+
+
+def test_copies_to_a_store(store: Store, tmp_path: Path) -> None:
+    source, url, env = make_tree(tmp_path / "source", {**FILES, "new/é": b"e" * 3000}), store.url, store.env
+    os.utime(source / "a.txt", (MTIME, MTIME + 1))
+    (source / "a.txt").write_text("changed")
+    if not store.writable:
+        where = f"{tmp_path}/fresh{'.zip/in.zip' if 'zip' in store.kind else '.tar.gz'}/"
+        assert fsabs("cp", "-r", f"{source}/", where).err == copied(5, "5.1 kB")
+        assert fsabs("diff", str(source), where) == ("", "", 0)
+        return
+    expected = 5 if store.kind == "hdfs" else 2  # what was not copied there has other times, and no checksum
+    done = fsabs("sync", "--dry-run", "--delete", str(source), url, env=env)
+    assert done.err.startswith(f"dry run: copied {expected}")
+    done = fsabs("sync", str(source), url, env=env)
+    assert done.err.startswith(f"copied {expected} (")
+    assert fsabs("sync", str(source), url, env=env).err == copied(0, skipped=5)
+    assert fsabs("diff", str(source), url, env=env) == ("", "", 0)
+    os.remove(source / "sub/b.bin")
+    done = fsabs("sync", "-v", "--delete", str(source), url, env=env)
+    assert done.out == f"removed {url}sub/b.bin\n"
+    assert fsabs("diff", str(source), url, env=env) == ("", "", 0)
+
+
+def test_moves_and_removals(store: Store, tmp_path: Path) -> None:
+    url, env = store.url, store.env
+    if not store.writable:
+        done = fsabs("mv", f"{url}a.txt", str(tmp_path), env=env, code=1)
+        assert "can't move" in done.err
+        return
+    outside = tmp_path / "outside"
+    assert fsabs("mv", url, str(outside), env=env).err.startswith("moved 4")
+    assert read_tree(outside) == FILES
+    assert fsabs("mv", f"{outside}/", url, env=env).err.startswith("moved 4")
+    assert not list(outside.rglob("*.txt"))
+    parent = url.rstrip("/").rpartition("/")[0]
+    assert fsabs("mv", url.rstrip("/"), f"{parent}/moved", env=env).err.startswith("moved ")
+    assert fsabs("find", f"{parent}/moved", "--type", "f", "--json", env=env).out.count("\n") == 4
+    assert fsabs("mkdir", "-p", f"{parent}/empty/deep", env=env) == ("", "", 0)
+    assert fsabs("cp", f"{parent}/moved/a.txt", f"{parent}/moved/z.txt", f"{parent}/empty/deep", env=env).err == (
+        copied(2, "19 B")
+    )
+    assert fsabs("rm", "-v", f"{parent}/empty/deep/*.txt", env=env).out == (
+        f"removed {parent}/empty/deep/a.txt\nremoved {parent}/empty/deep/z.txt\n"
+    )
+    done = fsabs("rm", f"{parent}/moved", f"{parent}/none", env=env, code=1)
+    assert done.err.splitlines()[0] == f"fsabs: {parent}/moved is a directory; -r removes it"
+    assert fsabs("rm", "-r", f"{parent}/moved", env=env) == ("", "", 0)
+    assert fsabs("rm", "-f", f"{parent}/moved", env=env) == ("", "", 0)
+
+
+def test_pipes_and_containers(store: Store, tmp_path: Path) -> None:
+    url, env = store.url, store.env
+    if store.writable:
+        assert fsabs("cp", "-", f"{url}piped", input=b"from a pipe", env=env) == ("", "", 0)
+        assert fsabs("cp", f"{url}piped", "-", env=env) == ("from a pipe", "", 0)
+        assert fsabs("cp", "-r", url, f"{tmp_path}/made.zip/", env=env).err.startswith("copied 5")
+        assert fsabs("cp", f"{tmp_path}/made.zip", url, env=env).err.startswith("copied 1")
+        assert fsabs("cat", f"{url}made.zip/a.txt", env=env).out == "one\ntwo\nthree\n"
+    else:
+        assert fsabs("cp", f"{url}a.txt", "-", env=env) == ("one\ntwo\nthree\n", "", 0)
+
+
+# ---- on local files
+
+
+@pytest.mark.quick
+def test_what_the_target_means(tmp_path: Path) -> None:
+    make_tree(tmp_path / "d", {"a": b"a"})
+    for command, expected in (
+        (("cp", "d/a", "copy"), {"copy"}),
+        (("cp", "d/a", "into/"), {"into/a"}),
+        (("cp", "d/a", "into"), {"into/a"}),
+        (("cp", "-r", "d", "e"), {"e/a"}),
+        (("cp", "-r", "d", "e"), {"e/a"}),
+        (("cp", "-r", "d", "e/"), {"e/a", "e/d/a"}),
+        (("cp", "-r", "d/", "f/"), {"f/a"}),
+        (("cp", "-r", "d", "copy", "g"), {"g/d/a", "g/copy"}),
+        (("mv", "f", "h"), {"h/a"}),
+        (("mv", "h", "g/"), {"g/d/a", "g/copy", "g/h/a"}),
+    ):
+        fsabs(*command, cwd=tmp_path)
+        top = command[-1].rstrip("/").split("/")[0]
+        found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+        assert {name for name in found if name.split("/")[0] == top} == expected, command
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.quick
+def test_force_no_clobber_checksum_include_and_exclude(tmp_path: Path) -> None:
+    make_tree(tmp_path / "d", {"a.txt": b"new", "b.bin": b"b", "skip/c.txt": b"c", "s/d.txt": b"d"})
+    make_tree(tmp_path / "e", {"a.txt": b"old"})
+    assert fsabs("cp", "-r", "-n", "d", "e", cwd=tmp_path).err == copied(3, "3 B", skipped=1)
+    assert (tmp_path / "e/a.txt").read_bytes() == b"old"
+    assert fsabs("cp", "-r", "d", "e", cwd=tmp_path).err == copied(0, skipped=4)  # of one size and one time
+    assert fsabs("cp", "-r", "--checksum", "d", "e", cwd=tmp_path).err == copied(1, "3 B", skipped=3)
+    assert fsabs("cp", "-r", "-f", "d", "e", cwd=tmp_path).err == copied(4, "6 B")
+    fsabs("cp", "-r", "-f", "-n", "d", "e", cwd=tmp_path, code=2)
+    fsabs("cp", "-r", "--include", "*.txt", "--exclude", "skip", "d", "f", cwd=tmp_path)
+    assert read_tree(tmp_path / "f") == {"a.txt": b"new", "s/d.txt": b"d"}
+    fsabs("sync", "--delete", "--exclude", "s/*", "d", "f", cwd=tmp_path)
+    assert set(read_tree(tmp_path / "f")) == {"a.txt", "b.bin", "skip/c.txt", "s/d.txt"}
+    assert (tmp_path / "f/a.txt").stat().st_mtime == MTIME
+
+
+@pytest.mark.quick
+def test_one_file_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    make_tree(tmp_path / "d", {f"{number}": b"%d" % number for number in range(9)})
+    (tmp_path / "d/5").unlink()
+    (tmp_path / "d/5").symlink_to("missing")
+    (tmp_path / "e/7").mkdir(parents=True)
+    done = fsabs("cp", "-r", "d", "e", cwd=tmp_path, code=1)
+    assert sorted(line.split(": ")[1] for line in done.err.splitlines()[:-1]) == [
+        "Is a directory [copy]",
+        "No such file or directory [copy]",
+    ]
+    assert done.err.splitlines()[-1] + "\n" == copied(7, "7 B", failed=2)
+    assert len(read_tree(tmp_path / "e")) == 7
+    assert fsabs("cp", "d", "d/0", "f/", cwd=tmp_path, code=1).err.splitlines()[0] == (
+        "fsabs: d is a directory; -r copies it"
+    )
+
+
+@pytest.mark.quick
+def test_the_roots_and_oneself_are_refused(tmp_path: Path) -> None:
+    make_tree(tmp_path / "d", {"a": b"a"})
+    assert fsabs("rm", "-r", "/", code=1).err == "fsabs: the root of this machine is not removed\n"
+    assert "into itself" in fsabs("cp", "-r", "d", "d/e", cwd=tmp_path, code=1).err
+    assert "are one" in fsabs("cp", "d/a", "./d/a", cwd=tmp_path, code=1).err
+    assert "are one" in fsabs("mv", "d/a", "./d/a", cwd=tmp_path, code=1).err
+    assert read_tree(tmp_path / "d") == {"a": b"a"}
+
+
+@pytest.mark.quick
+def test_sync_tree(tmp_path: Path) -> None:
+    make_tree(tmp_path / "d")
+    with library.Local(str(tmp_path)) as fs, library.from_url("memory://synced", create=True) as memory:
+        assert fs.sync_tree("d", "e") == (4, 0, 0, SIZE)
+        assert fs.sync_tree("d", "e") == (0, 4, 0, 0)
+        fs.makedirs("e/more")
+        fs.write_bytes("e/more/x", b"x")
+        fs.write_bytes("e/sub/b.bin", bytes(2048))
+        assert fs.sync_tree("d", "e", delete=True) == (1, 3, 1, 2048)
+        assert fs.sync_tree("d", "", memory, content=True) == (4, 0, 0, SIZE)
+        assert fs.sync_tree("d", "", memory, content=True) == (0, 4, 0, 0)
+    assert read_tree(tmp_path / "e") == FILES

@@ -1,0 +1,104 @@
+"""`cp -r`, `sync` and `mv` are killed at random moments: nothing is half-written, nothing is lost, and a second run
+finishes.
+
+`FSABS_KILL_ROUNDS` sets how many rounds are run in all; `FSABS_KILL_SEED` makes them others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fsabs as library
+from fsabs.files import is_partial
+from tests.cli.commands import fsabs, make_tree
+from tests.cli.stores import s3_bucket
+from tests.servers.ceph import CephGateway
+
+ROUNDS = int(os.environ.get("FSABS_KILL_ROUNDS", "6"))
+SEED = int(os.environ.get("FSABS_KILL_SEED", "7"))
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+LARGE = 70 << 20
+
+pytestmark = pytest.mark.timeout(120 + 30 * ROUNDS)
+
+
+def files() -> dict[str, bytes]:
+    content = random.Random(SEED)
+    found = {f"{number % 7}/{number}.bin": content.randbytes(content.choice((0, 100, 20_000))) for number in range(600)}
+    found["3/medium"] = content.randbytes(3 << 20)
+    found["large"] = content.randbytes(1 << 20) * (LARGE >> 20)
+    return found
+
+
+def run_and_kill(arguments: list[str], when: random.Random, env: dict[str, str]) -> int:
+    """Start the command and end it at a random moment; return how it ended, 0 if it was done before."""
+
+    def heed() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    command = [sys.executable, "-m", "fsabs", *arguments, "--json", "--progress", "none"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **env}, preexec_fn=heed
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(when.choice((0, 1, 100, 400, 595))):
+            process.stdout.readline()
+        time.sleep(when.random() * 0.2)
+        sent = when.choice(SIGNALS)
+        process.send_signal(sent)
+        process.stdout.read()
+        error = process.stderr.read().decode()
+        code = process.wait(60)
+    assert "Traceback" not in error
+    if code == 130:
+        assert error.splitlines()[-1].endswith("run the same command again to go on") or "copied" not in error
+    assert code in (0, 130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT), error
+    return code
+
+
+def check_whole(fs: library.FS, expected: dict[str, bytes], missing_from: dict[str, bytes] | None = None) -> None:
+    """Check that each listed file has its whole content, and that what is missing is in another place."""
+    there = {name for name in fs.list("", recursive=True) if not name.endswith("/")}
+    for name, content in zip(sorted(there), fs.read_many(sorted(there)), strict=True):
+        assert content == expected[name], name
+    if missing_from is not None:
+        assert not set(expected) - there - set(missing_from)
+
+
+@pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_kills(
+    verb: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, env, url = files(), dict[str, str](), f"{tmp_path}/target"
+    if kind == "s3":
+        gateway: CephGateway = request.getfixturevalue("ceph")
+        url, env = s3_bucket(gateway, monkeypatch)
+    when, killed = random.Random(f"{SEED} {verb} {kind}"), 0
+    for number in range(max(1, ROUNDS // 6)):
+        source, target = make_tree(tmp_path / f"source{number}", expected), f"{url.rstrip('/')}/{number}"
+        command = [verb, *(["-r"] if verb == "cp" else []), f"{source}/", target]
+        for _ in range(3):
+            if run_and_kill(command, when, env) == 0:
+                break
+            killed += 1
+            with library.from_url(target, create=True) as fs:
+                left = {str(path.relative_to(source)): b"" for path in source.rglob("*") if path.is_file()}
+                check_whole(fs, expected, left if verb == "mv" else None)
+        if source.exists():
+            fsabs(*command, env=env)
+        with library.from_url(target) as fs:
+            check_whole(fs, expected, {})
+        assert verb != "mv" or not [path for path in source.rglob("*") if path.is_file()]
+        if kind == "local":
+            assert not [path for path in Path(target).rglob("*") if is_partial(path.name) and ".kept" in path.name]
+    print(f"{verb} {kind}: {killed} kills")
