@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import errors
-from ..prepare.spark import shipped_package
+from ..prepare.spark import ship_package
 from .splits import SPLIT_BYTES, Split, check, kind_of, matching, plan_splits, read_split
 
 try:
@@ -31,8 +31,7 @@ _PRUNED_BY = "shard"
 
 def register(spark: SparkSession) -> None:
     """Register the format `fsabs` in a session, and send this package to its executors."""
-    with shipped_package() as package:
-        spark.sparkContext.addPyFile(package)
+    ship_package(spark.sparkContext)
     spark.dataSource.register(FsabsDataSource)
 
 

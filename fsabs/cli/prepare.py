@@ -15,6 +15,7 @@ from .progress import Mode, Progress, progress_option
 @click.argument("raw_data_directory")
 @click.argument("output_directory")
 @click.argument("mode", type=click.Choice(["local", "cluster"]))
+@click.option("--manifest", help="URL of a manifest of the raw data: its files are read, and compared with it.")
 @click.option("--num-workers", "--num_workers", type=click.IntRange(min=1), help="Processes; with Spark, cores.")
 @click.option(
     "--records-per-file",
@@ -49,6 +50,7 @@ def command(
     raw_data_directory: str,
     output_directory: str,
     mode: Literal["local", "cluster"],
+    manifest: str | None,
     num_workers: int | None,
     records_per_file: int,
     compressor: str,
@@ -83,6 +85,7 @@ def command(
             raw_data_directory,
             output_directory,
             mode,
+            manifest=manifest,
             num_workers=num_workers,
             records_per_file=records_per_file,
             compressor=compressor,

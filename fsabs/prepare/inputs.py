@@ -18,6 +18,19 @@ from ..readers.data.files import Files
 from ..readers.locate import locate
 
 
+class Root(NamedTuple):
+    """A tree, an archive or a file, as each process opens it."""
+
+    url: str
+    """A URL or an absolute path."""
+    manifest: str | None = None
+    """The URL or path of a manifest, which then has the listing, and which every read is compared with."""
+
+    def open(self) -> Files:
+        """Return the files of the root."""
+        return Files(self.url if self.manifest is None else urls.from_url(self.url, manifest=self.manifest))
+
+
 class InputFile(NamedTuple):
     """A raw file of a job."""
 
@@ -31,8 +44,7 @@ class InputFile(NamedTuple):
 class Listing(NamedTuple):
     """All raw files of a job, sorted by path within each root."""
 
-    roots: tuple[str, ...]
-    """URLs or absolute paths, for `Roots`."""
+    roots: tuple[Root, ...]
     files: list[InputFile]
     versions: list[str]
     """For each file, what changes when its content does, as far as the store says."""
@@ -40,18 +52,22 @@ class Listing(NamedTuple):
     """The full URLs of the roots."""
 
 
-def list_files(source: str | os.PathLike[str]) -> Listing:
+def list_files(source: str | os.PathLike[str], manifest: str | os.PathLike[str] | None = None) -> Listing:
     """List the files at a URL, path or glob pattern; those that begin with a dot, or are below such, are left out.
+
+    With a manifest of the data set at a URL, the files are those of the manifest, and the store is not listed.
 
     A pattern's matches are taken in their order; each is a file, a directory or an archive, whose members are meant.
     Raises `FileNotFoundError` where there is no file.
     """
-    roots: list[str] = []
+    roots: list[Root] = []
     found: list[InputFile] = []
     versions: list[str] = []
     full: list[str] = []
-    for root in _roots(os.fspath(source)):
-        tree = Files(root)
+    pinned = None if manifest is None else _absolute(os.fspath(manifest))
+    for url in _urls(os.fspath(source), pinned):
+        root = Root(url, pinned)
+        tree = root.open()
         try:
             for stat in tree.list():
                 found.append(InputFile(len(roots), stat.filename, stat.size))
@@ -66,13 +82,16 @@ def list_files(source: str | os.PathLike[str]) -> Listing:
     return Listing(tuple(roots), found, versions, tuple(full))
 
 
-def _roots(source: str) -> Iterator[str]:
+def _absolute(source: str) -> str:
+    return source if "://" in source else os.path.abspath(source)
+
+
+def _urls(source: str, manifest: str | None) -> Iterator[str]:
     """Yield what a URL, path or pattern names, as URLs or absolute paths."""
     if not source:
         raise ValueError("no raw data directory is given")
-    local = "://" not in source
-    path = os.path.abspath(source) if local else source
-    if not keys.has_magic(source) or (local and os.path.exists(source)):
+    path = _absolute(source)
+    if manifest is not None or not keys.has_magic(source) or ("://" not in source and os.path.exists(source)):
         yield path
         return
     fs, pattern = locate(path)
@@ -85,14 +104,14 @@ def _roots(source: str) -> Iterator[str]:
 class Roots:
     """The roots of a job, opened in this process when they are first used."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[Root]) -> None:
         self._roots = roots
         self._open: dict[int, Files] = {}
 
     def fs(self, number: int) -> FS:
         """Return the FS of a root."""
         if number not in self._open:
-            self._open[number] = Files(self._roots[number])
+            self._open[number] = self._roots[number].open()
         return self._open[number].fs
 
     def name(self, file: InputFile) -> str:

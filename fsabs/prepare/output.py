@@ -1,10 +1,11 @@
 """The output directory: checked before a job begins, replaced as a whole when it is complete.
 
-All that a job writes before that is in a hidden staging directory, where a later run of the same job finds the units
-that are done. Where the store renames directories in one step (local disks, HDFS), staging is beside the output, and
-the commit is one rename. In other stores, and where the output is a mount point, staging is inside the output, and the
-commit moves file by file: meanwhile a marker makes readers refuse the directory. The commit is written down before it
-begins: a run after a crash in the middle of it completes it.
+All that a job writes before that is in a hidden staging directory, in a folder of its own: a later run of it finds the
+units that are done there, and processes of another job that linger on write elsewhere. Where the store renames
+directories in one step (local disks, HDFS), staging is beside the output, and the commit is one rename. In other
+stores, and where the output is a mount point, staging is inside the output, and the commit moves file by file:
+meanwhile a marker makes readers refuse the directory. The commit is written down before it begins: a run after a crash
+in the middle of it completes it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Output:
             self._name, self.staging = "", _STAGING
         self._check_kind()
         self._token = uuid.uuid4().hex
+        self._work = ""  # as of begin
 
     def _open_parent(self, parent: str) -> bool:
         """Open the directory above the output; return False if the commit can't be a rename in it."""
@@ -120,6 +122,10 @@ class Output:
             reason = f"the output exists and was not made by fsabs prepare: it has {names[0]!r}"
             raise errors.error(errno.EEXIST, "prepare", self.url, reason)
 
+    def work(self, fingerprint: str) -> str:
+        """Return the path, in the base directory, of the folder that a job's processes write to."""
+        return self._staged(f"job-{fingerprint[:32]}")
+
     def begin(self, fingerprint: str) -> list[UnitResult]:
         """Take over the staging directory; return the results of the units that an earlier run of the job has done.
 
@@ -127,14 +133,14 @@ class Output:
         completed first.
         """
         self.complete_commit()
+        self._work = self.work(fingerprint)
         job = self._read_json("job.json")
         if job is None or job["fingerprint"] != fingerprint:
             self._remove_staging()
-            for part in ("parts", "done", "failed"):
-                self.fs.makedirs(self._staged(part), exist_ok=True)
-        else:
-            for name in self._names("failed"):
-                self.fs.remove(self._staged("failed", name))
+        for part in ("parts", "done", "failed"):
+            self.fs.makedirs(f"{self._work}/{part}", exist_ok=True)
+        for name in self._names("failed"):
+            self.fs.remove(f"{self._work}/failed/{name}")
         value = json.dumps({"fingerprint": fingerprint, "owner": self._token}).encode()
         self.fs.write_bytes(self._staged("job.json"), value)
         return self.done()
@@ -143,7 +149,7 @@ class Output:
 
     def done(self) -> list[UnitResult]:
         """Return the results of the units that are done, in order."""
-        paths = [self._staged("done", name) for name in self._names("done")]
+        paths = [f"{self._work}/done/{name}" for name in self._names("done")]
         return [UnitResult.from_json(data) for data in self.fs.read_many(paths)]
 
     def done_units(self) -> set[int]:
@@ -152,12 +158,12 @@ class Output:
 
     def result(self, number: int) -> UnitResult:
         """Return the result of a unit that is done."""
-        return UnitResult.from_json(self.fs.read_bytes(self._staged("done", f"{number:06}")))
+        return UnitResult.from_json(self.fs.read_bytes(f"{self._work}/done/{number:06}"))
 
     def failed(self) -> UnitResult | None:
         """Return the result of a unit that failed, or None."""
         for name in self._names("failed"):
-            return UnitResult.from_json(self.fs.read_bytes(self._staged("failed", name)))
+            return UnitResult.from_json(self.fs.read_bytes(f"{self._work}/failed/{name}"))
         return None
 
     # ---- commit
@@ -227,7 +233,7 @@ class Output:
 
     def _names(self, part: str) -> list[str]:
         try:
-            names = self.fs.list(self._staged(part))
+            names = self.fs.list(f"{self._work}/{part}")
             return sorted(name for name in names if name.isdigit())
         except FileNotFoundError:
             return []

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .inputs import InputFile, Listing
+from .inputs import InputFile, Listing, Root
 from .model import ModelSource
 
 UNIT_BYTES = 256 << 20
@@ -43,10 +43,11 @@ class Job(NamedTuple):
     """What every process of a job has to know."""
 
     model: ModelSource
-    roots: tuple[str, ...]
+    roots: tuple[Root, ...]
     base: str
-    """URL of the directory that `staging` is a path in."""
-    staging: str
+    """URL of the directory that `work` is a path in."""
+    work: str
+    """The folder that attempts write to; of this job alone."""
     format: OutputFormat
     skip_errors: bool
 

@@ -44,6 +44,7 @@ def prepare(
     output_directory: StrPath,
     mode: Mode = "local",
     *,
+    manifest: StrPath | None = None,
     num_workers: int | None = None,
     records_per_file: int = 1024,
     compressor: str = "snappy",
@@ -65,6 +66,8 @@ def prepare(
         output_directory: the URL or path of a directory that is missing, empty, or made by an earlier run, which is
             replaced when the new output is complete.
         mode: `local`, in processes on this machine (by Spark if `master` is `local[N]`), or `cluster`, on Spark.
+        manifest: the URL or path of a manifest (`fsabs.manifest`) of the raw data: it says which files there are, and a
+            file that differs from it is an error.
         num_workers: processes, by default as many as there are CPUs; with Spark, the most cores that the job takes.
         records_per_file: the most records of an output file.
         compressor: `none`, `snappy` or `gzip`.
@@ -87,10 +90,12 @@ def prepare(
     source = ModelSource.read(model_file)
     Model(source)
     with contextlib.closing(Output(output_directory)) as output:
-        listing = list_files(raw_data_directory)
+        listing = list_files(raw_data_directory, manifest)
         output.check(listing.urls)
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes)
-        job = Job(source, listing.roots, output.base, output.staging, form, on_error == "skip")
+        job = Job(source, listing.roots, output.base, "", form, on_error == "skip")
+        job_id = fingerprint(job, listing, __version__)
+        job = job._replace(work=output.work(job_id))
         if on_error == "fail":
             _check_empty(listing)
         runner: Runner
@@ -100,7 +105,7 @@ def prepare(
             runner = SparkRunner(job, output, master, num_workers)
         else:
             runner = LocalRunner(job, num_workers or os.cpu_count() or 1)
-        return _Run(job, listing, output, progress).run(runner, validate, started)
+        return _Run(job, job_id, listing, output, progress).run(runner, validate, started)
 
 
 def _check_arguments(
@@ -134,16 +139,16 @@ class _Run:
     """One run of a job."""
 
     def __init__(
-        self, job: Job, listing: Listing, output: Output, progress: Callable[[Progress], object] | None
+        self, job: Job, job_id: str, listing: Listing, output: Output, progress: Callable[[Progress], object] | None
     ) -> None:
-        self._job, self._listing, self._output = job, listing, output
+        self._job, self._job_id, self._listing, self._output = job, job_id, listing, output
         self._progress = progress or (lambda _: None)
 
     def run(self, runner: Runner, validate: bool, started: float) -> Report:
         """Do what is left of the job and commit it."""
         listing, output = self._listing, self._output
         units = list(units_of(listing, self._job.format.records_per_file))
-        earlier = output.begin(fingerprint(self._job, listing, __version__))
+        earlier = output.begin(self._job_id)
         tally = Tally(len(listing.files), sum(file.size for file in listing.files), earlier)
         done = {result.number for result in earlier}
         left = [unit for unit in units if unit.number not in done]

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import errors
+from .. import __version__, errors
 from .output import Output
 from .plan import Job, Unit, UnitResult
 from .work import UnitWorker
@@ -37,8 +37,8 @@ class SparkRunner:
     """Works on units as tasks of Spark."""
 
     def __init__(self, job: Job, output: Output, master: str | None, num_workers: int | None) -> None:
-        for url in (*job.roots, job.base):
-            if errors.without_secrets(url) != url:
+        for url in (job.base, *(part for root in job.roots for part in root)):
+            if url is not None and errors.without_secrets(url) != url:
                 raise ValueError(
                     "credentials in a URL would be seen in Spark's plan: give them by the environment or pfio.ini"
                 )
@@ -56,8 +56,8 @@ class SparkRunner:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
         wanted = {unit.number for unit in units}
         group = f"fsabs-prepare-{uuid.uuid4().hex}"
-        with self._context() as context, shipped_package() as package:
-            context.addPyFile(package)
+        with self._context() as context:
+            ship_package(context)
             thread = threading.Thread(
                 target=self._collect, args=(context, group, units), name="fsabs-prepare-spark", daemon=True
             )
@@ -148,16 +148,27 @@ def run_units(job: Job, units: Iterable[Unit]) -> None:
 # ---- shared with the readers for Spark
 
 
-@contextlib.contextmanager
-def shipped_package() -> Iterator[str]:
-    """Give the path of a zip of this package, for `SparkContext.addPyFile`."""
-    package = Path(__file__).parents[1]
-    with tempfile.TemporaryDirectory(prefix="fsabs-spark-") as folder:
-        path = os.path.join(folder, f"fsabs-{uuid.uuid4().hex[:8]}.zip")
+_package: tempfile.TemporaryDirectory[str] | None = None
+"""The folder of a zip of this package: executors that start late fetch it, too, so that it stays until the end."""
+_shipped: set[str] = set()
+"""The applications of Spark that have the package."""
+
+
+def ship_package(context: SparkContext) -> None:
+    """Send this package to the executors of an application, the first time that it is called for it."""
+    global _package
+    if context.applicationId in _shipped:
+        return
+    if _package is None:
+        _package = tempfile.TemporaryDirectory(prefix="fsabs-spark-")
+    path = os.path.join(_package.name, f"fsabs-{__version__}.zip")
+    if not os.path.exists(path):
+        package = Path(__file__).parents[1]
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for source in sorted(package.rglob("*.py")):
                 archive.write(source, source.relative_to(package.parent))
-        yield path
+    context.addPyFile(path)
+    _shipped.add(context.applicationId)
 
 
 def reason_of(exc: Exception) -> str:

@@ -45,7 +45,7 @@ class UnitWorker:
         """Work on a unit; the result of a failing file is returned, errors of the stores are raised."""
         job = self._job
         failures: list[Failure] = []
-        output = _RollingWriter(self._output, f"{job.staging}/parts/{unit.number:06}-{uuid.uuid4().hex}", job)
+        output = _RollingWriter(self._output, f"{job.work}/parts/{unit.number:06}-{uuid.uuid4().hex}", job)
         with output:
             for file, content in self._contents(unit.files):
                 failure = self._process(file, content, output)
@@ -54,10 +54,10 @@ class UnitWorker:
                     if not job.skip_errors:
                         output.abort()
                         result = UnitResult(unit.number, [], 0, 0, [failure], error=True)
-                        self._output.write_bytes(f"{job.staging}/failed/{unit.number:06}", result.to_json())
+                        self._output.write_bytes(f"{job.work}/failed/{unit.number:06}", result.to_json())
                         return result
         result = UnitResult(unit.number, output.files, len(unit.files), unit.size, failures)
-        self._output.write_bytes(f"{job.staging}/done/{unit.number:06}", result.to_json())
+        self._output.write_bytes(f"{job.work}/done/{unit.number:06}", result.to_json())
         return result
 
     def _process(self, file: InputFile, content: bytes | OSError | None, output: _RollingWriter) -> Failure | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 
 from .work import UnitWorker
@@ -15,6 +16,7 @@ from .work import UnitWorker
 
 def main() -> None:
     """Work on units until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     tasks = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -23,6 +23,9 @@ from fsabs.prepare.plan import OutputFile, UnitResult
 from fsabs.readers import Writer
 from fsabs.readers.sharded import verify
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, write_tree
+from tests.servers.hdfs import HdfsCluster
+
+pytestmark = pytest.mark.timeout(180)
 
 FILES = raw_files(40)
 LOGGING = """\
@@ -76,15 +79,15 @@ def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) ->
     program = "import sys; from fsabs.prepare import prepare; prepare(*sys.argv[1:], num_workers=2, records_per_file=4)"
     command = [sys.executable, "-c", program, *(str(folder / name) for name in ("model.py", "raw", "out"))]
     running = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    done = folder / ".out.fsabs-prepare" / "done"
+    staging = folder / ".out.fsabs-prepare"
     end = time.monotonic() + 30
-    while len(list(done.glob("0*"))) < 3:
+    while len(list(staging.glob("job-*/done/0*"))) < 3:
         assert time.monotonic() < end
         time.sleep(0.005)
     running.send_signal(signal.SIGKILL)
     running.wait()
     time.sleep(0.5)  # its workers end with the units that they have
-    units = len(list(done.glob("0*")))
+    units = len(list(staging.glob("job-*/done/0*")))
     assert 3 <= units < 10
     assert (folder / "out").exists() == earlier
     if earlier:
@@ -120,7 +123,7 @@ def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, chang
 
     with pytest.raises(PrepareError, match="AssertionError"):
         prepare(*arguments, num_workers=1, records_per_file=4, progress=fail_later)
-    done = 4 * len(list((folder / ".out.fsabs-prepare" / "done").iterdir()))
+    done = 4 * len(list(folder.glob(".out.fsabs-prepare/job-*/done/*")))
     assert 8 <= done < 40
     (folder / "log.fail").unlink()
     options = {name: value for name, value in CHANGES[change](folder).items() if name != "x"}
@@ -163,11 +166,11 @@ def staged(output: Output, run: str, count: int) -> Commit:
     output.begin(run)
     moves = {}
     for number in range(count):
-        path = f"{output.staging}/parts/{number:06}"
+        path = f"{output.work(run)}/parts/{number:06}"
         with Writer(output.fs, path) as writer:
             writer.write(f"{run} {number}".encode())
         result = UnitResult(number, [OutputFile(path, 1, 1)], 1, 1, [])
-        output.fs.write_bytes(f"{output.staging}/done/{number:06}", result.to_json())
+        output.fs.write_bytes(f"{output.work(run)}/done/{number:06}", result.to_json())
         moves[path] = f"data-{number:05}-of-{count - 1:05}"
     return Commit(moves, {"run": run})
 
@@ -243,6 +246,29 @@ def test_of_two_runs_at_once_the_later_one_commits(tmp_path: Path) -> None:
         first.commit(commit)
     second.commit(later)
     assert state(tmp_path / "out") == "new"
+
+
+def test_what_lingers_of_another_job_does_not_count(tmp_path: Path) -> None:
+    """A process of a job whose driver was killed goes on while a job with other options is under way."""
+    first, second = Output(tmp_path / "out"), Output(tmp_path / "out")
+    staged(first, "old", 3)
+    assert second.begin("new") == []
+    result = UnitResult(1, [OutputFile("nonesuch", 1, 1)], 1, 1, [])
+    second.fs.makedirs(f"{first.work('old')}/done")
+    second.fs.write_bytes(f"{first.work('old')}/done/000001", result.to_json())
+    assert second.done() == []
+    assert second.done_units() == set()
+
+
+def test_replacing_a_directory_on_hdfs(hdfs: HdfsCluster) -> None:
+    url = f"{hdfs.url}/prepared/out"
+    for run, count in (("old", 3), ("new", 2), ("newer", 4)):
+        output = Output(url)
+        output.check([f"{hdfs.url}/prepared/raw"])
+        output.commit(staged(output, run, count))
+        output.close()
+        assert records_below(url) == [f"{run} {number}".encode() for number in range(count)]
+        assert [path for path, _, _ in hdfs.ls("/prepared")] == ["/prepared/out"]
 
 
 def test_a_directory_that_became_someone_elses_is_left_alone(tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 import fsabs
+from fsabs import StaleFileError, manifest
 from fsabs.cli import main
 from fsabs.prepare import FeatureColumn, ModelError, PrepareError, Progress, Report, prepare
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.readers import decode
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
 from tests.servers.moto import MotoServer
+
+pytestmark = pytest.mark.timeout(180)
 
 FILES = raw_files()
 
@@ -111,6 +114,21 @@ def test_a_pattern_names_archives_and_directories(folder: Path) -> None:
     assert report.files == 90
 
 
+def test_a_manifest_has_the_files_and_pins_them(folder: Path) -> None:
+    with fsabs.from_url(folder / "raw") as fs:
+        manifest.create(fs, folder / "raw.jsonl", versions=False, digest="sha256")
+    (folder / "raw" / "3" / "added.jpg").write_bytes(b"not in the manifest")
+    arguments = folder / "model.py", folder / "raw", folder / "out"
+    report = prepare(*arguments, manifest=folder / "raw.jsonl", num_workers=1)
+    assert report.files == 60
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+    path = folder / "raw" / "3" / "0010.jpg"
+    path.write_bytes(bytes(len(FILES["3/0010.jpg"])))
+    with pytest.raises(StaleFileError, match=r"0010\.jpg"):
+        prepare(*arguments, manifest=folder / "raw.jsonl", num_workers=1, on_error="skip", prefix="new")
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+
+
 def test_a_zip_on_s3_becomes_shards_on_s3(folder: Path, moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
     moto.create_bucket("prepared")
     monkeypatch.setenv("S3_ENDPOINT", moto.endpoint)
@@ -119,7 +137,7 @@ def test_a_zip_on_s3_becomes_shards_on_s3(folder: Path, moto: MotoServer, monkey
     monkeypatch.setenv("AWS_DEFAULT_REGION", moto.region)
     with fsabs.from_url("s3://prepared/in") as fs:
         fs.write_bytes("raw.zip", zipped(FILES))
-    for per_file in (9, 20):  # the second run replaces the first one's files
+    for per_file in (20, 30):  # the second run replaces the first one's files
         prepare(
             folder / "model.py",
             "s3://prepared/in/raw.zip",

@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from fsabs.prepare.inputs import Root
+from fsabs.prepare.model import ModelSource
+from fsabs.prepare.output import Output
+from fsabs.prepare.plan import Job, OutputFormat
+from fsabs.prepare.spark import SparkRunner
 from tests.prepare.data import digest, plain_loop, raw_files, records_below, write_tree, zipped
 from tests.prepare.drivers import SLOW, Driver, s3_variables
 from tests.servers import spark
@@ -146,6 +151,22 @@ def run_with_kills(folder: Path, cluster: SparkCluster, rng: random.Random, kill
 
 def staged_units(fs: fsabs.FS) -> int:
     try:
-        return sum(name.isdigit() for name in fs.list("out/.fsabs-prepare/done"))
+        return sum("/done/" in name for name in fs.list("out/.fsabs-prepare", recursive=True) if name[-1] != "/")
     except FileNotFoundError:
         return 0
+
+
+def test_credentials_in_a_url_do_not_travel(folder: Path) -> None:
+    """They are refused before anything of Spark is started."""
+    job = Job(
+        ModelSource("", "m.py"),
+        (Root("s3://key:hunter2@bucket/raw"),),
+        "/out",
+        "s",
+        OutputFormat("d", 1, "none", 1),
+        False,
+    )
+    output = Output(folder / "out")
+    with contextlib.closing(output), pytest.raises(ValueError, match="would be seen in Spark's plan") as caught:
+        SparkRunner(job, output, "local[1]", None)
+    assert "hunter2" not in str(caught.value)
