@@ -17,7 +17,8 @@ from fsabs.prepare.model import ModelSource
 from fsabs.prepare.output import Output
 from fsabs.prepare.plan import Job, OutputFormat
 from fsabs.prepare.spark import SparkRunner
-from tests.prepare.data import digest, plain_loop, raw_files, records_below, write_tree, zipped
+from tests import soak
+from tests.prepare.data import digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
 from tests.prepare.drivers import SLOW, Driver, s3_variables
 from tests.servers import spark
 from tests.servers.fixtures import require
@@ -111,8 +112,12 @@ def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, h
     assert f"PrepareError {raw}/3/0010.jpg: {raised}" in text
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(60 * soak.rounds(4))
 def test_a_zip_on_s3_with_executors_killed(folder: Path, cluster: SparkCluster, s3: None) -> None:
-    run_with_kills(folder, cluster, random.Random(1), ["executor"])
+    rng, kills = random.Random(soak.seed(1)), soak.rounds(1)
+    run_with_kills(folder, cluster, rng, ["executor", *rng.choices(["executor", "driver"], k=kills - 1)])
+    soak.count("kills of Spark's executors and drivers", kills)
 
 
 def test_pyspark_3_5_with_a_driver_killed(folder: Path, variables: dict[str, str], s3: None) -> None:
@@ -123,29 +128,31 @@ def test_pyspark_3_5_with_a_driver_killed(folder: Path, variables: dict[str, str
 
 def run_with_kills(folder: Path, cluster: SparkCluster, rng: random.Random, kills: list[str]) -> None:
     """Prepare a zip on S3 on a cluster whose executors and drivers are killed; compare with a plain loop."""
+    files = raw_files(48 + 8 * (len(kills) - 1))
     where = f"s3://spark/{rng.random()}"
     arguments = [str(folder / "model.py"), f"{where}/raw.zip", f"{where}/out", "cluster", "--validate"]
     arguments += ["--master", cluster.master, "--records-per-file", "4"]
     resumed = 0
     with fsabs.from_url(where) as fs, contextlib.ExitStack() as stack:
-        fs.write_bytes("raw.zip", zipped(FILES))
+        fs.write_bytes("raw.zip", zipped(files))
         driver = stack.enter_context(Driver(cluster.version, cluster.conf, folder, *arguments))
         for kind in kills:
             before = staged_units(fs)
             driver.until(lambda before=before: staged_units(fs) > before)  # type: ignore[misc]
             time.sleep(rng.random() * 0.3)
             if kind == "executor":
-                assert cluster.kill_executor()
+                driver.until(cluster.kill_executor)
             else:
                 driver.kill()
                 assert not list(fs.list("out"))[1:]
                 resumed = staged_units(fs)
                 driver = stack.enter_context(Driver(cluster.version, cluster.conf, folder, *arguments))
         report = driver.report()
-        assert (report["files"], report["records"], len(report["shards"])) == (48, 48, 12)
-        assert 4 * resumed <= report["resumed_files"] < 48
-        assert digest(records_below(f"{where}/out")) == digest(plain_loop(FILES))
-        names = [f"data-{number:05}-of-00011" for number in range(12)]
+        assert (report["files"], report["records"]) == (len(visible(files)), len(visible(files)))
+        assert 4 * resumed <= report["resumed_files"] <= report["files"]
+        assert digest(records_below(f"{where}/out")) == digest(plain_loop(files))
+        last = len(visible(files)) // 4 - 1
+        names = [f"data-{number:05}-of-{last:05}" for number in range(last + 1)]
         assert sorted(fs.list("out", recursive=True)) == [".fsabs-prepare.json", *names]
 
 
