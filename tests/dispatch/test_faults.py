@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import random
 import signal
 import threading
 import time
@@ -13,123 +12,26 @@ from typing import Any
 
 import pytest
 
-from fsabs.dispatch import Dispatch, TaskDispatcher, TaskType
+from fsabs.dispatch import TaskDispatcher, TaskType
 from tests import soak
+from tests.dispatch.chaos import PostgreSQLFaults, SQLiteFaults, chaos
 from tests.servers.postgresql import PostgreSQL
-
-RECORDS, PER_TASK, EPOCHS = 600, 3, 2
-WORKERS = 6
-
-
-def work(url: str, name: str, seed: int) -> None:
-    """Get, process and report tasks until the job ends: partly, late, twice, or as failures."""
-    chance = random.Random(seed)
-    dispatcher = TaskDispatcher(url)
-    earlier: list[Dispatch] = []
-    while (dispatch := dispatcher.get(name)).task.type != TaskType.NONE:
-        task, lease = dispatch
-        if task.type == TaskType.WAIT:
-            time.sleep(0.02)
-            continue
-        size = len(task.numbers())
-        event = chance.random()
-        if event < 0.05:
-            dispatcher.renew(task, lease, chance.randint(0, size))
-            continue  # forgotten: the lease ends
-        if event < 0.10:
-            time.sleep(0.4)  # late
-        if event < 0.15 and size > 1:
-            dispatcher.renew(task, lease, 1)
-            dispatcher.report(task, lease, records=chance.randint(1, size - 1))
-        elif event < 0.18:
-            dispatcher.report(task, lease, success=False, error="by chance")
-        else:
-            dispatcher.report(task, lease)
-        earlier.append(dispatch)
-        if chance.random() < 0.2:
-            dispatcher.report(*chance.choice(earlier))  # once more
-
-
-def disturb(children: list[Any], chance: random.Random, start: Any, until: float) -> int:
-    """Kill and stop workers at random, and start others; return how many signals were sent."""
-    sent = 0
-    stopped: list[int] = []
-    while time.monotonic() < until and any(child.is_alive() for child in children):
-        time.sleep(chance.uniform(0.01, 0.08))
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-        stopped.clear()
-        alive = [number for number, child in enumerate(children) if child.is_alive()]
-        if not alive:
-            break
-        number = chance.choice(alive)
-        pid = children[number].pid
-        if chance.random() < 0.6:
-            os.kill(pid, signal.SIGKILL)
-            children[number].join()
-            children[number] = start()
-        else:
-            os.kill(pid, signal.SIGSTOP)
-            stopped.append(pid)
-        sent += 1
-    for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
-    return sent
-
-
-def check(dispatcher: TaskDispatcher) -> None:
-    """Each record of each epoch is accounted for once, and the job has ended."""
-    assert dispatcher.status().state == "finished"
-    for epoch in range(EPOCHS):
-        entries = list(dispatcher.ledger(epoch))
-        assert all(entry.state == "done" and entry.records == entry.end - entry.start for entry in entries)
-        numbers = sorted(number for entry in entries for number in range(entry.start, entry.end))
-        assert numbers == list(range(RECORDS))
-
-
-def chaos(url: str, seed: int, seconds: float = 4.0) -> None:
-    """Run a job under faults."""
-    chance = random.Random(seed)
-    context: Any = multiprocessing.get_context("forkserver")
-    dispatcher = TaskDispatcher.create(
-        url,
-        training=[("a", 0, RECORDS)],
-        records_per_task=PER_TASK,
-        num_epochs=EPOCHS,
-        seed=seed,
-        lease_seconds=0.3,
-        max_failures=1000,
-        train_end_callback=False,
-    )
-    names = iter(range(10**9))
-
-    def start() -> Any:
-        child = context.Process(target=work, args=(url, f"w{next(names)}", chance.getrandbits(32)), daemon=True)
-        child.start()
-        return child
-
-    children = [start() for _ in range(WORKERS)]
-    try:
-        sent = disturb(children, chance, start, time.monotonic() + seconds)
-        for child in children:
-            child.join(60)
-            assert not child.is_alive(), f"a worker hangs, seed {seed}"
-        soak.count("signals", sent)
-        soak.count("tasks", EPOCHS * RECORDS // PER_TASK)
-        check(dispatcher)
-    finally:
-        for child in children:
-            child.kill()
-            child.join()
-        dispatcher.close()
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(180)
-def test_each_record_counts_once_whatever_happens_to_workers(url: str) -> None:
-    seed = soak.seed(11)
+@pytest.mark.timeout(300)
+def test_each_record_counts_once_whatever_happens(request: pytest.FixtureRequest, url: str) -> None:
+    seed, factor = soak.seed(11), soak.rounds(1)
     print("seed", seed)
-    chaos(url, seed, seconds=4.0 * soak.rounds(1))
+    faults: PostgreSQLFaults | SQLiteFaults
+    if url.startswith("postgresql"):
+        faults = PostgreSQLFaults(url, request.getfixturevalue("postgresql"))
+    else:
+        faults = SQLiteFaults(url)
+    tried = chaos(faults, seed, tasks=min(10_000, 600 * factor**2), outage=min(30.0, 1.2 * factor**2))
+    print(dict(tried))
+    for what, number in tried.items():
+        soak.count(what, number)
 
 
 @pytest.mark.parametrize("how", ["pause", "crash"])
