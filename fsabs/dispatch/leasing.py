@@ -35,7 +35,7 @@ MEASURED_EACH = 7
 """One chunk of so many is measured, and the first one of each task: the clock of a thread is expensive."""
 SLOW_TASKS = 16
 """Tasks that are read ahead when a store was found slow; then the store is measured again."""
-FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.2, 2.0
+FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.05, 2.0
 """Seconds between two requests for a task while none is free: at first, at first while tasks are held, at most."""
 _END = object()
 

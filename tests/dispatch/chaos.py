@@ -24,7 +24,9 @@ from tests.servers.postgresql import PostgreSQL
 
 PER_TASK, EPOCHS = 3, 2
 WORKERS = 8
-LEASE_SECONDS, TASK_SECONDS = 0.3, 0.01
+LEASE_SECONDS, TASK_SECONDS = 1.0, 0.01
+STUCK_SECONDS = 90.0
+"""How long a job may make no progress."""
 JUMPS = (-1.0, 5.0)
 """By how many seconds a clock is wrong, at least and at most."""
 
@@ -100,7 +102,8 @@ def _nothing(_: str) -> None:
 
 def _shift_sqlite(path: str) -> None:
     """Give the SQLite connections of this process a clock that is wrong by the seconds in a file."""
-    configure: Any = database._configure_sqlite
+    module: Any = database
+    configure = module._configure_sqlite
 
     def julian_day(_: str) -> float:
         with open(path) as file:
@@ -110,7 +113,7 @@ def _shift_sqlite(path: str) -> None:
         configure(connection, record)
         connection.create_function("julianday", 1, julian_day)
 
-    database._configure_sqlite = with_clock
+    module._configure_sqlite = with_clock
 
 
 def create(url: str, tasks: int, seed: int) -> TaskDispatcher:
@@ -183,11 +186,8 @@ def chaos(faults: Any, seed: int, tasks: int, outage: float) -> Counter[str]:
         _disturb(children, chance, start, tried, until=lambda: time.monotonic() > end, jump=faults.jump, away=away)
         away.join()
         faults.jump(JUMPS[1])
-        for child in children:
-            child.join(120)
-            assert not child.is_alive(), f"a worker hangs, seed {seed}"
-            assert child.exitcode == 0
         with create(faults.url, tasks, seed) as dispatcher:
+            _join(children, dispatcher)
             _check(dispatcher, tasks)
     finally:
         for child in children:
@@ -196,6 +196,18 @@ def chaos(faults: Any, seed: int, tasks: int, outage: float) -> Counter[str]:
         if away.ident is not None:
             away.join()
     return tried
+
+
+def _join(children: list[Any], dispatcher: TaskDispatcher) -> None:
+    """Wait for workers as long as their job makes progress."""
+    seen, since = None, time.monotonic()
+    while any(child.is_alive() for child in children):
+        status = dispatcher.status()
+        if (progress := (status.state, status.epoch, status.tasks)) != seen:
+            seen, since = progress, time.monotonic()
+        assert time.monotonic() - since < STUCK_SECONDS, f"workers hang: {status}"
+        time.sleep(0.5)
+    assert all(child.exitcode == 0 for child in children)
 
 
 def _go_away(faults: Any, delay: float, seed: int, seconds: float, tried: Counter[str]) -> None:
