@@ -133,7 +133,7 @@ class Simulation:
         self._slowed = 1 / (1 - renewals)  # by the renewals, which are spread evenly
         self._free_at = 0.0  # when the database has served what it was asked
         self._used = self._waited = self._redone = self._work = 0.0
-        self._requests = 0
+        self._requests = self._dispatched = 0
         self._last_dispatch = (0.0, 0.0)
 
     def run(self) -> Outcome:
@@ -175,7 +175,8 @@ class Simulation:
         self._requests += 1
         if task is None:
             return served + wait, worker, _ASKS, min(2 * wait, MAX_WAIT), _FRESH
-        if task.done == 0.0:
+        self._dispatched += 1
+        if self._dispatched == self.scenario.tasks:  # free tasks are dispatched before those whose lease ended
             self._last_dispatch = (served, self._used)
         return self._process(task, served, worker)
 
@@ -183,7 +184,7 @@ class Simulation:
         mean, hours = self.scenario.task_seconds, self.scenario.hours_between_failures
         size = mean / 2 + self._chance.expovariate(2 / mean)  # of the whole task
         left = size * (1 - task.done)
-        if task.done == 0.0:
+        if self._dispatched <= self.scenario.tasks:
             self._work += size
         alive = self._chance.expovariate(1 / (hours * 3600)) if hours else left
         if alive >= left:
@@ -206,6 +207,8 @@ def scenarios(workers: int, tasks: int) -> list[Scenario]:
 def table(workers: int, tasks: int) -> str:
     """Return the outcomes as a table."""
     rows = [
+        f"{workers:,} workers, {tasks:,} tasks, a database that dispatches {1 / Costs().task:,.0f} tasks/s at most:",
+        "",
         "| task | lease | a worker fails | needed | reached | database | request | redone | tail | job |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]

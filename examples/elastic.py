@@ -1,5 +1,6 @@
 """Elastic training: `torchrun --nnodes=1:3` with workers that are killed and added in the middle of an epoch.
 
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
     torchrun --nnodes=1:3 --nproc-per-node=1 --max-restarts=20 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29400 \\
         elastic.py FOLDER
 
@@ -7,6 +8,9 @@ Each process leases tasks of one job. A step adds up the gradients of all proces
 few steps the model and the job's state are saved in one file, atomically. If a worker is killed or one joins, torchrun
 starts all of them again, and rank 0 puts the job back to the saved state, so that the model is trained on every record
 of an epoch exactly once. `seen` in the saved file counts them.
+
+Without the variable, torchrun (as of PyTorch 2.13) fails after a minute if a node joins while rank 0 stays: rank 0 does
+not publish its address again, for which the new node waits.
 """
 
 from __future__ import annotations

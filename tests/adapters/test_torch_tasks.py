@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
 from fsabs.adapters.torch import Loader, TaskDataset
 from fsabs.dispatch import JobFailedError, Task, TaskDispatcher
@@ -120,6 +121,28 @@ def test_a_state_is_what_was_consumed(job: TaskDispatcher, workers: int) -> None
     assert job.status().tasks.records == len(consumed)
     assert sorted(consumed + numbers(resumed)) == list(range(RECORDS))
     assert job.status().state == "finished"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchdata_loads_its_batches_and_the_data_set_has_the_state(job: TaskDispatcher, workers: int) -> None:
+    def loaded(state: Any = None) -> tuple[Any, Any, Iterator[Any]]:
+        dataset = TaskDataset(job, Numbers())
+        if state is not None:
+            dataset.load_state_dict(state)
+        loader = StatefulDataLoader(dataset, 4, collate_fn=dataset.tagged(list), **forked(workers))
+        return dataset, loader, dataset.consumed(loader)
+
+    dataset, loader, batches = loaded()
+    first = numbers(next(batches) for _ in range(5))
+    state, of_loader = dataset.state_dict(), loader.state_dict()
+    assert sorted(first + numbers(batches)) == list(range(RECORDS))
+    _, _, batches = loaded(state)
+    assert sorted(first + numbers(batches)) == list(range(RECORDS))
+    if workers:
+        dataset, loader, _ = loaded(state)
+        loader.load_state_dict(of_loader)
+        with pytest.raises(RuntimeError, match="does not know what was consumed"):
+            next(dataset.consumed(loader))
 
 
 @pytest.mark.timeout(120)

@@ -33,7 +33,8 @@ _spec.loader.exec_module(elastic)
 
 
 def environment(**values: str) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **values}
+    own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return {**os.environ, **own, **values}
 
 
 @contextlib.contextmanager

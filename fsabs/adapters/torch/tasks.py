@@ -24,6 +24,7 @@ from ...readers.data.base import adopt
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
 _END = object()
+_OF_WORKER = {"format": "a worker of a job"}
 
 
 class NoRecord:
@@ -101,7 +102,12 @@ class TaskDataset(IterableDataset[Any]):
 
         The state is of all workers of the job. Where several processes train, call `flush` in each of them, let them
         wait for each other, and save the state of one.
+
+        torchdata's `StatefulDataLoader` asks its workers, which do not know what was consumed: save and load the state
+        of the data set in the main process instead. What its workers return can't be loaded.
         """
+        if get_worker_info() is not None:
+            return dict(_OF_WORKER)
         self.flush()
         return self.dispatcher.state_dict()
 
@@ -116,6 +122,11 @@ class TaskDataset(IterableDataset[Any]):
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Put the job back to a state, for all workers; call it in one process, before the iteration begins."""
+        if state_dict == _OF_WORKER:
+            raise RuntimeError(
+                "a DataLoader's worker does not know what was consumed: load what dataset.state_dict() returned in the "
+                "main process into the data set, and no state into the StatefulDataLoader"
+            )
         if self._running:
             raise RuntimeError("a state is loaded before the iteration begins")
         if not isinstance(state_dict, Mapping):
