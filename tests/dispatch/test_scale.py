@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.dispatch_scale import Costs, JobModel, Leased, Outcome, Scenario, Simulation
+from benchmarks.simulations.dispatch import Costs, JobModel, Leased, Outcome, Scenario, Simulation
 from fsabs.dispatch import TaskDispatcher, TaskType, database
 
 RECORDS = 1000

@@ -1,6 +1,6 @@
 """A discrete-event simulation of a job with 10,000 workers and 10 M tasks: where one database ends.
 
-    python -m benchmarks.dispatch_scale [--document] [--tasks 10000000] [--workers 10000]
+    python -m benchmarks.simulations.dispatch [--document] [--tasks 10000000] [--workers 10000]
 
 A worker asks for a task, processes it, reports it with the next request, and may fail at any time. A lease is renewed
 three times in its length; a task that is dispatched again begins where the last renewal left it. The database is a
@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-PAGE = Path(__file__).parents[1] / "docs" / "dispatch.md"
+PAGE = Path(__file__).parents[2] / "docs" / "dispatch.md"
 BEGIN, END = "<!-- scale: begin -->", "<!-- scale: end -->"
 FIRST_WAIT, MAX_WAIT = 0.02, 2.0
 """Seconds between two requests while no task is free, as in `fsabs.dispatch.leasing`."""
