@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .containers.hdf5 import Hdf5
     from .containers.pack import pack
     from .containers.tar import Tar
+    from .containers.unpack import unpack
     from .containers.zip import Zip
     from .errors import (
         ConfigError,
@@ -90,6 +91,7 @@ _HOMES = {
     "register_backend": "registry",
     "register_container": "registry",
     "register_fsspec": "adapters.fsspec",
+    "unpack": "containers.unpack",
     "unpatch": "adapters.patch",
 }
 
@@ -128,6 +130,7 @@ __all__ = [
     "register_backend",
     "register_container",
     "register_fsspec",
+    "unpack",
     "unpatch",
 ]
 

@@ -27,6 +27,11 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None and _PUBLIC_NAME.search(name) is None
 
 
+def is_variable(written: str) -> bool:
+    """Return whether a value of `pfio.ini` is the name of a variable and nothing else."""
+    return _VARIABLE(written) is not None
+
+
 def redacted(text: str) -> str:
     """Return `text` with `***` in place of each secret."""
     for value in _secrets():
@@ -61,7 +66,7 @@ def _configured() -> set[str]:
 
 def _values(config: Any, section: str, key: str, written: str) -> set[str]:
     """Return a secret as it is written in the file, and as it is used; the name of a variable is no secret."""
-    found = set() if _VARIABLE(written) else {written}
+    found = set() if is_variable(written) else {written}
     try:
         return found | {str(config.expand(written, section, key))}
     except ValueError:  # a variable that is not set

@@ -40,7 +40,7 @@ def of_url(url: str) -> Iterator[Fact]:
     opener, resolved, options, settings = schemes.backend(location, {}, strict=False)
     yield Fact("backend", opener.name, f"scheme {custom.scheme if custom else scheme}")
     if resolved.authority:
-        yield Fact("authority", resolved.authority)
+        yield Fact("authority", resolved.authority.rpartition("@")[2])  # without user and password
     yield Fact("path", resolved.path or "/")
     origins = custom.origins if custom is not None else {}
     for name, value in {**options, **settings}.items():

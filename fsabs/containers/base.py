@@ -12,6 +12,7 @@ from ..files import WriteFile
 from ..fs import FS, Capabilities, Path
 from ..layers import LayerFS
 from ..limits import Limits
+from .problems import Problem
 
 if TYPE_CHECKING:
     from typing import Self
@@ -137,6 +138,10 @@ class Container(FS):
 
     def _describe_store(self) -> dict[str, str]:
         return self._parent._describe_store()
+
+    def left_out(self) -> Sequence[Problem]:
+        """Return the members without content: with names that lead out of the container, devices, links to nothing."""
+        return ()
 
     @property
     def parent(self) -> FS:

@@ -131,6 +131,14 @@ class Tar(Container):
             offset += len(data)
         return found
 
+    def left_out(self) -> Sequence[Problem]:
+        """Return the members with unsafe names, devices and fifos, and links to what is not in the archive."""
+        if self._sink is not None:
+            return ()
+        index = self._reading()
+        kinds = ("unsafe name", "special file", "lost link")
+        return [one for one in [*index.problems, *later_problems(index, self.limits)] if one.kind in kinds]
+
     # ---- reading
 
     def _reading(self) -> Index:

@@ -109,6 +109,12 @@ class Zip(Container):
         self._require("read", "verify", "")
         return builtins.list(verify.problems(self._reader(), self.file_url, self.limits))
 
+    def left_out(self) -> Sequence[Problem]:
+        """Return the entries whose names are refused; the archive's directory is read again."""
+        return (
+            builtins.list(verify.refused(self._reader(), self.file_url, self.limits)) if self._archive is None else ()
+        )
+
     def info(self) -> dict[str, Any]:
         """As of every FS; of an archive that is read the number of its entries, besides."""
         if self._archive is not None:

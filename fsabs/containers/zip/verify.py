@@ -58,6 +58,14 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
             yield problem
 
 
+def refused(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
+    """Yield the entries of an archive whose names are refused."""
+    scan = Scan(ends.find(archive, url), limits)
+    index.in_memory(scan)
+    for _, (name, reason) in sorted(scan.refused.items()):
+        yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
+
+
 def _described(scan: Scan, table: Table, row: int) -> str:
     """The name of an entry, be it refused."""
     return scan.refused[row][0] if row in scan.refused else table.name(row).decode(errors="replace")

@@ -1,0 +1,116 @@
+"""`fsabs cache`: what a cache holds; fill, empty and check it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import size_text
+from .paths import path_argument
+from .program import FAILED, Invocation, common
+from .progress import Mode, Progress, progress_option
+from .redaction import redacted
+
+if TYPE_CHECKING:
+    from ..cache import CachedFS
+
+_folder = click.option("--dir", "folder", metavar="FOLDER", help="The cache's folder, if it is not the default one.")
+
+
+@click.group()
+def command() -> None:
+    """Show, fill, empty and check the cache of from_url(url, cache=True).
+
+    \b
+    Example: fsabs cache status
+    """
+
+
+def _cache(folder: str | None) -> CachedFS:
+    """Return a cached FS on the folder, of which nothing but the cache is used."""
+    from .. import Memory
+    from ..cache import CachedFS
+
+    return CachedFS(Memory("fsabs-cache-command"), folder)
+
+
+@command.command()
+@_folder
+@common
+def status(invocation: Invocation, folder: str | None) -> None:
+    """Show what the cache holds on the disk, and its hits and misses of all processes.
+
+    \b
+    Example: fsabs cache status --dir /scratch/cache
+    """
+    with _cache(folder) as fs:
+        found: dict[str, Any] | None = fs.status()["disk"]
+    if found is None:
+        raise ValueError("there is no cache: FSABS_CACHE_DIR is set to nothing, or the folder can't be used")
+    width = max(map(len, found))
+    lines = (f"{name.replace('_', ' '):<{width}}  {_shown(name, value)}" for name, value in found.items())
+    invocation.output.record(found, "\n".join(lines))
+
+
+@command.command()
+@path_argument("url")
+@_folder
+@click.option("--jobs", type=click.IntRange(min=1), help="Files that are fetched at once.")
+@progress_option
+@common
+def warm(invocation: Invocation, url: str, folder: str | None, jobs: int | None, progress: Mode) -> None:
+    """Fetch all files of the data set at URL that are not cached.
+
+    \b
+    Example: fsabs cache warm s3://bucket/train.zip --dir /scratch/cache
+    """
+    from .. import urls
+
+    invocation.how_to_go_on = "what was fetched stays; run the same command again to go on"
+    with urls.from_url(url, cache={"dir": folder} if folder else True) as fs, Progress(progress) as shown:
+        done = fs.warm(progress=shown.update, concurrency=jobs)
+    text = f"{redacted(url)}: {done.files:,} files ({size_text(done.bytes)}), fetched {size_text(done.fetched)}"
+    invocation.output.record({"url": redacted(url), **done._asdict()}, text)
+
+
+@command.command()
+@_folder
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+def clear(invocation: Invocation, folder: str | None, yes: bool) -> None:
+    """Remove all that is in the cache, for all that share it.
+
+    \b
+    Example: fsabs cache clear --yes
+    """
+    with _cache(folder) as fs:
+        before = fs.status()["disk"]
+        if before is None:
+            raise ValueError("there is no cache")
+        if not yes and not click.confirm(f"Remove {size_text(before['bytes'])} from the cache?", err=True):
+            raise click.ClickException("nothing was removed")
+        fs.clear()
+    invocation.output.record({"removed": before["bytes"]}, f"removed {size_text(before['bytes'])}")
+
+
+@command.command()
+@_folder
+@common
+def verify(invocation: Invocation, folder: str | None) -> int:
+    """Read all that is in the cache; what is damaged is removed and shown, and the exit code is 1.
+
+    \b
+    Example: fsabs cache verify
+    """
+    with _cache(folder) as fs:
+        damaged = fs.verify()
+    for name in damaged:
+        invocation.output.record({"damaged": name}, f"damaged, and removed: {name}")
+    if not damaged:
+        invocation.output.record({"damaged": None}, "nothing is damaged")
+    return FAILED if damaged else 0
+
+
+def _shown(name: str, value: Any) -> str:
+    return size_text(value) if "bytes" in name and isinstance(value, int) else "-" if value is None else str(value)

@@ -1,0 +1,58 @@
+"""`fsabs unpack`: the members of a container become files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import coloured, printable, size_text
+from .paths import Paths, path_argument
+from .program import FAILED, Invocation, common
+from .progress import Mode, Progress, progress_option
+from .redaction import redacted
+
+if TYPE_CHECKING:
+    from ..fs import FS
+
+
+@click.command()
+@path_argument("archive")
+@path_argument("target")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes that write to the local disk.")
+@progress_option
+@common
+def command(invocation: Invocation, archive: str, target: str, jobs: int | None, progress: Mode) -> int:
+    """Write the members of the container ARCHIVE, or of a directory in it, to the directory TARGET.
+
+    Files that are there are replaced, each whole or not at all. Nothing is written outside of TARGET. The exit code is
+    1 if the container has members that can't be files: devices, and names that lead out of it.
+
+    \b
+    Example: fsabs unpack s3://bucket/images.zip images/
+    """
+    from ..containers.unpack import unpack
+
+    invocation.how_to_go_on = "files are whole or not there; run the same command again to go on"
+    with Paths() as paths, Progress(progress) as shown:
+        found = paths.resolve(archive if archive.endswith("/") else archive + "/")
+        place = paths.resolve(target)
+        tree = found.fs.subfs("/" + found.path) if found.path else found.fs
+        done = unpack(tree, place.fs, "/" + place.path, workers=jobs, progress=shown.update)
+        left = _left_out(invocation, found.fs)
+    text = f"{place.shown}: {done.files:,} files ({size_text(done.bytes)})" + (f", left out {left}" if left else "")
+    invocation.output.record({"target": place.shown, **done._asdict(), "left_out": left}, text)
+    return FAILED if left else 0
+
+
+def _left_out(invocation: Invocation, fs: FS) -> int:
+    """Write the members that no file was made of; return how many they are."""
+    import sys
+
+    from ..containers.base import Container
+
+    problems = fs.left_out() if isinstance(fs, Container) else ()
+    for problem in problems:
+        line = redacted(f"fsabs: left out {printable(problem.path)!r}: {problem.kind}, {problem.detail}")
+        sys.stderr.write(coloured(line, "warning", sys.stderr) + "\n")
+    return len(problems)

@@ -1,0 +1,271 @@
+"""`pack`, `unpack`, `verify`, `repair` and `convert`: whole outputs, hostile archives, and kills."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import fsabs as library
+from fsabs import Local
+from fsabs.containers import unpack as unpacking
+from tests.cli.commands import FILES, MTIME, fsabs, make_tree, read_tree
+from tests.cli.stores import Store
+from tests.cli.stores import store as store
+
+SIZE = sum(map(len, FILES.values()))
+
+
+def test_on_every_store(store: Store, tmp_path: Path) -> None:
+    target = f"{store.url}packed.zip" if store.writable else "packed.zip"
+    if store.writable:
+        make_tree(tmp_path / "data")
+        done = fsabs("pack", "data", target, env=store.env, cwd=tmp_path)
+    else:
+        done = fsabs("convert", store.url, target, env=store.env, cwd=tmp_path)
+    assert done == (f"{target}: 4 files (2.1 kB)\n", "", 0)
+    done = fsabs("verify", target, env=store.env, cwd=tmp_path)
+    assert done == ("", "verified 1, damaged 0\n", 0)
+    done = fsabs("unpack", target, "out", env=store.env, cwd=tmp_path)
+    assert done == ("out: 4 files (2.1 kB)\n", "", 0)
+    assert read_tree(tmp_path / "out") == FILES
+    done = fsabs("unpack", f"{target}/sub", "part", "--json", env=store.env, cwd=tmp_path)
+    assert json.loads(done.out) == {"target": "part", "files": 2, "directories": 1, "bytes": 2048, "left_out": 0}
+    assert sorted(read_tree(tmp_path / "part")) == ["b.bin", "deep/c d.txt"]
+    if store.writable:
+        fsabs("unpack", target, f"{store.url}again", env=store.env, cwd=tmp_path)
+        with library.from_url(f"{store.url}again") as fs:
+            assert {name: fs.read_bytes(name) for name in FILES} == FILES
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".h5", ".zip"])
+def test_formats(tmp_path: Path, suffix: str) -> None:
+    files = {name: data for name, data in FILES.items() if data}
+    make_tree(tmp_path / "data", files)
+    fsabs("pack", "data", f"a{suffix}", cwd=tmp_path)
+    first = (tmp_path / f"a{suffix}").read_bytes()
+    refused = fsabs("pack", "data", f"a{suffix}", "-n", cwd=tmp_path, code=1)
+    assert "File exists" in refused.err
+    fsabs("convert", f"a{suffix}", "b.zip", cwd=tmp_path)
+    fsabs("convert", "b.zip", f"c{suffix}", cwd=tmp_path)
+    if suffix != ".tar.gz":
+        assert (tmp_path / f"c{suffix}").read_bytes() == first
+    fsabs("unpack", f"c{suffix}", "out", cwd=tmp_path)
+    assert read_tree(tmp_path / "out") == files
+
+
+@pytest.mark.quick
+def test_times_and_many_members_by_several_processes(tmp_path: Path) -> None:
+    files = {f"d{at % 7}/{at:04}": b"%d" % at for at in range(2000)} | {"large": os.urandom(3_000_000)}
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.add(make_tree(tmp_path / "data", files), arcname=".")
+    for jobs in ("1", "3"):
+        done = fsabs("unpack", "a.tar", f"out{jobs}", "--jobs", jobs, cwd=tmp_path)
+        assert done == (f"out{jobs}: 2,001 files (3.0 MB)\n", "", 0)
+        assert read_tree(tmp_path / f"out{jobs}") == files
+        assert {int(path.stat().st_mtime) for path in (tmp_path / f"out{jobs}").rglob("*") if path.is_file()} == {MTIME}
+
+
+# ---- hostile archives
+
+
+def _hostile_zip(path: Path) -> None:
+    names = ["../up", "/absolute", "sub/../../up", "C:\\windows", "good", "..", "a/./b"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"content of " + name.encode())
+        link = zipfile.ZipInfo("link")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+
+
+def _hostile_tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name in ("../up", "/absolute", "sub/../../up", "good"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"good"))
+        for name, kind, target in (
+            ("link", tarfile.SYMTYPE, "/etc/passwd"),
+            ("hard", tarfile.LNKTYPE, "../../etc/passwd"),
+            ("folder", tarfile.SYMTYPE, ".."),
+            ("null", tarfile.CHRTYPE, ""),
+            ("disk", tarfile.BLKTYPE, ""),
+            ("pipe", tarfile.FIFOTYPE, ""),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+        info = tarfile.TarInfo("folder/through-the-link")
+        info.size = 4
+        archive.addfile(info, io.BytesIO(b"evil"))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("make", [_hostile_zip, _hostile_tar], ids=["zip", "tar"])
+def test_nothing_is_written_outside(tmp_path: Path, make: object) -> None:
+    assert callable(make)
+    (tmp_path / "here/in").mkdir(parents=True)
+    archive = tmp_path / f"a{'.zip' if make is _hostile_zip else '.tar'}"
+    make(archive)
+    before = read_tree(tmp_path)
+    done = fsabs("unpack", str(archive), "in/out", cwd=tmp_path / "here", code=1)
+    after = read_tree(tmp_path)
+    assert {name for name in after if name not in before} == {name for name in after if name.startswith("here/in/out/")}
+    assert not any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in tmp_path.rglob("*"))
+    assert after["here/in/out/good"].endswith(b"good")
+    assert b"root:" not in b"".join(after.values())
+    assert "fsabs: left out '../up': unsafe name" in done.err
+    if make is _hostile_tar:
+        assert "fsabs: left out 'null': special file" in done.err
+
+
+@pytest.mark.quick
+def test_links_in_the_target_lead_nowhere(tmp_path: Path) -> None:
+    make_tree(tmp_path / "data", {"sub/file": b"new", "other": b"new"})
+    fsabs("pack", "data", "a.zip", cwd=tmp_path)
+    outside = make_tree(tmp_path / "outside", {"file": b"old", "target": b"old"})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/sub").symlink_to(outside)
+    done = fsabs("unpack", "a.zip", "out", cwd=tmp_path, code=1)
+    assert "a link in the target leads out of it" in done.err
+    (tmp_path / "out/sub").unlink()
+    (tmp_path / "out/other").symlink_to(outside / "target")
+    done = fsabs("unpack", "a.zip", "out", cwd=tmp_path, code=1)
+    assert "there is a link of that name" in done.err
+    assert read_tree(outside) == {"file": b"old", "target": b"old"}
+
+
+@pytest.mark.quick
+def test_names_that_the_target_does_not_tell_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    assert unpacking.tells_names_apart(str(folder))
+    assert list(folder.iterdir()) == []
+    for one, other in (("a/x", "A/y"), ("caf\u00e9", "cafe\u0301"), ("read.me", "README"), ("Stra\u00dfe", "STRASSE")):
+        path = tmp_path / f"{len(one)}{one[0]}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(one, b"1")
+            archive.writestr(other, b"2")
+        with library.from_url(path) as fs, monkeypatch.context() as patch:
+            patch.setattr(unpacking, "tells_names_apart", lambda _: False)
+            if one == "read.me":
+                assert unpacking.unpack(fs, Local(folder)).files == 2
+                continue
+            with pytest.raises(FileExistsError, match="are one name on this filesystem"):
+                unpacking.unpack(fs, Local(folder), "x")
+            assert list((folder / "x").iterdir()) == []
+
+
+@pytest.mark.quick
+def test_damage_is_an_error_that_names_the_member(tmp_path: Path) -> None:
+    make_tree(tmp_path / "data", {f"{at:04}": b"content %d" % at for at in range(1500)})
+    fsabs("pack", "data", "a.zip", cwd=tmp_path)
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    at = data.index(b"content 777")
+    data[at] ^= 1
+    (tmp_path / "a.zip").write_bytes(data)
+    done = fsabs("unpack", "a.zip", "out", "--jobs", "2", cwd=tmp_path, code=1)
+    assert "a.zip/0777'" in done.err
+    done = fsabs("verify", "a.zip", cwd=tmp_path, code=1)
+    assert done.out.startswith("a.zip/0777: damaged: ")
+    assert done.err == "verified 1, damaged 1\n"
+
+
+@pytest.mark.quick
+def test_recordio_is_verified_and_repaired(tmp_path: Path) -> None:
+    from fsabs.readers import recordio
+
+    (tmp_path / "set").mkdir()
+    for shard in range(2):
+        with recordio.Writer(Local(tmp_path / "set"), f"x-0000{shard}-of-00001", max_chunk_bytes=40) as writer:
+            for at in range(20):
+                writer.write(b"record %d" % at)
+    assert fsabs("verify", "set", cwd=tmp_path) == ("", "verified 2, damaged 0\n", 0)
+    path = tmp_path / "set/x-00001-of-00001"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    done = fsabs("verify", "set", "--json", cwd=tmp_path, code=1)
+    problem, summary = map(json.loads, done.out.splitlines())
+    assert (problem["url"], problem["kind"]) == (f"file://{path}", "damaged")
+    assert summary["summary"]["damaged"] == 1
+    done = fsabs("repair", "set", cwd=tmp_path)
+    assert done.out.startswith("lost: ")
+    assert done.err == "checked 2, repaired 1\n"
+    assert fsabs("verify", "set", cwd=tmp_path).code == 0
+    done = fsabs("repair", "a.zip", cwd=tmp_path, code=1)
+    assert done.err == "fsabs: a.zip: only RecordIO files are repaired; unpack what is good of a container\n"
+
+
+# ---- kills
+
+ROUNDS = int(os.environ.get("FSABS_KILL_ROUNDS", "6"))
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+
+
+def _killed(arguments: list[str], seconds: float, number: signal.Signals, cwd: Path) -> int:
+    command = [sys.executable, "-m", "fsabs", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    ) as process:
+        time.sleep(seconds)
+        process.send_signal(number)
+        process.wait(60)
+        deadline = time.monotonic() + 20
+        while True:  # no process outlives the command
+            try:
+                os.killpg(process.pid, 0)
+            except ProcessLookupError:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return process.returncode
+
+
+@pytest.mark.quick
+def test_kills_of_pack_and_unpack_leave_whole_files_and_a_second_run_finishes(tmp_path: Path) -> None:
+    seed = int(os.environ.get("FSABS_KILL_SEED", "1"))
+    chance = random.Random(seed)
+    files = {f"d{at % 9}/{at:04}": chance.randbytes(chance.randrange(4000)) for at in range(1500)}
+    make_tree(tmp_path / "data", files)
+    begin = time.monotonic()
+    fsabs("pack", "data", "whole.zip", cwd=tmp_path)
+    fsabs("unpack", "whole.zip", "out", "--jobs", "2", cwd=tmp_path)
+    longest = (time.monotonic() - begin) / 2
+    whole = (tmp_path / "whole.zip").read_bytes()
+    for at in range(ROUNDS):
+        number = SIGNALS[at % 3]
+        after = chance.uniform(0.3, 1.1) * longest
+        if at % 2:
+            (tmp_path / "a.zip").write_bytes(b"before")
+            _killed(["pack", "data", "a.zip"], after, number, tmp_path)
+            assert (tmp_path / "a.zip").read_bytes() in (b"before", whole), (seed, at)
+            if at < 2:
+                fsabs("pack", "data", "a.zip", cwd=tmp_path)
+                assert (tmp_path / "a.zip").read_bytes() == whole
+            continue
+        for path in (tmp_path / "out").rglob("*"):
+            if path.is_file():
+                path.unlink()
+        _killed(["unpack", "whole.zip", "out", "--jobs", "2"], after, number, tmp_path)
+        found = {name: data for name, data in read_tree(tmp_path / "out").items() if "/." not in name}
+        assert all(files[name] == data for name, data in found.items()), (seed, at)
+        fsabs("unpack", "whole.zip", "out", "--jobs", "2", cwd=tmp_path)
+        assert read_tree(tmp_path / "out") == files, (seed, at)

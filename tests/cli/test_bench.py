@@ -1,0 +1,100 @@
+"""`fsabs bench`: what it measures on a store, and what it concludes from measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fsabs import Local
+from fsabs.cli import throughput
+from fsabs.cli.throughput import Sample, Step
+from tests.cli.commands import FILES, fsabs, make_tree
+from tests.cli.stores import Store
+from tests.cli.stores import store as store
+
+SIZE = sum(map(len, FILES.values()))
+OPTIONS = ["--seconds", "0.05", "--workers", "2"]
+
+
+def test_on_every_store(store: Store) -> None:
+    lines = fsabs("bench", store.url, *OPTIONS, "--json", env=store.env).out.splitlines()
+    *steps, advice = map(json.loads, lines)
+    assert [step["workers"] for step in steps] == [1] * (len(steps) - 1) + [2]
+    assert all(step["files_per_second"] > 0 and step["cpu_milliseconds"] > 0 for step in steps)
+    assert all((step["requests_per_second"] > 0) == (store.kind == "s3") for step in steps)
+    assert advice["sample"] == f"4 of 4 files of {SIZE:,} bytes"
+    assert (advice["workers"], advice["concurrency"]) in {(step["workers"], step["concurrency"]) for step in steps}
+    assert advice["cache"].startswith("cache=True" if store.kind in ("s3", "hdfs") else "none: the files are local")
+
+
+@pytest.mark.quick
+def test_the_output(tmp_path: Path) -> None:
+    make_tree(tmp_path / "data")
+    out = fsabs("bench", "data", *OPTIONS, cwd=tmp_path).out.splitlines()
+    columns = ["workers", "concurrency", "files/s", "requests/s", "MB/s", "p50", "ms", "p99", "ms", "CPU", "ms/file"]
+    assert out[0].split() == [*columns, "CPU"]
+    assert [line.split()[:2] for line in out[1:3]] == [["1", "1"], ["1", "2"]]
+    at = out.index("")
+    assert [line[:11].strip() for line in out[at + 1 :]] == ["sample", "bottleneck", "concurrency", "workers", "cache"]
+    (tmp_path / "empty").mkdir()
+    assert "there are no files" in fsabs("bench", "empty", cwd=tmp_path, code=1).err
+
+
+def step(workers: int, concurrency: int, files: float, busy: float) -> Step:
+    return Step(workers, concurrency, files, 0, 0, 0, 0, 0, busy)
+
+
+@pytest.mark.quick
+def test_conclusions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    latency = [step(1, 1, 10, 0.01), step(1, 16, 159, 0.1), step(1, 32, 315, 0.2), step(2, 32, 629, 0.2)]
+    assert throughput.bottleneck(latency).startswith("the latency of the store")
+    assert throughput.best(latency) == latency[3]
+    store = [step(1, 1, 10, 0.01), step(1, 16, 100, 0.1), step(1, 32, 102, 0.1), step(2, 16, 101, 0.1)]
+    assert throughput.bottleneck(store).startswith("the store or the network")
+    assert throughput.best(store) == store[1]
+    assert throughput.bottleneck([step(1, 8, 100, 0.9), step(2, 8, 190, 0.9)]).startswith("the CPU of each process")
+    assert throughput.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("the CPUs of this machine")
+    sample = throughput.sample_of(Local(make_tree(tmp_path / "data")), 2)
+    assert (len(sample.names), sample[1:]) == (2, (4, SIZE, True))
+    assert sample == throughput.sample_of(Local(tmp_path / "data"), 2)
+    assert throughput.cache_advice(Local(tmp_path), Sample([], 0, 0, True)) == "none: the files are local"
+
+
+@pytest.mark.quick
+def test_a_file_that_can_not_be_read_is_the_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        throughput.measure(Local(tmp_path), ["none"], 2, 1, 0.05)
+    assert caught.value.filename == f"file://{tmp_path}/none"
+
+
+@pytest.mark.quick
+def test_planted_secrets_are_never_printed(tmp_path: Path) -> None:
+    """In the file, the environment, a URL and its query: by no command that looks at configuration or stores."""
+    (tmp_path / "pfio.ini").write_text(
+        "[corp]\nscheme = s3\nendpoint = http://user:planted-url@127.0.0.1:9\naws_access_key_id = $PLANTED_KEY\n"
+        "aws_secret_access_key = planted-file\nmax_attempts = 1\n"
+    )
+    env = {"PFIO_CONFIG_PATH": str(tmp_path / "pfio.ini"), "PLANTED_KEY": "planted-variable"}
+    env |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "planted-environment", "AWS_MAX_ATTEMPTS": "1"}
+    env |= {"S3_ENDPOINT": "http://127.0.0.1:9"}
+    urls = ["corp://bucket/x", "http://user:planted-url@127.0.0.1:9/x?token=planted-query", "s3://bucket/x"]
+    for command in (["explain"], ["explain", "--measure"], ["doctor"], ["bench", "--seconds", "0.05"]):
+        for url in urls:
+            done = _any(command[0], url, *command[1:], "--debug", "--json", env=env)
+            assert "planted-" not in done, (command, url, done)
+    assert "planted-" not in _any("manifest", "create", urls[1], f"{tmp_path}/m.jsonl", "--debug", env=env)
+    assert "planted-" not in _any("cache", "warm", urls[0], "--dir", f"{tmp_path}/cache", "--debug", env=env)
+
+
+def _any(*arguments: str, env: dict[str, str]) -> str:
+    """Return all that a command writes, whatever its exit code."""
+    import os
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "fsabs", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False)
+    return done.stdout + done.stderr

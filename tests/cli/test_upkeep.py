@@ -1,0 +1,104 @@
+"""`fsabs trace`, `fsabs cache` and `fsabs config`: the whole output of each of their commands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import fsabs as library
+from fsabs import trace
+from tests.cli.commands import FILES, fsabs, make_tree
+
+pytestmark = pytest.mark.quick
+SIZE = sum(map(len, FILES.values()))
+
+
+def test_trace(tmp_path: Path) -> None:
+    data = make_tree(tmp_path / "data")
+    with trace.trace(tmp_path / "trace"), library.from_url(data) as fs:
+        for name in FILES:
+            fs.read_bytes(name)
+    out = fsabs("trace", "summary", "trace", cwd=tmp_path).out
+    assert out == trace.summary(trace.analyse(tmp_path / "trace"))
+    lines = fsabs("trace", "summary", "trace", "--json", cwd=tmp_path).out.splitlines()
+    operations = [one["operation"] for one in map(json.loads, lines) if "operation" in one]
+    assert sum(one["calls"] for one in operations if one["operation"] == "read_bytes") == len(FILES)
+    assert fsabs("trace", "export", "trace", "timeline.json.gz", cwd=tmp_path).out == "timeline.json.gz\n"
+    assert json.loads(gzip.decompress((tmp_path / "timeline.json.gz").read_bytes()))
+    assert fsabs("trace", "report", "trace", cwd=tmp_path).out == "trace/report.html\n"
+    assert (tmp_path / "trace/report.html").read_text().startswith("<!DOCTYPE html")
+    assert "does not exist" in fsabs("trace", "summary", "none", cwd=tmp_path, code=2).err
+
+
+def test_cache(tmp_path: Path) -> None:
+    make_tree(tmp_path / "data")
+    done = fsabs("cache", "warm", "data", "--dir", "cache", cwd=tmp_path)
+    assert done.out == "data: 4 files (2.1 kB), fetched 2.1 kB\n"
+    done = fsabs("cache", "warm", "data", "--dir", "cache", "--json", cwd=tmp_path)
+    assert json.loads(done.out) == {"url": "data", "files": 4, "bytes": SIZE, "fetched": 0}
+    status = json.loads(fsabs("cache", "status", "--dir", "cache", "--json", cwd=tmp_path).out)
+    shown = fsabs("cache", "status", "--dir", "cache", cwd=tmp_path).out.splitlines()
+    assert [line.split("  ")[0].strip().replace(" ", "_") for line in shown] == list(status)
+    assert status["bytes"] > SIZE
+    assert fsabs("cache", "verify", "--dir", "cache", cwd=tmp_path).out == "nothing is damaged\n"
+    entries = [path for path in (tmp_path / "cache").rglob("*-*") if path.is_file()]
+    largest = max(entries, key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[-1] ^= 1
+    largest.chmod(0o600)
+    largest.write_bytes(content)
+    done = fsabs("cache", "verify", "--dir", "cache", cwd=tmp_path, code=1)
+    assert done.out.startswith(f"damaged, and removed: file://{tmp_path}/data/sub/b.bin")
+    refused = fsabs("cache", "clear", "--dir", "cache", cwd=tmp_path, input=b"n\n", code=1)
+    assert "nothing was removed" in refused.err
+    assert fsabs("cache", "clear", "--dir", "cache", "--yes", cwd=tmp_path).out.startswith("removed ")
+    assert not [path for path in (tmp_path / "cache").rglob("*-*") if path.is_file()]
+    assert "there is no cache" in fsabs("cache", "status", env={"FSABS_CACHE_DIR": ""}, code=1).err
+
+
+INI = """[good]
+scheme = s3
+endpoint = http://user:in-a-url@host/
+aws_access_key_id = $ID_OF_KEY
+aws_secret_access_key = in-the-file-itself
+[bad]
+scheme = s3
+max_attempts = many
+[worse]
+scheme = nonesuch
+[missing]
+scheme = s3
+region = $NO_SUCH_REGION
+[misspelt]
+scheme = s3
+endpiont = x
+"""
+
+
+def test_config(tmp_path: Path) -> None:
+    path = tmp_path / "pfio.ini"
+    path.write_text(INI)
+    env = {"PFIO_CONFIG_PATH": str(path), "ID_OF_KEY": "in-the-environment"}
+    listed = fsabs("config", "list", env=env)
+    assert listed.out.startswith(
+        f"{path}\n\n[bad]\nscheme = s3\nmax_attempts = many\n\n[good]\nscheme = s3\nendpoint = http://***@host/\n"
+        "aws_access_key_id = $ID_OF_KEY\naws_secret_access_key = ***\n\n[missing]\n"
+    )
+    checked = fsabs("config", "check", env=env, code=1)
+    problems = checked.out.splitlines()
+    assert len(problems) == 4
+    assert problems[0] == "[bad] max_attempts must be int, not 'many'"
+    assert problems[1] == "[missing] region needs the environment variable NO_SUCH_REGION, which is not set"
+    assert f"{path}, line 16: [misspelt]: S3 has no option 'endpiont'; did you mean 'endpoint'?" in problems[2]
+    assert "[worse] has scheme = nonesuch, which is unknown" in problems[3]
+    for arguments in (["list"], ["list", "--json"], ["check"], ["check", "--json"], ["check", "--debug"]):
+        done = fsabs("config", *arguments, env=env, code=int(arguments[0] == "check"))
+        for secret in ("in-a-url", "in-the-file-itself", "in-the-environment"):
+            assert secret not in done.out + done.err
+    path.write_text("[good]\nscheme = memory\n")
+    assert fsabs("config", "check", env=env).out == f"{path}: 1 sections, nothing is wrong\n"
+    none = fsabs("config", "list", env={"PFIO_CONFIG_PATH": "/none.ini"})
+    assert none.out == "/none.ini (not there)\n"
