@@ -54,5 +54,6 @@ def test_the_examples_of_the_page(
 def test_each_command_of_files_has_an_example() -> None:
     shown = {shlex.split(command)[1] for command, _ in examples()}
     here = {"cat", "cp", "diff", "du", "find", "head", "ls", "mkdir", "mv", "rm", "stat", "sync", "tail", "tree"}
+    here |= {"bench", "cache", "convert", "doctor", "explain", "manifest", "pack", "unpack", "verify"}
     assert here <= COMMANDS.keys()
     assert shown >= here
