@@ -43,7 +43,7 @@ _END = object()
 class HeldTask:
     """A leased task, and how many of its records its owner has counted."""
 
-    __slots__ = ("counted", "failed", "lease", "lost", "size", "task")
+    __slots__ = ("counted", "failed", "lease", "lost", "reported", "size", "task")
 
     def __init__(self, task: Task, lease: int) -> None:
         self.task = task
@@ -52,6 +52,7 @@ class HeldTask:
         self.counted = 0
         self.lost = False  # the lease is not in force any more
         self.failed = False  # the reader raised
+        self.reported = False  # or it is being reported: it can't be renewed then
 
 
 class Chunk(NamedTuple):
@@ -216,6 +217,7 @@ class LeasedTasks:
             yield _OpenTask(_chunks(self._reader, held, size, self._reading), held, ahead)
 
     def _report(self, held: HeldTask) -> None:
+        held.reported = True
         accepted = self._dispatcher.report(held.task, held.lease)
         self.release(held)
         if not (accepted or held.lost):
@@ -227,7 +229,8 @@ class LeasedTasks:
                 held = [(one, one.counted) for one in self.held if not one.lost]
             for one, counted in held:
                 with contextlib.suppress(OSError):  # the database is away: the next renewal may reach it
-                    if not self._dispatcher.renew(one.task, one.lease, counted) and one in self.held:
+                    in_force = self._dispatcher.renew(one.task, one.lease, counted)
+                    if not (in_force or one.reported) and one in self.held:
                         self._ended(one)
 
 
@@ -259,7 +262,7 @@ class _OpenTask:
         if held.task.type == TaskType.TRAIN_END_CALLBACK:
             self.first = Chunk(held, [], last=True)
         elif ahead:
-            self.first = next(chunks)
+            self.first = next(chunks, None)
 
 
 def _chunks(reader: AbstractDataReader, held: HeldTask, size: int, reading: _Reading) -> Generator[Chunk, None, None]:

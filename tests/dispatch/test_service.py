@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,23 @@ def test_records_of_a_lost_lease_count_for_no_other_task(sqlite: str) -> None:
                 assert service.report_record_done(sizes[len(handed_out)])
         assert dispatcher.status().state == "finished"
         assert len(handed_out) == 528
+
+
+def test_a_renewal_during_a_report_finds_no_lost_lease(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = TaskDispatcher.report
+
+    def slow(*args: Any, **options: Any) -> bool:
+        accepted = report(*args, **options)
+        time.sleep(0.5)
+        return accepted
+
+    monkeypatch.setattr(TaskDispatcher, "report", slow)
+    reader = Numbers({"a": (0, 4)})
+    with create(sqlite, reader, records_per_task=4, lease_seconds=0.6) as dispatcher:
+        with warnings.catch_warnings(record=True) as found:
+            assert sum(map(len, get_dataset(dispatcher, reader, "w", 2))) == 4
+        assert not found
+        assert dispatcher.status().tasks.done == 1
 
 
 def test_the_consumer_reads_what_costs_no_waiting(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
