@@ -240,7 +240,7 @@ class FS(AdapterMethods, FileMethods):
         target_fs._require("write", "copy_tree", target)
         from .copying import trees
 
-        totals, plan = trees.Totals(progress), trees.TreePlan("replace")
+        totals, plan = trees.TransferTotals(progress), trees.TreePlan("replace")
         run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
         run.run()
         return trees.CopiedTree(totals.files, run.directories, totals.bytes)
@@ -278,7 +278,7 @@ class FS(AdapterMethods, FileMethods):
         target_fs._require("write", "sync_tree", target)
         from .copying import trees
 
-        totals, plan = trees.Totals(progress), trees.TreePlan("compare", content)
+        totals, plan = trees.TransferTotals(progress), trees.TreePlan("compare", content)
         run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
         run.run()
         if delete:

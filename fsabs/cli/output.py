@@ -1,4 +1,4 @@
-"""What a command writes: lines of text or, with `--json`, a JSON object a line; tables, and a line that is redrawn.
+"""The output of a command: lines of text or, with `--json`, a JSON object a line; tables, and a line that is redrawn.
 
 Results go to the standard output, everything else (errors, warnings, progress, summaries) to the standard error.
 """

@@ -32,7 +32,7 @@ PIPE = "-"
 
 
 class ResolvedPath(NamedTuple):
-    """What a path of the command line names; it need not exist."""
+    """The file or directory that a path of the command line names; it need not exist."""
 
     fs: FS
     path: str

@@ -48,7 +48,7 @@ class Progress:
 
     @property
     def shown(self) -> bool:
-        """Whether anything is shown."""
+        """True if anything is shown."""
         return self._mode != "none"
 
     def update(

@@ -1,4 +1,4 @@
-"""What `cp`, `mv` and `sync` share: their options, one transfer with its progress, events, errors and summary."""
+"""The parts that `cp`, `mv` and `sync` share: options, one transfer with its progress, events and errors, the summary."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Transfer:
 
     @property
     def failed(self) -> bool:
-        """Whether anything failed."""
+        """True if anything failed."""
         return self.summary.counts["failed"] > 0
 
     def tree(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, delete: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Whether a file at the target is what a copy would make of the source: by size, and by checksum, time or content."""
+"""Comparison of a file at the source with one at the target: by size, and by checksum, time or content."""
 
 from __future__ import annotations
 

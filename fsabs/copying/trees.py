@@ -286,7 +286,7 @@ class TreeTransfer:
             self._fail(key, exc)
 
 
-class Totals:
+class TransferTotals:
     """Counts of what a transfer reports; raises the first error."""
 
     def __init__(self, progress: Callable[[int, int], None] | None) -> None:

@@ -11,7 +11,7 @@ from ..stats import FileStat
 if TYPE_CHECKING:
     from ..core import Core
 
-_PATIENCE = 10_000
+_MOST_PASSED = 10_000
 """Files of a target that are passed over before its files are asked for one by one."""
 
 
@@ -67,7 +67,7 @@ class Existing:
         while self._listed and self._next is not None and self._next.listed() < name:
             self._next = next(self._walk, None)
             self._passed += 1
-            self._listed = self._passed <= _PATIENCE + 10 * self._asked
+            self._listed = self._passed <= _MOST_PASSED + 10 * self._asked
         if not self._listed:
             try:
                 return self._fs._stat(keys.join(self._key, name))._replace(filename=name)

@@ -1,0 +1,125 @@
+"""Copies of large files that were interrupted: continued where they ended, of this content and of no other."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs.backends.partials import kept_path
+from fsabs.backends.s3 import S3
+from fsabs.backends.s3.buckets import uploads_of
+from fsabs.copying.large import RESUMED_FROM, copy_large
+from fsabs.fs import FS
+from tests.servers.moto import MotoServer
+
+SIZE = RESUMED_FROM + 12345
+pytestmark = pytest.mark.timeout(200)
+
+
+class GivenUp(Exception):
+    """Ends a copy in the middle."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> fsabs.Local:
+    (tmp_path / "large").write_bytes(random.Random(1).randbytes(SIZE))
+    time.sleep(0.1)  # a clock's tick: only then the file's version stands for its content
+    return fsabs.Local(str(tmp_path))
+
+
+def copied(source: FS, target: FS, stop_at: int | None = None) -> list[int]:
+    """Copy the file, or as much of it; return what was counted: first the bytes that were there."""
+    counts: list[int] = []
+
+    def count(size: int) -> None:
+        counts.append(size)
+        if stop_at is not None and sum(counts) >= stop_at:
+            raise GivenUp
+
+    src, dst = source._key("large", "copy"), target._key("copy", "copy")
+    if stop_at is None:
+        assert copy_large(source, src, target, dst, count) == SIZE
+    else:
+        with pytest.raises(GivenUp):
+            copy_large(source, src, target, dst, count)
+    return counts
+
+
+def hidden(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def test_a_local_copy_goes_on_where_it_ended(source: fsabs.Local, tmp_path: Path) -> None:
+    target = fsabs.Local(str(tmp_path / "to"), create=True)
+    assert copied(source, target, 30 << 20)[0] == 0
+    assert list(target.list()) == []
+    assert len(hidden(tmp_path / "to")) == 1
+    assert copied(source, target)[0] == 32 << 20
+    assert target.read_bytes("copy") == source.read_bytes("large")
+    assert hidden(tmp_path / "to") == []
+
+
+def test_another_content_does_not_go_on(source: fsabs.Local, tmp_path: Path) -> None:
+    target = fsabs.Local(str(tmp_path / "to"), create=True)
+    copied(source, target, 30 << 20)
+    status = os.stat(tmp_path / "large")
+    with open(tmp_path / "large", "r+b") as file:
+        file.write(b"changed")
+    os.utime(tmp_path / "large", ns=(status.st_atime_ns, status.st_mtime_ns))  # size and time as they were
+    time.sleep(0.1)
+    assert copied(source, target)[0] == 0
+    assert target.read_bytes("copy") == source.read_bytes("large")
+
+
+def test_a_file_that_another_process_writes_is_left_to_it(source: fsabs.Local, tmp_path: Path) -> None:
+    target = fsabs.Local(str(tmp_path / "to"), create=True)
+    with source._open_blob(source._key("large", "open")) as blob:
+        identity = blob.settled_identity
+    assert identity is not None
+    path = kept_path(str(tmp_path / "to"), "copy", identity.digest())
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'wb'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert copied(source, target)[0] == 0
+        assert target.read_bytes("copy") == source.read_bytes("large")
+        assert os.path.getsize(path) == 0
+        other.communicate(b"\n", timeout=30)
+
+
+def test_an_upload_goes_on_with_the_parts_that_the_store_has(
+    source: fsabs.Local, tmp_path: Path, moto: MotoServer
+) -> None:
+    moto.create_bucket("resuming")
+    target = S3(
+        "resuming",
+        mpu_chunksize=8 << 20,
+        endpoint=moto.endpoint,
+        aws_access_key_id=moto.access_key,
+        aws_secret_access_key=moto.secret_key,
+        region=moto.region,
+    )
+    assert copied(source, target, 40 << 20)[0] == 0
+    assert not target.exists("copy")
+    assert len(uploads_of(target, "copy")) == 1
+    begun = copied(source, target)[0]
+    assert begun >= 16 << 20
+    assert begun % (8 << 20) == 0
+    assert target.read_bytes("copy") == source.read_bytes("large")
+    assert uploads_of(target, "copy") == []
+
+    copied(source, target, 40 << 20)
+    with open(tmp_path / "large", "r+b") as file:
+        file.seek(9 << 20)
+        file.write(b"changed")  # in the second part
+    assert copied(source, target)[0] == 8 << 20
+    assert target.read_bytes("copy") == source.read_bytes("large")
