@@ -52,14 +52,24 @@ class Progress:
         return self._mode != "none"
 
     def update(
-        self, files: int, size: int, total_files: int | None = None, total_size: int | None = None, skipped: int = 0
+        self,
+        files: int,
+        size: int,
+        total_files: int | None = None,
+        total_size: int | None = None,
+        note: str = "",
+        skipped: int = 0,
     ) -> None:
-        """Show what is done so far; totals are given when they are known. `skipped` bytes of `size` cost nothing."""
+        """Show what is done so far.
+
+        Totals are given when they are known; `note` stands at the end; `skipped` bytes of `size` took no time.
+        """
         now = self._clock()
         if self._mode == "none" or now - self._shown < _SECONDS[self._mode]:
             return
         self._shown = now
-        self._show(redacted(progress_text(files, size, total_files, total_size, skipped, now - self._begin)))
+        text = progress_text(files, size, total_files, total_size, skipped, now - self._begin)
+        self._show(redacted(f"{text}  {note}" if note else text))
 
     def clear(self) -> None:
         """Remove the line, so that something else can be written."""

@@ -1,4 +1,4 @@
-"""The parts that `cp`, `mv` and `sync` share: options, one transfer with its progress, events and errors, the summary."""
+"""The parts that `cp`, `mv` and `sync` share: options, one transfer, its progress, events and errors, the summary."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Transfer:
         self._show()
 
     def _show(self) -> None:
-        self._progress.update(self._files, self._size, *self._totals, self._skipped)
+        self._progress.update(self._files, self._size, *self._totals, skipped=self._skipped)
 
     def _count_in_background(self, source: ResolvedPath, wanted: Wanted | None) -> None:
         """Count the files of the source while they are copied, for the time that is left."""
