@@ -42,7 +42,6 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.network.timeout": "60s",
-    "spark.executor.heartbeatInterval": "2s",
     "spark.sql.shuffle.partitions": "2",
 }
 
