@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -47,11 +48,8 @@ def command(invocation: Invocation, archive: str, target: str, jobs: int | None,
 
 def _left_out(invocation: Invocation, fs: FS) -> int:
     """Write the members that no file was made of; return how many they are."""
-    import sys
-
-    from ..containers.base import Container
-
-    problems = fs.left_out() if isinstance(fs, Container) else ()
+    left_out = getattr(fs, "left_out", None)  # a container's, through layers too
+    problems = left_out() if left_out is not None else ()
     for problem in problems:
         line = redacted(f"fsabs: left out {printable(problem.path)!r}: {problem.kind}, {problem.detail}")
         sys.stderr.write(coloured(line, "warning", sys.stderr) + "\n")

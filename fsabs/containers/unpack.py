@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from .. import errors, keys
 from ..fs import FS, FileStat, Path
-from .base import Container
 
 _SMALL = 1024 * 1024  # members up to this size are read as a whole, many at once
 _BATCH_FILES = 256
@@ -84,9 +83,10 @@ def unpack(
 
 def _left_out(source: FS) -> set[str]:
     """Return the listed names, links to nothing, that have no content."""
-    if not isinstance(source, Container):
+    left_out = getattr(source, "left_out", None)  # a container's, through layers too
+    if left_out is None:
         return set()
-    names = (problem.path for problem in source.left_out())
+    names = (problem.path for problem in left_out())
     return {keys.relative(name, source._root) for name in names if keys.inside(name, source._root)}
 
 

@@ -132,6 +132,14 @@ def test_nothing_is_written_outside(tmp_path: Path, make: object) -> None:
 
 
 @pytest.mark.quick
+def test_members_are_left_out_through_layers(tmp_path: Path) -> None:
+    _hostile_tar(tmp_path / "a.tar")
+    with library.from_url(tmp_path / "a.tar", cache=tmp_path / "cache") as fs:
+        assert library.unpack(fs, Local(tmp_path), "out") == (2, 1, 8)
+    assert read_tree(tmp_path / "out") == {"good": b"good", "folder/through-the-link": b"evil"}
+
+
+@pytest.mark.quick
 def test_links_in_the_target_lead_nowhere(tmp_path: Path) -> None:
     make_tree(tmp_path / "data", {"sub/file": b"new", "other": b"new"})
     fsabs("pack", "data", "a.zip", cwd=tmp_path)
