@@ -156,13 +156,16 @@ def test_records_of_a_task_that_failed_count_for_no_other_task(sqlite: str) -> N
 @pytest.mark.timeout(60)
 def test_records_of_a_lost_lease_count_for_no_other_task(sqlite: str) -> None:
     reader = Numbers({"a": (0, 400)})
-    settings = {"records_per_task": 200, "lease_seconds": 0.6}
+    settings = {"records_per_task": 200, "lease_seconds": 6.0}
     with create(sqlite, reader, **settings) as dispatcher, TaskDataService(dispatcher, reader, "w") as service:
         records = service.get_dataset()
         handed_out = [next(records) for _ in range(128)]
         dispatcher.recover("w")
-        with pytest.warns(UserWarning, match="they are dispatched again"):
-            time.sleep(0.5)  # a renewal finds it out
+        with warnings.catch_warnings(record=True) as found:
+            deadline = time.monotonic() + 30
+            while not found and time.monotonic() < deadline:
+                time.sleep(0.05)  # until a renewal finds it out
+        assert "they are dispatched again" in str(found[0].message)
         assert not service.report_record_done(128)
         sizes = {256: 128, 328: 72, 456: 128, 528: 72}  # of chunks, by their end
         for record in records:
@@ -178,12 +181,12 @@ def test_a_renewal_during_a_report_finds_no_lost_lease(sqlite: str, monkeypatch:
 
     def slow(*args: Any, **options: Any) -> bool:
         accepted = report(*args, **options)
-        time.sleep(0.5)
+        time.sleep(0.8)
         return accepted
 
     monkeypatch.setattr(TaskDispatcher, "report", slow)
     reader = Numbers({"a": (0, 4)})
-    with create(sqlite, reader, records_per_task=4, lease_seconds=0.6) as dispatcher:
+    with create(sqlite, reader, records_per_task=4, lease_seconds=1.5) as dispatcher:
         with warnings.catch_warnings(record=True) as found:
             assert sum(map(len, get_dataset(dispatcher, reader, "w", 2))) == 4
         assert not found
