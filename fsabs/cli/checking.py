@@ -122,7 +122,7 @@ def _clock(address: Address) -> Iterator[Finding]:
     try:
         with opener.open(request, timeout=_SECONDS) as response:
             date = response.headers.get("Date")
-    except urllib.error.HTTPError as exc:  # who asks without credentials is refused, with a date
+    except urllib.error.HTTPError as exc:  # a request without credentials is refused, with a date
         date = exc.headers.get("Date")
         exc.close()
     except OSError as exc:

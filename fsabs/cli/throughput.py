@@ -113,7 +113,7 @@ def _child(fs: FS, names: list[str], concurrency: int, seconds: float, sender: C
 
 
 def _read(fs: FS, names: list[str], concurrency: int, seconds: float) -> _Counts:
-    """Read files again and again; what the first moments bring (connections, indexes) does not count."""
+    """Read files again and again; the first moments, in which connections are made and indexes read, do not count."""
     with RequestLog() as log:
         end = time.monotonic() + _WARM_UP * seconds
         for _ in _contents(fs, names, concurrency, end):

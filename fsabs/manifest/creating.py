@@ -47,7 +47,7 @@ def create(
 
     Args:
         fs: the data set. The manifest itself is not part of it, where `target` lies in it.
-        target: its suffix tells the format: `.jsonl` (JSON lines), `.parquet`, or `.json` (MLCommons Croissant).
+        target: the suffix is that of the format: `.jsonl` (JSON lines), `.parquet`, or `.json` (MLCommons Croissant).
         only: the directories whose files are listed; `merge` joins the manifests of several parts.
         digest: `"sha256"` or `"md5"` of every file, which is read for it; None: no digests.
         versions: whether entries have the versions of the store. Without them the manifest is good for copies of the

@@ -27,7 +27,7 @@ class _Table(Protocol):
 
 
 def suffix_of(url: str | os.PathLike[str]) -> str:
-    """Return the suffix that tells a manifest's format; `ValueError` for any other."""
+    """Return the suffix of a manifest's name, which stands for its format; `ValueError` for any other."""
     path = locations.parsed(url).path
     for suffix in SUFFIXES:
         if path.endswith(suffix):
@@ -52,7 +52,7 @@ class Manifest:
     and Parquet take a bounded amount of memory, whatever their length; Croissant takes that of the document.
 
     Args:
-        url: where it is; the suffix tells the format: `.jsonl`, `.parquet`, or `.json` for Croissant.
+        url: where it is; the suffix is that of the format: `.jsonl`, `.parquet`, or `.json` for Croissant.
         dataset_url: the URL of the data set, for Croissant documents that name files by absolute URLs.
         options: of `open_url`.
     """

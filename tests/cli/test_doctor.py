@@ -109,7 +109,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[http.server.HTTPServer, Path]]:
-    """A server with another time, and its certificate, which nobody signed."""
+    """A server with another time, and a self-signed certificate for it."""
     certificate = tmp_path / "cert.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3", "-subj", "/CN=127.0.0.1"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(certificate), "-out", str(tmp_path / "c")]
