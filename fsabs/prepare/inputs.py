@@ -106,27 +106,30 @@ class Roots:
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._roots = roots
-        self._open: dict[int, Files] = {}
+        self._open: dict[int, tuple[Files, str | None]] = {}
 
     def fs(self, number: int) -> FS:
         """Return the FS of a root."""
-        if number not in self._open:
-            self._open[number] = self._roots[number].open()
-        return self._open[number].fs
+        return self._opened(number)[0].fs
+
+    def local_path(self, file: InputFile) -> str | None:
+        """Return the path of a file on the local disk; None if it is in another store or in an archive."""
+        folder = self._opened(file.root)[1]
+        return None if folder is None else os.path.join(folder, file.path)
 
     def name(self, file: InputFile) -> str:
         """Return the path of a local file, the URL of another."""
-        fs = self.fs(file.root)
-        return local_path(fs, file.path) or fs.url(file.path)
+        return self.local_path(file) or self.fs(file.root).url(file.path)
+
+    def _opened(self, number: int) -> tuple[Files, str | None]:
+        found = self._open.get(number)
+        if found is None:
+            files = self._roots[number].open()
+            folder = urls.parse(files.fs.url()).path if isinstance(files.fs, Local) else None
+            found = self._open[number] = files, folder
+        return found
 
     def close(self) -> None:
         """Close all FS objects."""
         while self._open:
-            self._open.popitem()[1].close()
-
-
-def local_path(fs: FS, path: str) -> str | None:
-    """Return the path of a file on the local disk; None if it is in another store or in an archive."""
-    if not isinstance(fs, Local):
-        return None
-    return urls.parse(fs.url(path)).path
+            self._open.popitem()[1][0].close()

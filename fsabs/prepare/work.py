@@ -19,7 +19,7 @@ from ..errors import CorruptFileError, stale, without_secrets
 from ..fs import FS
 from ..readers.prefetch import prefetch
 from ..readers.recordio import Writer
-from .inputs import InputFile, Roots, local_path
+from .inputs import InputFile, Roots
 from .model import Model, RecordError
 from .plan import Failure, Job, OutputFile, Unit, UnitResult
 
@@ -91,8 +91,7 @@ class UnitWorker:
     @contextlib.contextmanager
     def _arguments(self, file: InputFile, content: bytes | None) -> Iterator[tuple[Any, ...]]:
         """Give the arguments for the user's function."""
-        fs = self._roots.fs(file.root)
-        path = local_path(fs, file.path)
+        fs, path = self._roots.fs(file.root), self._roots.local_path(file)
         if self._model.takes_file:
             with io.BytesIO(content) if content is not None else fs.open(file.path, "rb") as opened:
                 yield opened, path or fs.url(file.path)
@@ -115,8 +114,8 @@ class UnitWorker:
         """Yield each file with its content; None for those that the function opens or that are large."""
         batch: list[InputFile] = []
         for file in files:
-            fs = self._roots.fs(file.root)
-            if file.size >= LARGE or not file.size or (local_path(fs, "") and not self._model.takes_file):
+            by_path = not self._model.takes_file and self._roots.local_path(file) is not None
+            if file.size >= LARGE or not file.size or by_path:
                 yield from self._read(batch)
                 batch = []
                 yield file, None
