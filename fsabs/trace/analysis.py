@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .facts import Calls
 from .figures import Array, Grid, UnderWay
-from .findings import Calls, find
+from .findings import find
 from .reading import Source, sources
 from .schema import (
     READS,

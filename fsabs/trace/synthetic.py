@@ -31,34 +31,8 @@ BEGIN = 1_790_000_000_000_000_000
 def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Analysis:
     """An analysis of a minute's training with `workers` DataLoader workers, that has something of everything."""
     made = random.Random(seed)
-    processes = [
-        ProcessInfo(
-            index,
-            "node-1",
-            4000 + index,
-            0,
-            index - 1 if index else None,
-            "train.py",
-            BEGIN,
-            BEGIN + 60_000_000_000,
-            20_000,
-            7 if index == 2 else 0,
-            index != 3,
-        )
-        for index in range(workers + 1)
-    ]
-    operations = [
-        _row("fs", "zip", "read", 60_000, 60_000 * 20_480, 3, 0, 0.0006),
-        _row("fs", "zip", "open", 60_000, 0, 0, 0, 0.00004),
-        _row("fs", "zip", "stat", 58_000, 0, 0, 0, 0.00002),
-        _row("request", "s3", "get", 14_000, 1_600_000_000, 41, 41, 0.004),
-        _row("connect", "s3", "connect", 24, 0, 0, 0, 0.012),
-        _row("wait", "s3", "connection", 900, 0, 0, 0, 0.0021),
-        _row("wait", "steps", "next", 600, 0, 0, 0, 0.031),
-        _row("decompress", "zip", "inflate", 60_000, 60_000 * 20_480, 0, 0, 0.00008),
-        _row("cache", "cache", "fill", 14_000, 1_600_000_000, 0, 0, 0.005),
-        _row("span", "user", "decode", 60_000, 0, 0, 0, 0.0007),
-    ]
+    processes = _processes(workers)
+    operations = _operations()
     busy = [[_wave(made, row, at, slices) if row else 0.02 for at in range(slices)] for row in range(workers + 1)]
     asked = [sum(row[at] for row in busy[1:]) * 9e6 for at in range(slices)]
     steps = [_step(made, number) for number in range(600)]
@@ -76,14 +50,7 @@ def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Anal
         cache=CacheUse(46_000, 14_000, 1_200),
         retries=41,
         retry_seconds=3.2,
-        timeline=Timeline(
-            60 / slices,
-            asked,
-            [one * 1.3 for one in asked],
-            [sum(row[at] for row in busy[1:]) for at in range(slices)],
-            [2.4 * sum(row[at] for row in busy[1:]) for at in range(slices)],
-            [3 if at == slices // 2 else 0 for at in range(slices)],
-        ),
+        timeline=_timeline(busy, asked, slices),
         heat=HeatMap(60 / slices, [one.label for one in processes], busy, [[9e6 * one for one in row] for row in busy]),
         read_sizes=Histogram("bytes", [0] * 10 + [200, 900, 2_400, 9_000, 30_000, 16_000, 1_500]),
         request_sizes=Histogram("bytes", [0] * 13 + [100, 400, 2_500, 8_000, 3_000]),
@@ -95,6 +62,51 @@ def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Anal
         stall=Stall(len(steps), wait, sum(step.seconds for step in steps) - wait),
         findings=_findings(),
         notes=["7 events of node-1:4002 were dropped", "node-1:4003 did not end in an orderly way"],
+    )
+
+
+def _processes(workers: int) -> list[ProcessInfo]:
+    return [
+        ProcessInfo(
+            index,
+            "node-1",
+            4000 + index,
+            0,
+            index - 1 if index else None,
+            "train.py",
+            BEGIN,
+            BEGIN + 60_000_000_000,
+            20_000,
+            7 if index == 2 else 0,
+            index != 3,
+        )
+        for index in range(workers + 1)
+    ]
+
+
+def _operations() -> list[Row]:
+    return [
+        _row("fs", "zip", "read", 60_000, 60_000 * 20_480, 3, 0, 0.0006),
+        _row("fs", "zip", "open", 60_000, 0, 0, 0, 0.00004),
+        _row("fs", "zip", "stat", 58_000, 0, 0, 0, 0.00002),
+        _row("request", "s3", "get", 14_000, 1_600_000_000, 41, 41, 0.004),
+        _row("connect", "s3", "connect", 24, 0, 0, 0, 0.012),
+        _row("wait", "s3", "connection", 900, 0, 0, 0, 0.0021),
+        _row("wait", "steps", "next", 600, 0, 0, 0, 0.031),
+        _row("decompress", "zip", "inflate", 60_000, 60_000 * 20_480, 0, 0, 0.00008),
+        _row("cache", "cache", "fill", 14_000, 1_600_000_000, 0, 0, 0.005),
+        _row("span", "user", "decode", 60_000, 0, 0, 0, 0.0007),
+    ]
+
+
+def _timeline(busy: list[list[float]], asked: list[float], slices: int) -> Timeline:
+    return Timeline(
+        60 / slices,
+        asked,
+        [one * 1.3 for one in asked],
+        [sum(row[at] for row in busy[1:]) for at in range(slices)],
+        [2.4 * sum(row[at] for row in busy[1:]) for at in range(slices)],
+        [3 if at == slices // 2 else 0 for at in range(slices)],
     )
 
 

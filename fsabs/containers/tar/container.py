@@ -10,24 +10,22 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, cast
 
-from ... import errors, index_cache, keys
+from ... import errors, keys
 from ...blobs import Blob, BlobSlice
 from ...files import BlobReader, Writer
 from ...fs import FS, Capabilities, FileStat, Path
-from ...identity import Identity
 from ...limits import Limits, LinkedEntries
 from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
 from ..spool import SpooledWriter
 from . import codecs, headers, links, saved, writing
 from .headers import BLOCK
-from .index import Index, Member, Scanner
+from .index import Index, Member
 from .links import Found
-from .points import SPACING, Point, Points
+from .loading import load
 from .problems import later_problems, trailing_data
-from .sources import PlainSource, StreamSource
 from .sparse import SparseBlob
-from .streams import Cursor, StreamBlob
+from .streams import StreamBlob
 
 _READING = READ_ONLY._replace(last_modified=True)
 _WRITING = Capabilities(
@@ -36,8 +34,6 @@ _WRITING = Capabilities(
 _ADDING = _WRITING._replace(replace=True)
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
-_WORTH_KEEPING = 32  # members: what the pass over fewer takes is nothing to speak of
-_Scanned = tuple[Index, saved.Decoding | None, Points | None]
 
 
 class Tar(Container):
@@ -88,7 +84,7 @@ class Tar(Container):
         self._compression = "none" if codec is None else codec.name
         try:
             if self._blob is not None:
-                self._index, self._stream = _load(parent, self._file, self._blob, self.limits)
+                self._index, self._stream = load(parent, self._file, self._blob, self.limits)
                 self._compression = "none" if self._stream is None else self._stream.codec_name
             if self._out is None:
                 self.capabilities = _READING
@@ -145,7 +141,7 @@ class Tar(Container):
         """The index; `ValueError` once the archive is closed."""
         blob = self._reader()
         if self._index is None:
-            self._index = _load(self._parent, self._file, blob, self.limits)[0]
+            self._index = load(self._parent, self._file, blob, self.limits)[0]
         return self._index
 
     def _stat(self, key: str) -> FileStat:
@@ -374,62 +370,6 @@ class Tar(Container):
 
 def _offset_in(batch: list[Member]) -> Callable[[int], int]:
     return lambda at: batch[at].offset
-
-
-def _load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[Index, StreamBlob | None]:
-    """The index of an archive, and what it holds decoded if it is compressed; kept for the next who asks."""
-    identity = blob.settled_identity  # asked before anything is read
-    found = _cached(blob.identity)
-    index, decoding, points = found or _scan(blob, limits)
-    if found is None and identity is not None and _worth_keeping(index, decoding):
-        index_cache.save(saved.KIND, identity, saved.pack(index, decoding))
-        if points is not None:
-            points.keep(identity)
-        if (cached := _cached(identity)) is not None:
-            index = cached[0]  # mapped: one copy for all processes
-    if decoding is None or points is None:
-        return index, None
-    return index, StreamBlob(parent, key, blob, decoding.codec, decoding.size, points)
-
-
-def _cached(identity: Identity | None) -> _Scanned | None:
-    """Return what an earlier pass over this version of the archive found."""
-    if identity is None or (view := index_cache.load(saved.KIND, identity)) is None:
-        return None
-    try:
-        index, decoding = saved.unpack(view)
-    except ValueError:  # damaged: as good as none
-        return None
-    if decoding is None:
-        return index, None, None
-    points = Points(tuple(Point(*point) for point in decoding.points))
-    if decoding.size > SPACING:
-        points.find(identity)
-    return index, decoding, points
-
-
-def _worth_keeping(index: Index, decoding: saved.Decoding | None) -> bool:
-    """Return whether reading the index from the cache would cost less than another pass over the archive."""
-    return len(index.tree) >= _WORTH_KEEPING or (decoding is not None and decoding.size > SPACING)
-
-
-def _scan(blob: Blob, limits: Limits) -> _Scanned:
-    """The pass over an archive: its index, and if it is compressed, how it is decoded."""
-    start = blob.pread(BLOCK, 0)
-    codec = None if headers.is_header(start) else codecs.codec_of_content(start[: codecs.MAGIC_SIZE])
-    if codec is None:
-        return Scanner(PlainSource(blob), blob.url, limits).run(), None, None
-    points = Points()
-    source = StreamSource(Cursor(blob, codec, points), blob, limits)
-    index = Scanner(source, blob.url, limits).run()
-    if source.drain():
-        index = index._replace(problems=(*index.problems, trailing_data(index)))
-    if codec.name == "xz" and source.end > SPACING:
-        from . import xz  # loads liblzma
-
-        for place in xz.places(blob):
-            points.add(Point(place.out, place.src, None, place.how))
-    return index, saved.Decoding(codec.name, source.end, points.frames()), points
 
 
 def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> codecs.Codec | None:

@@ -22,7 +22,7 @@ from ...limits import Limits
 from ...stats import TreeUsage
 from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
-from . import index, members, records, verify, writing
+from . import compressors, contents, index, members, records, verify, writing
 from .entries import Whole
 from .index import Index
 from .table import Table
@@ -81,7 +81,7 @@ class Zip(Container):
         timestamp: float = writing.TIMESTAMP,
         limits: Limits | None = None,
     ) -> None:
-        how = writing.Compression(compression, compresslevel)
+        how = compressors.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
         super().__init__(parent, path, mode, limits)
         self.capabilities = {"r": _READING, "a": _ADDING}.get(mode, _WRITING)
@@ -121,7 +121,7 @@ class Zip(Container):
             return super().info()
         return {**super().info(), "entries": self._index().layout.entries}
 
-    def _start(self, out: WriteFile, how: writing.Compression, dos: int) -> writing.Archive:
+    def _start(self, out: WriteFile, how: compressors.Compression, dos: int) -> writing.Archive:
         """The archive that is written, with what is in the old one."""
         if self._blob is None:
             old = index.empty() if self._mode == "a" else None
@@ -194,8 +194,8 @@ class Zip(Container):
                 return self._read_one(key)
             bottom, shift = self._held.bottom or self._bottom()
             answer = bottom.pread(how[1], shift + how[0])
-            data = members.checked(answer, how, self, key)
-            return members.content(answer, index.file(key), blob, self, key) if data is None else data
+            data = contents.checked(answer, how, self, key)
+            return contents.content(answer, index.file(key), blob, self, key) if data is None else data
         except CorruptFileError:
             if not index.distrust(table):
                 raise
@@ -206,11 +206,11 @@ class Zip(Container):
         entry = self._index().file(key)
         if not members.is_small(entry):
             return super()._read_bytes(key)
-        if not members.is_fine(entry):
-            members.refuse(entry, self, key, self.limits)
+        if not contents.is_fine(entry):
+            contents.refuse(entry, self, key, self.limits)
         bottom, shift = self._bottom()
-        size, offset = members.request(entry)
-        return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
+        size, offset = contents.request(entry)
+        return contents.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
@@ -279,8 +279,8 @@ class Zip(Container):
         try:
             for at, answer in enumerate(answers):
                 key = wanted[at]
-                data = members.checked(answer, batch[at], self, key)
-                yield members.content(answer, index.file(key), archive, self, key) if data is None else data
+                data = contents.checked(answer, batch[at], self, key)
+                yield contents.content(answer, index.file(key), archive, self, key) if data is None else data
             return
         except CorruptFileError:
             if not index.distrust(table):

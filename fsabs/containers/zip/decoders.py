@@ -1,7 +1,7 @@
 """Decompression of members, in bounded pieces: one small interface over zlib, bz2, lzma and zstd.
 
-A decoder draws compressed bytes from a `Source` as it needs them and never gives more than it is asked for, whatever
-the stream would blow up to. What is wrong with a stream is a `DamagedError`, which `members.py` turns into the error
+A decoder reads compressed bytes from a `CompressedSource` as it needs them, and returns at most the requested number of
+bytes, whatever the stream expands to. A damaged stream is a `DamagedError`, which `contents.py` turns into the error
 that the caller sees; errors of reading pass as they are.
 """
 
@@ -18,13 +18,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ... import errors
-from ...blobs import Blob
-from ...readahead import ReadAhead
 from . import records
+from .sources import BytesSource, CompressedSource, Leftover
 
-LEAST_CHUNK = 64 * 1024
-MOST_CHUNK = 4 * 1024 * 1024
-"""Compressed bytes that a source reads at once: twice as many each time, between these."""
 _MAX_WINDOW = 1 << 27  # zstd's own limit of what a decoder without further ado accepts
 _LEAST_DICTIONARY = 4096
 _LZMA_HEADER = struct.Struct("<HHBL")  # the SDK's version, size of the rest (5), lc and lp and pb, dictionary's size
@@ -33,54 +29,6 @@ _DAMAGE = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)  # OSError
 
 class DamagedError(Exception):
     """The compressed stream is not right; the text says how."""
-
-
-class Source:
-    """Compressed bytes of a member, from `position` to `stop` in a blob."""
-
-    __slots__ = ("_ahead", "_blob", "_chunk", "position", "stop")
-
-    def __init__(self, blob: Blob, position: int, stop: int) -> None:
-        self._blob = blob
-        self._ahead = ReadAhead(blob)
-        self._chunk = LEAST_CHUNK
-        self.position = position
-        self.stop = stop
-
-    def read(self) -> bytes:
-        """The next bytes, as many as seem good; `b""` at the end."""
-        data = self._ahead.pread(min(self._chunk, self.stop - self.position), self.position)
-        self.position += len(data)
-        self._chunk = min(2 * self._chunk, MOST_CHUNK)
-        return data
-
-    def copy(self) -> Source:
-        """The same place, for another reader."""
-        return Source(self._blob, self.position, self.stop)
-
-    def close(self) -> None:
-        """End what is under way."""
-        self._ahead.close()
-
-
-class BytesSource(Source):
-    """Compressed bytes that are in memory."""
-
-    __slots__ = ("_data",)
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.position = 0
-        self.stop = len(data)
-
-    def read(self) -> bytes:
-        """All that is left."""
-        data, self._data = self._data, b""
-        self.position = self.stop
-        return data
-
-    def close(self) -> None:
-        """There is nothing under way."""
 
 
 class Decoder(abc.ABC):
@@ -147,9 +95,9 @@ class _Streams(Decoder):
 
     several = False
     ends_itself = True
-    _source: Source
+    _source: CompressedSource
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: CompressedSource) -> None:
         self._source = source
         self._engine = self.make()
 
@@ -193,28 +141,8 @@ class _Streams(Decoder):
         if not data:
             return False
         self._engine = self.make()
-        self._source = _Rest(data, self._source)
+        self._source = Leftover(data, self._source)
         return True
-
-
-class _Rest(Source):
-    """Bytes that an ended stream left over, and the source that they came from."""
-
-    __slots__ = ("_data", "_source")
-
-    def __init__(self, data: bytes, source: Source) -> None:
-        self._data = data
-        self._source: Source = source._source if isinstance(source, _Rest) else source
-        self.position = source.position - len(data)
-        self.stop = source.stop
-
-    def read(self) -> bytes:
-        data, self._data = self._data or self._source.read(), b""
-        self.position = self._source.position
-        return data
-
-    def close(self) -> None:
-        self._source.close()
 
 
 class Inflate(_Streams):
@@ -242,7 +170,7 @@ class Bunzip2(_Streams):
 class Unlzma(_Streams):
     """LZMA with the header that zip files put before it; the end mark is optional (APPNOTE 5.8)."""
 
-    def __init__(self, source: Source, size: int, ends_itself: bool) -> None:
+    def __init__(self, source: CompressedSource, size: int, ends_itself: bool) -> None:
         self._size = size
         self.ends_itself = ends_itself
         super().__init__(source)
@@ -250,7 +178,7 @@ class Unlzma(_Streams):
     def make(self) -> _Engine:
         data = self._source.read()
         header = data[: _LZMA_HEADER.size]
-        self._source = _Rest(data[_LZMA_HEADER.size :], self._source)
+        self._source = Leftover(data[_LZMA_HEADER.size :], self._source)
         if len(header) < _LZMA_HEADER.size or header[2:4] != b"\5\0":
             raise DamagedError(f"no LZMA properties at its start: {header!r}")
         _, _, properties, wanted = _LZMA_HEADER.unpack(header)
@@ -270,7 +198,7 @@ class Unzstd(_Streams):
 
     several = True
 
-    def __init__(self, source: Source, module: Any) -> None:
+    def __init__(self, source: CompressedSource, module: Any) -> None:
         self._module = module
         super().__init__(source)
 
@@ -288,7 +216,7 @@ class Unzstd(_Streams):
 class _Portions:
     """A source as zstandard's reader wants it: by the size that it asks for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: CompressedSource) -> None:
         self._source = source
         self._data = b""
         self._at = 0
@@ -310,7 +238,7 @@ class _Portions:
 class Zstandard(Decoder):
     """zstd through the `zstandard` package, whose reader draws from the source itself."""
 
-    def __init__(self, source: Source, module: Any) -> None:
+    def __init__(self, source: CompressedSource, module: Any) -> None:
         self._portions = _Portions(source)
         self._error = module.ZstdError
         decompressor = module.ZstdDecompressor(max_window_size=_MAX_WINDOW)
@@ -332,7 +260,7 @@ class Zstandard(Decoder):
         self._portions.close()
 
 
-def decoder(method: int, flags: int, size: int, source: Source) -> Decoder:
+def decoder(method: int, flags: int, size: int, source: CompressedSource) -> Decoder:
     """A decoder of a member of `size` bytes; `DamagedError`, `MissingDependencyError`."""
     if method == records.DEFLATED:
         return Inflate(source)
@@ -354,7 +282,7 @@ NAMES = {
 
 
 @functools.cache
-def zstd_decoder() -> Callable[[Source], Decoder]:
+def zstd_decoder() -> Callable[[CompressedSource], Decoder]:
     """The class of zstd's decoders, by Python's own library or another; `MissingDependencyError`."""
     try:
         return functools.partial(Unzstd, module=importlib.import_module("compression.zstd"))

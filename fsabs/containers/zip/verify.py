@@ -10,7 +10,7 @@ from ...blobs import Blob
 from ...errors import CorruptFileError
 from ...limits import Limits
 from ..problems import Problem
-from . import ends, index, members
+from . import contents, ends, index, members
 from .directory import Scan
 from .entries import Entry
 from .table import Table
@@ -97,7 +97,7 @@ def _of_member(entry: Entry, name: str, archive: Blob, url: str, limits: Limits)
             for offset in range(0, blob.size, _PART) if blob.size > _PART else ():
                 blob.pread(_PART, offset)
             if not blob.size:
-                members.find(entry, archive, origin, name)
+                contents.find(entry, archive, origin, name)
     except io.UnsupportedOperation as exc:
         return Problem(name, "unreadable", _reason(exc))
     except CorruptFileError as exc:

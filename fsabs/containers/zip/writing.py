@@ -7,16 +7,14 @@ a kilobyte per member in memory; and it can't add to an archive that holds entri
 
 from __future__ import annotations
 
-import bz2
 import errno
-import lzma
 import os
 import stat as stat_bits
 import struct
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from ... import errors, keys, process
 from ...blobs import Blob
@@ -24,122 +22,18 @@ from ...files import WriteFile, Writer
 from ...fs import FileStat
 from ..spool import MAX_IN_MEMORY
 from . import names, records
+from .compressors import Compression, Compressor
 from .decoders import crc32
 from .ends import Layout
+from .headers import LIMIT32, VERSION_ZIP64, MemberHeader
 from .index import Index
 
 TIMESTAMP = 315532800.0
 """1980-01-01, the first moment that a zip file can name."""
 LIMIT16 = records.MAX16
-LIMIT32 = records.MAX32
-"""From these numbers on a field is moved to a zip64 record."""
 _COPY = 8 * 1024 * 1024
 _PIECE = 1024 * 1024
-_VERSIONS = {records.STORED: 20, records.DEFLATED: 20, records.BZIP2: 46, records.LZMA: 63}
-_VERSION_ZIP64 = 45
-_LZMA_PROPERTIES = {"lc": 3, "lp": 0, "pb": 2, "dict_size": 1 << 23}
-_LZMA_HEADER = struct.pack("<BBHBL", 9, 4, 5, 0x5D, 1 << 23)  # the same, as zip files have it
 _DIRECTORY = -1
-
-
-class _Compressor(Protocol):
-    def compress(self, data: bytes, /) -> bytes: ...
-    def flush(self) -> bytes: ...
-
-
-class _Copy:
-    """A compressor that stores its input as it is."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        return data
-
-    def flush(self) -> bytes:
-        return b""
-
-
-class _Lzma:
-    """LZMA with a zip file's header before it."""
-
-    def __init__(self, level: int) -> None:
-        how: dict[str, Any] = {"id": lzma.FILTER_LZMA1, "preset": level, **_LZMA_PROPERTIES}
-        self._inner = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[how])
-        self._start = _LZMA_HEADER
-
-    def compress(self, data: bytes, /) -> bytes:
-        start, self._start = self._start, b""
-        return start + self._inner.compress(data)
-
-    def flush(self) -> bytes:
-        return self._start + self._inner.flush()
-
-
-_METHODS = {"stored": records.STORED, "deflated": records.DEFLATED, "bzip2": records.BZIP2, "lzma": records.LZMA}
-
-
-class Compression:
-    """A method by name, and its level: `stored`, `deflated` (0 to 9), `bzip2` (1 to 9), `lzma` (0 to 9)."""
-
-    def __init__(self, name: str, level: int | None) -> None:
-        if name not in _METHODS:
-            raise ValueError(f"unknown compression {name!r}; known: {', '.join(_METHODS)}")
-        least = 1 if name == "bzip2" else 0
-        if level is not None and (name == "stored" or not least <= level <= 9):
-            has = "has no level" if name == "stored" else f"has the levels {least} to 9"
-            raise ValueError(f"compresslevel={level}: compression {name!r} {has}")
-        self.method = _METHODS[name]
-        self._level = level
-
-    def start(self) -> _Compressor:
-        """A compressor of one member."""
-        if self.method == records.DEFLATED:
-            return zlib.compressobj(-1 if self._level is None else self._level, zlib.DEFLATED, -zlib.MAX_WBITS)
-        if self.method == records.BZIP2:
-            return bz2.BZ2Compressor(9 if self._level is None else self._level)
-        if self.method == records.LZMA:
-            return _Lzma(6 if self._level is None else self._level)
-        return _Copy()
-
-
-class _Header(NamedTuple):
-    """The fields of a member that both of its headers have."""
-
-    name: bytes
-    method: int
-    dos: int
-    crc: int
-    compressed: int
-    size: int
-    mode: int
-
-    def local(self) -> bytes:
-        """The local header."""
-        big = max(self.compressed, self.size) >= LIMIT32
-        extra = struct.pack("<2H2Q", records.EXTRA_ZIP64, 16, self.size, self.compressed) if big else b""
-        compressed, size = (records.MAX32, records.MAX32) if big else (self.compressed, self.size)
-        fixed = (self._version(big), self._flags(), self.method, self.dos, self.crc, compressed, size)
-        return records.LOCAL.pack(records.LOCAL_SIGNATURE, *fixed, len(self.name), len(extra)) + self.name + extra
-
-    def central(self, offset: int) -> bytes:
-        """The directory's record, the local header being at `offset`."""
-        size, compressed, where, extra, big = self.size, self.compressed, offset, b"", False
-        if max(size, compressed, where) >= LIMIT32:
-            fields = (size, compressed, where)
-            large = [number for number in fields if number >= LIMIT32]
-            extra, big = struct.pack(f"<2H{len(large)}Q", records.EXTRA_ZIP64, 8 * len(large), *large), True
-            size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in fields)
-        version = self._version(big)
-        attributes = self.mode << 16 | (records.DOS_DIRECTORY if stat_bits.S_ISDIR(self.mode) else 0)
-        fixed = (records.HOST_UNIX << 8 | version, version, self._flags(), self.method, self.dos, self.crc, compressed)
-        lengths = (size, len(self.name), len(extra), 0, 0, 0)
-        record = records.CENTRAL.pack(records.CENTRAL_SIGNATURE, *fixed, *lengths, attributes, where)
-        return record + self.name + extra
-
-    def _version(self, big: bool) -> int:
-        return max(_VERSIONS[self.method], _VERSION_ZIP64 if big else 0)
-
-    def _flags(self) -> int:
-        utf8 = 0 if self.name.isascii() else records.FLAG_UTF8
-        return utf8 | (records.FLAG_LZMA_END_MARK if self.method == records.LZMA else 0)
 
 
 class _Written:
@@ -258,7 +152,7 @@ class Archive:
     def create(self, key: str, exclusive: bool) -> Writer:
         """A writer of a new member; of one that is there already only in an archive that is added to."""
         self._check_alive()
-        header = _Header(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
+        header = MemberHeader(_name(key), self._compression.method, self._dos, 0, 0, 0, stat_bits.S_IFREG | 0o644)
         with self._lock:
             self._check_target(key, exclusive)
         return MemberWriter(self, key, exclusive, header, self._compression.start())
@@ -272,9 +166,9 @@ class Archive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             self._check_parents(key)
             kind = stat_bits.S_IFDIR | permissions
-            self._add(key, _Header(_name(key) + b"/", records.STORED, self._dos, 0, 0, 0, kind), None)
+            self._add(key, MemberHeader(_name(key) + b"/", records.STORED, self._dos, 0, 0, 0, kind), None)
 
-    def add(self, key: str, exclusive: bool, header: _Header, content: Any) -> None:
+    def add(self, key: str, exclusive: bool, header: MemberHeader, content: Any) -> None:
         """Add a finished member: `content` is a file that holds what goes behind the header."""
         self._check_alive()
         with self._lock:
@@ -291,7 +185,7 @@ class Archive:
             compressor = compression.start()
             content = compressor.compress(data) + compressor.flush()
         mode = stat_bits.S_IFREG | 0o644
-        header = _Header(name, compression.method, self._dos, crc32(data), len(content), size, mode)
+        header = MemberHeader(name, compression.method, self._dos, crc32(data), len(content), size, mode)
         with self._lock:
             self._check_target(key, False)
             self._add(key, header, (content,))
@@ -316,7 +210,7 @@ class Archive:
             self._out.write(self._directory)
             self._out.write(self._end(start - self._shift, len(self._directory)))
 
-    def _add(self, key: str, header: _Header, content: Iterable[bytes] | None) -> None:
+    def _add(self, key: str, header: MemberHeader, content: Iterable[bytes] | None) -> None:
         offset = self._out.tell()
         self._out.write(header.local())
         for piece in content or ():
@@ -359,7 +253,7 @@ class Archive:
         end = records.END.pack(records.END_SIGNATURE, *numbers) + self._comment
         if not big:
             return end
-        versions = (records.HOST_UNIX << 8 | _VERSION_ZIP64, _VERSION_ZIP64)
+        versions = (records.HOST_UNIX << 8 | VERSION_ZIP64, VERSION_ZIP64)
         totals = (0, 0, self._entries, self._entries, size, offset)
         end64 = records.END64.pack(records.END64_SIGNATURE, records.END64.size - 12, *versions, *totals)
         return end64 + records.LOCATOR.pack(records.LOCATOR_SIGNATURE, 0, offset + size, 1) + end
@@ -407,7 +301,9 @@ class Archive:
 class MemberWriter(Writer):
     """Compresses one member into memory or a temporary file, and has it added at its commit."""
 
-    def __init__(self, archive: Archive, key: str, exclusive: bool, header: _Header, compressor: _Compressor) -> None:
+    def __init__(
+        self, archive: Archive, key: str, exclusive: bool, header: MemberHeader, compressor: Compressor
+    ) -> None:
         self._spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - closed by commit or abort
         self._archive = archive
         self._key = key

@@ -199,3 +199,10 @@ def crc32c(data: bytes, value: int = 0) -> int:
     import google_crc32c
 
     return cast(int, google_crc32c.extend(value, data))
+
+
+def name_chunks(chunks: list[Chunk], exc: OSError) -> None:
+    """Add the chunks of a failed read to its error; of several chunks the failed one is unknown."""
+    what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
+    exc.strerror = f"{what}: {exc.strerror}"
+    exc.args = (exc.errno, exc.strerror)

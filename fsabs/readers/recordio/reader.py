@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ... import errors, hooks
 from ...errors import CorruptFileError
 from .codecs import decompress
-from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, places, split
+from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, name_chunks, places, split
 from .held import Held, Holder, Layout
 from .index import Index, OnError
 from .proof import prove
@@ -187,7 +187,7 @@ class Reader:
         try:
             found = self._blob.pread_many(ranges) if ranges else []
         except OSError as exc:
-            _name_chunks([chunk for chunk, _, _ in wanted], exc)
+            name_chunks([chunk for chunk, _, _ in wanted], exc)
             raise
         for record, (chunk, layout, at) in zip(found, wanted, strict=True):
             if layout.sums is not None and crc32(record) != layout.sums[at]:
@@ -240,7 +240,7 @@ class Reader:
                 return chunk.records
             return count(self._payload(chunk, stored, 0)[0])
 
-        found = prove(self.index, self._blob, number, counted, _name_chunks, self._options[0] == "skip")
+        found = prove(self.index, self._blob, number, counted, name_chunks, self._options[0] == "skip")
         if found is not None:
             chunk, reason = found
             behind = f"{reason}: the numbers of the records behind it are unknown"
@@ -252,7 +252,7 @@ class Reader:
         try:
             return self._blob.pread(end - chunk.payload, chunk.payload)
         except OSError as exc:
-            _name_chunks([chunk], exc)
+            name_chunks([chunk], exc)
             raise
 
     def _many(self, chunks: list[Chunk]) -> list[bytes | None]:
@@ -264,7 +264,7 @@ class Reader:
         try:
             found = self._blob.pread_many(ranges)
         except OSError as exc:
-            _name_chunks(chunks, exc)
+            name_chunks(chunks, exc)
             raise
         if time.monotonic() - begin > _SLOW:
             self._group = min(2 * self._group, _MOST_GROUP)
@@ -322,7 +322,7 @@ class Reader:
         try:
             length, record = self._blob.pread_many([(4, chunk.payload), (chunk.size - 4, chunk.payload + 4)])
         except OSError as exc:
-            _name_chunks([chunk], exc)
+            name_chunks([chunk], exc)
             raise
         if crc32(record, crc32(length)) != chunk.crc:
             raise self._corrupt(chunk, "the CRC of its payload is wrong")
@@ -395,10 +395,3 @@ def _reopened(
     reader = Reader.__new__(Reader)
     reader._set(file, index, on_error, cache_bytes, max_chunk_bytes, owned)
     return reader
-
-
-def _name_chunks(chunks: list[Chunk], exc: OSError) -> None:
-    """Add to the error of a read which chunks were read: which one of several it was, the store doesn't say."""
-    what = str(chunks[0]) if len(chunks) == 1 else f"one of {len(chunks)} chunks, from {chunks[0]} to {chunks[-1]}"
-    exc.strerror = f"{what}: {exc.strerror}"
-    exc.args = (exc.errno, exc.strerror)

@@ -1,0 +1,60 @@
+"""The headers of a written member: the local one, and its record in the central directory."""
+
+from __future__ import annotations
+
+import stat as stat_bits
+import struct
+from typing import NamedTuple
+
+from . import records
+
+LIMIT32 = records.MAX32
+"""From these numbers on a field is moved to a zip64 record."""
+
+
+_VERSIONS = {records.STORED: 20, records.DEFLATED: 20, records.BZIP2: 46, records.LZMA: 63}
+
+
+VERSION_ZIP64 = 45
+
+
+class MemberHeader(NamedTuple):
+    """The fields of a member that both of its headers have."""
+
+    name: bytes
+    method: int
+    dos: int
+    crc: int
+    compressed: int
+    size: int
+    mode: int
+
+    def local(self) -> bytes:
+        """The local header."""
+        big = max(self.compressed, self.size) >= LIMIT32
+        extra = struct.pack("<2H2Q", records.EXTRA_ZIP64, 16, self.size, self.compressed) if big else b""
+        compressed, size = (records.MAX32, records.MAX32) if big else (self.compressed, self.size)
+        fixed = (self._version(big), self._flags(), self.method, self.dos, self.crc, compressed, size)
+        return records.LOCAL.pack(records.LOCAL_SIGNATURE, *fixed, len(self.name), len(extra)) + self.name + extra
+
+    def central(self, offset: int) -> bytes:
+        """The directory's record, the local header being at `offset`."""
+        size, compressed, where, extra, big = self.size, self.compressed, offset, b"", False
+        if max(size, compressed, where) >= LIMIT32:
+            fields = (size, compressed, where)
+            large = [number for number in fields if number >= LIMIT32]
+            extra, big = struct.pack(f"<2H{len(large)}Q", records.EXTRA_ZIP64, 8 * len(large), *large), True
+            size, compressed, where = (number if number < LIMIT32 else records.MAX32 for number in fields)
+        version = self._version(big)
+        attributes = self.mode << 16 | (records.DOS_DIRECTORY if stat_bits.S_ISDIR(self.mode) else 0)
+        fixed = (records.HOST_UNIX << 8 | version, version, self._flags(), self.method, self.dos, self.crc, compressed)
+        lengths = (size, len(self.name), len(extra), 0, 0, 0)
+        record = records.CENTRAL.pack(records.CENTRAL_SIGNATURE, *fixed, *lengths, attributes, where)
+        return record + self.name + extra
+
+    def _version(self, big: bool) -> int:
+        return max(_VERSIONS[self.method], VERSION_ZIP64 if big else 0)
+
+    def _flags(self) -> int:
+        utf8 = 0 if self.name.isascii() else records.FLAG_UTF8
+        return utf8 | (records.FLAG_LZMA_END_MARK if self.method == records.LZMA else 0)
