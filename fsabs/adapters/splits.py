@@ -52,7 +52,7 @@ class SplitItem(NamedTuple):
 
 
 class Split(NamedTuple):
-    """What one task reads."""
+    """The part of a data set that one task reads."""
 
     url: str
     kind: Kind

@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 class Unpacked(NamedTuple):
-    """What `unpack` has written."""
+    """The number of files and bytes that `unpack` has written."""
 
     files: int
     directories: int

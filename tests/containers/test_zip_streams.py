@@ -17,7 +17,7 @@ import pytest
 
 from fsabs import FS, CorruptFileError, Limits, Memory
 from fsabs.blobs import Blob
-from fsabs.containers.zip import Zip, decoders, entries, members
+from fsabs.containers.zip import Zip, entries, members, sources
 
 from .test_zip_read import zstd_member
 from .zips import BZIP2, DEFLATED, LZMA, STORED, CountingFS, Made, by_hand, opened, zipped
@@ -31,8 +31,8 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "SMALL", 1000)
     monkeypatch.setattr(members, "BLOCK", 1024)
     monkeypatch.setattr(members, "LEAST_SPACING", 8 * 1024)
-    monkeypatch.setattr(decoders, "LEAST_CHUNK", 64)
-    monkeypatch.setattr(decoders, "MOST_CHUNK", 512)
+    monkeypatch.setattr(sources, "LEAST_CHUNK", 64)
+    monkeypatch.setattr(sources, "MOST_CHUNK", 512)
 
 
 def content(size: int = 100_000) -> bytes:
@@ -196,7 +196,7 @@ def test_a_fork_goes_on_in_the_middle() -> None:
 
 def test_a_failed_read_of_the_store_is_no_damage_and_is_got_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "BLOCK", 128 * 1024)
-    monkeypatch.setattr(decoders, "MOST_CHUNK", 64 * 1024)
+    monkeypatch.setattr(sources, "MOST_CHUNK", 64 * 1024)
 
     class Flaky(Memory):
         failing = False

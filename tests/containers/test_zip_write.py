@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from fsabs import FS, Local, Memory
 from fsabs.containers import spool
-from fsabs.containers.zip import Zip, writing
+from fsabs.containers.zip import Zip, headers, writing
 
 from .zips import (
     METHODS,
@@ -405,7 +405,7 @@ def test_an_inner_archive_that_is_still_open() -> None:
 
 
 def test_zip64_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "LIMIT32", 1000)
+    monkeypatch.setattr(headers, "LIMIT32", 1000)
     monkeypatch.setattr(writing, "LIMIT16", 4)
     files = {f"{n}": bytes(n * 300) for n in range(8)}
     for compression in ("stored", "deflated"):

@@ -1,4 +1,4 @@
-"""How a bucket is reached, for people: endpoint, region, addressing and credentials, and where each was configured."""
+"""Descriptions of a bucket's access: endpoint, region, addressing and credentials, and where each was configured."""
 
 from __future__ import annotations
 

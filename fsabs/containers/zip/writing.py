@@ -21,11 +21,11 @@ from ...blobs import Blob
 from ...files import WriteFile, Writer
 from ...fs import FileStat
 from ..spool import MAX_IN_MEMORY
-from . import names, records
+from . import headers, names, records
 from .compressors import Compression, Compressor
 from .decoders import crc32
 from .ends import Layout
-from .headers import LIMIT32, VERSION_ZIP64, MemberHeader
+from .headers import VERSION_ZIP64, MemberHeader
 from .index import Index
 
 TIMESTAMP = 315532800.0
@@ -247,7 +247,7 @@ class Archive:
 
     def _end(self, offset: int, size: int) -> bytes:
         """The end records of a directory of `size` bytes at `offset`."""
-        big = self._entries >= LIMIT16 or max(offset, size) >= LIMIT32
+        big = self._entries >= LIMIT16 or max(offset, size) >= headers.LIMIT32
         count = min(self._entries, records.MAX16)
         numbers = (0, 0, count, count, min(size, records.MAX32), min(offset, records.MAX32), len(self._comment))
         end = records.END.pack(records.END_SIGNATURE, *numbers) + self._comment
