@@ -65,4 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write("fsabs: the command needs click: pip install 'fsabs[cli]'\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("fsabs: interrupted\n")
+        return 130
     return run(arguments)
