@@ -11,7 +11,7 @@ from ..lazy import exports
 
 if TYPE_CHECKING:
     from .model import FeatureColumn, ModelError
-    from .report import Progress, Report, Shard
+    from .report import PrepareReport, Progress, Shard
     from .run import PrepareError, prepare
 
 _HOMES = {
@@ -19,11 +19,11 @@ _HOMES = {
     "ModelError": "model",
     "PrepareError": "run",
     "Progress": "report",
-    "Report": "report",
+    "PrepareReport": "report",
     "Shard": "report",
     "prepare": "run",
 }
 
-__all__ = ["FeatureColumn", "ModelError", "PrepareError", "Progress", "Report", "Shard", "prepare"]
+__all__ = ["FeatureColumn", "ModelError", "PrepareError", "PrepareReport", "Progress", "Shard", "prepare"]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

@@ -18,7 +18,7 @@ class Shard(NamedTuple):
     bytes: int
 
 
-class Report(NamedTuple):
+class PrepareReport(NamedTuple):
     """What a job has made. It is in the output directory as `.fsabs-prepare.json`, too."""
 
     output: str
@@ -44,12 +44,12 @@ class Report(NamedTuple):
         return fields
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Report:
+    def from_json(cls, text: str | bytes) -> PrepareReport:
         """Return the report that `.fsabs-prepare.json` holds."""
         return cls.of(json.loads(text))
 
     @classmethod
-    def of(cls, fields: dict[str, Any]) -> Report:
+    def of(cls, fields: dict[str, Any]) -> PrepareReport:
         """Return the report whose fields `to_json` gave."""
         failures = tuple(Failure(**failure) for failure in fields["failures"])
         return cls(**{**fields, "failures": failures, "shards": tuple(Shard(**shard) for shard in fields["shards"])})

@@ -18,7 +18,7 @@ from .local import LocalRunner
 from .model import Model, ModelSource
 from .output import Commit, Output
 from .plan import Failure, Job, OutputFormat, Unit, UnitResult, fingerprint, units_of
-from .report import Progress, Report, Shard, Tally
+from .report import PrepareReport, Progress, Shard, Tally
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -54,7 +54,7 @@ def prepare(
     on_error: OnError = "fail",
     validate: bool = False,
     progress: Callable[[Progress], object] | None = None,
-) -> Report:
+) -> PrepareReport:
     """Make RecordIO files of raw files by the function of a model file; return the report.
 
     Args:
@@ -144,7 +144,7 @@ class _Run:
         self._job, self._job_id, self._listing, self._output = job, job_id, listing, output
         self._progress = progress or (lambda _: None)
 
-    def run(self, runner: Runner, validate: bool, started: float) -> Report:
+    def run(self, runner: Runner, validate: bool, started: float) -> PrepareReport:
         """Do what is left of the job and commit it."""
         listing, output = self._listing, self._output
         units = list(units_of(listing, self._job.format.records_per_file))
@@ -161,7 +161,7 @@ class _Run:
                     self._progress(tally.progress() if result is None else tally.add(result))
         return self._commit(len(units), tally.resumed_files, validate, started)
 
-    def _commit(self, units: int, resumed_files: int, validate: bool, started: float) -> Report:
+    def _commit(self, units: int, resumed_files: int, validate: bool, started: float) -> PrepareReport:
         results = sorted(self._output.done())
         if [result.number for result in results] != list(range(units)):
             raise RuntimeError(f"{len(results)} of {units} units are done: please report this as a bug")
@@ -173,7 +173,7 @@ class _Run:
             _validate(self._output.fs, [(file.path, file.records) for file in files])
         last, prefix = len(files) - 1, self._job.format.prefix
         names = [f"{prefix}-{number:05}-of-{last:05}" for number in range(len(files))]
-        report = Report(
+        report = PrepareReport(
             output=without_secrets(self._output.url),
             files=sum(result.inputs for result in results),
             records=sum(file.records for file in files),

@@ -13,7 +13,7 @@ import pytest
 import fsabs
 from fsabs import StaleFileError, manifest
 from fsabs.cli import main
-from fsabs.prepare import FeatureColumn, ModelError, PrepareError, Progress, Report, prepare
+from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareReport, Progress, prepare
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.readers import decode
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
@@ -49,7 +49,7 @@ def test_the_records_are_those_of_a_plain_loop(folder: Path) -> None:
     assert (report.files, report.records, report.failures, report.resumed_files) == (60, 60, (), 0)
     assert report.input_bytes == sum(len(FILES[path]) for path in visible(FILES))
     assert report.output_bytes == sum(map(len, contents(folder / "out").values()))
-    assert Report.from_json((folder / "out" / ".fsabs-prepare.json").read_bytes()) == report
+    assert PrepareReport.from_json((folder / "out" / ".fsabs-prepare.json").read_bytes()) == report
     assert sorted(path.name for path in folder.iterdir()) == ["model.py", "out", "raw"]
 
 
