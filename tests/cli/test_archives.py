@@ -26,6 +26,7 @@ from tests.cli.stores import store as store
 SIZE = sum(map(len, FILES.values()))
 
 
+@pytest.mark.timeout(180)  # six processes, and the start of a server
 def test_on_every_store(store: Store, tmp_path: Path) -> None:
     target = f"{store.url}packed.zip" if store.writable else "packed.zip"
     if store.writable:
