@@ -19,6 +19,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_inherit_docstrings = False
 python_use_unqualified_type_names = True
 default_role = "code"
+suppress_warnings = ["ref.python"]  # several classes have a field `bytes`, which annotations with the type may mean
 
 html_theme = "furo" if importlib.util.find_spec("furo") else "alabaster"
 html_title = f"fsabs {release}"

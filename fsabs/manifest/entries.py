@@ -30,7 +30,7 @@ class ManifestEntry(NamedTuple):
     version: str | None = None
     """The version of the content, as the store has it; None if the manifest has no versions."""
     digest: str | None = None
-    """`sha256:` or `md5:` and hexadecimal digits of the content, or None."""
+    """The digest of the content in hexadecimal digits, behind the name of the algorithm (`sha256:`); None without."""
 
     @property
     def directory(self) -> bool:

@@ -42,8 +42,7 @@ class Hdfs(Administration):
         timeout: seconds that an operation may take, with its repetitions, before it raises `TimeoutError`.
         replication, block_size: of files that are written; Hadoop's configuration, else the cluster's, if None.
         configuration: settings of Hadoop by name, above those of the files.
-        principal, keytab, ticket_cache: Kerberos credentials: a principal, and the file with its key or tickets. The
-            tickets of the default cache if they are None.
+        principal, keytab, ticket_cache: of Kerberos: a user, and the file with its key or tickets, if not the default.
     """
 
     scheme = "hdfs"
