@@ -30,7 +30,7 @@ class ManifestEntry(NamedTuple):
     version: str | None = None
     """The version of the content, as the store has it; None if the manifest has no versions."""
     digest: str | None = None
-    """The digest of the content in hexadecimal digits, behind the name of the algorithm (`sha256:`); None without."""
+    """The algorithm (sha256 or md5), a colon and the digest of the content in hexadecimal digits; or None."""
 
     @property
     def directory(self) -> bool:
