@@ -16,6 +16,7 @@ from typing import Any
 
 from fsabs import keys
 from fsabs.blobs import Blob
+from fsabs.copying.trees import SyncedTree
 from fsabs.fs import FS, FileStat, Path
 from fsabs.layers import LayerFS
 from fsabs.stats import TreeUsage
@@ -169,6 +170,14 @@ class CountsDirectories(LayerFS):
     def usage(self, path: Path = "") -> TreeUsage:
         found = super().usage(path)
         return found._replace(files=found.files + len(list(super().walk(path))) - 1)
+
+
+@breaks("sync-tree")
+class RemovesNothingFromTheTarget(LayerFS):
+    def sync_tree(
+        self, src: Path, dst: Path, dst_fs: FS | None = None, *, delete: bool = False, **options: Any
+    ) -> SyncedTree:
+        return super().sync_tree(src, dst, dst_fs, **options)
 
 
 class HastyWalk(Iterator[tuple[str, list[str], list[str]]]):
