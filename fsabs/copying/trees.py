@@ -99,9 +99,9 @@ class TreeTransfer:
         self._report = report
         self._count = count
         self._concurrency = concurrency
-        self.directories = 0
+        self.directories: int = 0
         """Those that were made."""
-        self.failed = 0
+        self.failed: int = 0
         """Files that were not copied, for an error."""
 
     def run(self) -> None:
@@ -291,7 +291,10 @@ class TransferTotals:
 
     def __init__(self, progress: Callable[[int, int], None] | None) -> None:
         self._progress = progress
-        self.files = self.bytes = self.skipped = self.removed = 0
+        self.files: int = 0
+        self.bytes: int = 0
+        self.skipped: int = 0
+        self.removed: int = 0
 
     def report(self, event: TreeEvent) -> None:
         """Count an event."""

@@ -26,7 +26,7 @@ import fsabs
 from fsabs import CorruptFileError, Local, identity, index_cache
 from fsabs.backends import local
 from fsabs.blobs import Blob
-from fsabs.containers.tar import Tar, container, points, streams
+from fsabs.containers.tar import Tar, loading, points, streams
 from fsabs.containers.tar.gz import GzDecoder, ResumedGz
 from fsabs.layers import LayerFS
 
@@ -69,7 +69,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _small_spacing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points.Points.__init__, "__defaults__", ((points.Point(0, 0),), SPACING))
-    monkeypatch.setattr(container, "SPACING", SPACING)
+    monkeypatch.setattr(loading, "SPACING", SPACING)
     monkeypatch.setattr(streams, "_PIECE", 64 * 1024)
     monkeypatch.setattr(streams, "_NEAR", 32 * 1024)
     monkeypatch.setattr(streams, "_FIRST_FETCH", 8 * 1024)
