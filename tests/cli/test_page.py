@@ -28,6 +28,7 @@ def examples() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # `bench` forks, in a test run that has threads
 def test_the_examples_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
