@@ -14,13 +14,13 @@ from . import partials
 from .local_writers import fsync_directory
 
 _STEP = 8 * 1024 * 1024
-"""What is left is continued from a multiple of this: the bytes behind it may not have been compared."""
+"""A partial file is continued from a multiple of this: later bytes may not have been compared."""
 
 
 class ResumedWriter(Writer):
     """Writes a hidden file from front to back, compares each piece with what is read of it, and renames at `commit`.
 
-    `offset` is where it goes on: the bytes before it were written, and compared, by an earlier writer of the content.
+    `offset` is where the next write goes: an earlier writer of the content has written and compared the bytes before.
     """
 
     checks = True

@@ -25,7 +25,7 @@ _PIECE = 8 * 1024 * 1024
 
 
 def resume(fs: S3, key: str, source: Blob, chunk: int) -> tuple[S3Writer, int]:
-    """Return a writer of `key` that goes on with an upload of the content of `source`, and where it goes on."""
+    """Return a writer of `key` that continues an upload of the content of `source`, and the offset of its next byte."""
     best: tuple[str, list[dict[str, Any]]] = "", []
     for upload in uploads_of(fs, key):
         parts = list(
