@@ -46,7 +46,11 @@ def walk_names(path: str, limits: Limits) -> Iterator[str]:
 def walk_stats(path: str, stat_of: Callable[[os.DirEntry[str]], FileStat], limits: Limits) -> Iterator[FileStat]:
     """Yield the stats of all that is below the directory `path`, with names relative to it."""
     members = functools.partial(stats, stat_of=stat_of)
-    return _walk(path, members, lambda base, stat: stat._replace(filename=base + stat.filename), FileStat.isdir, limits)
+    return _walk(path, members, _below, FileStat.isdir, limits)
+
+
+def _below(base: str, stat: FileStat) -> FileStat:
+    return stat._replace(filename=base + stat.filename) if base else stat
 
 
 def remove_tree(path: str) -> None:

@@ -15,6 +15,14 @@ _BATCH_BYTES = 32 * 1024 * 1024
 _PIECE = 8 * 1024 * 1024
 
 
+@runtime_checkable
+class TakesMembers(Protocol):
+    """A container that takes small files and directories, many in one call."""
+
+    def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
+        """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
+
+
 class Packed(NamedTuple):
     """The number of files and bytes that `pack` has added to a container."""
 
@@ -126,28 +134,28 @@ class _Packing:
 
     def _add_batch(self, batch: list[FileStat]) -> None:
         """Directories and small files."""
-        names = [stat.filename for stat in batch if stat.isfile()]
-        contents = self._source.read_many(names, concurrency=self._concurrency)
-        for stat in batch:
-            if stat.isdir():
-                self._add_directory(stat.filename.rstrip("/"))
+        contents = self._source.read_many(
+            [stat.filename for stat in batch if not stat.directory], concurrency=self._concurrency
+        )
+        container = self._container
+        if not container.capabilities.mkdir:
+            batch = [stat for stat in batch if not stat.directory]
+        members = ((stat.filename, None if stat.directory else next(contents)) for stat in batch)
+        added = container.add_members(members) if isinstance(container, TakesMembers) else self._one_by_one(members)
+        for stat, size in zip(batch, added, strict=True):
+            if stat.directory:
+                self._directories += 1
             else:
-                self._add_small(stat.filename, next(contents))
+                self._bytes += size
+                self._count_file()
 
-    def _add_small(self, path: str, content: bytes) -> None:
-        key = keys.join(self._container._root, path)
-        try:
-            self._container._write_bytes(key, content)
-        except OSError as exc:
-            self._container._named(exc, "pack", key)
-            raise
-        self._bytes += len(content)
-        self._count_file()
-
-    def _add_directory(self, path: str) -> None:
-        if self._container.capabilities.mkdir:
-            self._container.makedirs(path, exist_ok=True)
-            self._directories += 1
+    def _one_by_one(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
+        for path, content in members:
+            if content is None:
+                self._container.makedirs(path, exist_ok=True)
+                yield 0
+            else:
+                yield self._container.write_bytes(path, content)
 
     def _add_large(self, path: str) -> None:
         with self._source.open(path, "rb") as reader:

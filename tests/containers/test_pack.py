@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from fsabs import FS, CorruptFileError, FileStat, Local, Memory
 from fsabs.containers import pack as module
 from fsabs.containers.pack import Packed, pack
+from fsabs.containers.zip import compressors
 
 from .tarballs import contents, opened, tarball
 
@@ -211,3 +215,55 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         tracemalloc.stop()
         assert peak < 50_000_000
         assert target.open_container(name).stat("big").size == 60 << 20
+
+
+@pytest.mark.parametrize("isal", [True, False])
+def test_deflated_members_keep_their_order_and_content(isal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members are compressed by threads, and the groups that they take end at a number or at a size."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    if not isal:
+        monkeypatch.setattr(compressors, "fastest_zlib", lambda: zlib)
+    memory, rng = Memory(), random.Random(3)
+    files = {f"d{n % 7}/{n:03}": rng.randbytes(rng.choice([0, 1, 300, 90_000])) + bytes(n) for n in range(400)}
+    for number in range(7):
+        memory.mkdir(f"d{number}")
+    memory.write_many(files.items())
+    pack(memory, memory, "a.zip", options={"compression": "deflated"})
+    with zipfile.ZipFile(memory.open("a.zip", "rb")) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        assert names == sorted(files)
+        assert archive.testzip() is None
+        assert {name: archive.read(name) for name in names} == files
+        assert {archive.getinfo(name).compress_type for name in names} == {zipfile.ZIP_DEFLATED}
+    pack(memory, memory, "b.zip", options={"compression": "deflated"}, select=lambda stat: stat.filename != "a.zip")
+    assert memory.read_bytes("a.zip") == memory.read_bytes("b.zip")
+
+
+def test_threads_that_compress_run_ahead_by_a_bounded_number() -> None:
+    taken = 0
+
+    def members() -> Iterator[tuple[str, bytes]]:
+        nonlocal taken
+        for taken in range(1, 5001):
+            yield str(taken), b"x" * 1000
+
+    compression = compressors.Compression("deflated", 1)
+    for number, member in enumerate(compression.compressed_many(members(), 2)):
+        assert member.path == str(number + 1)
+        assert taken - number <= 5 * 64
+
+
+def test_a_compressor_that_fails_leaves_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    memory.write_many((f"{n:03}", bytes(n)) for n in range(300))
+    compressed = compressors.Compression.compressed
+
+    def failing(self: compressors.Compression, path: str, data: bytes) -> compressors.CompressedMember:
+        if path == "250":
+            raise MemoryError("no more")
+        return compressed(self, path, data)
+
+    monkeypatch.setattr(compressors.Compression, "compressed", failing)
+    with pytest.raises(MemoryError):
+        pack(memory, memory, "a.zip", options={"compression": "deflated"})
+    assert not memory.exists("a.zip")

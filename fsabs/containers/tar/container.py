@@ -7,7 +7,7 @@ import errno
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, cast
 
 from ... import errors, keys
@@ -335,6 +335,21 @@ class Tar(Container):
 
     def _add(self, key: str, file: IO[bytes], size: int) -> None:
         self._adding("close", key).add(key, file, size)
+
+    def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
+        """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
+        for path, data in members:
+            if data is None:
+                self.makedirs(path, exist_ok=True)
+                yield 0
+                continue
+            key = self._file_key(path, "add_members")
+            try:
+                self._write_bytes(key, data)
+            except OSError as exc:
+                self._named(exc, "add_members", key)
+                raise
+            yield len(data)
 
     def add_blob(self, path: Path, blob: Blob) -> None:
         """Add the member `path` with the content of `blob`, without a copy on its way."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ... import hooks, process
@@ -53,7 +53,8 @@ class Zip(Container):
 
     Writing (`w`, `x`): a member is in the archive once its file is closed, whole; what is written stays, so that a name
     that is there already is a `FileExistsError`. Several members may be written at once. The same members written in
-    the same order give the same bytes. What was written can be listed, and read once the archive is closed.
+    the same order give the same bytes; of deflated ones, where the same library compresses. What was written can be
+    listed, and read once the archive is closed.
 
     Adding (`a`): as writing, to a copy of the archive with all its entries as they are. A member that is there already
     is replaced; the old one's bytes stay in the file, unlisted. Of two processes that add at once the last one wins.
@@ -63,7 +64,8 @@ class Zip(Container):
         path: the file's path.
         mode: `r`, `w`, `x` or `a`.
         compression: of written members: `stored` (training data is compressed already), `deflated`, `bzip2` or `lzma`.
-        compresslevel: 0 to 9 (bzip2: 1 to 9), or None for the method's usual one.
+        compresslevel: 0 to 9 (bzip2: 1 to 9), or None for the method's usual one; for `deflated` that is isal's
+            highest where isal is installed (`fsabs[speed]`): several times as fast as zlib, some per cent larger.
         timestamp: what written members have as their time, in seconds since 1970, to 2 seconds; 1980-01-01 by default.
         limits: what reading may cost, by default the limits of `parent`.
     """
@@ -299,6 +301,24 @@ class Zip(Container):
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         self._writing().write_bytes(key, data)
+
+    def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
+        """Add files by paths and contents, directories by None, in order; yield the size of each that has been added.
+
+        The contents are compressed side by side, in as many threads as this process has CPUs.
+        """
+        archive = self._writing()
+        for member in archive.compressed(members):
+            if member.content is None:
+                self.makedirs(member.path, exist_ok=True)
+            else:
+                key = self._file_key(member.path, "add_members")
+                try:
+                    archive.add_compressed(key, member)
+                except OSError as exc:
+                    self._named(exc, "add_members", key)
+                    raise
+            yield member.size
 
     def _mkdir(self, key: str, mode: int) -> None:
         self._writing().mkdir(key, mode)

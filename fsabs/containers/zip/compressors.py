@@ -1,14 +1,22 @@
-"""Compressors of zip members: stored, deflated, bzip2 and lzma."""
+"""Compressors of zip members: stored, deflated, bzip2 and lzma; many members at once in threads."""
 
 from __future__ import annotations
 
 import bz2
+import itertools
 import lzma
 import struct
 import zlib
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, cast
 
+from ...threads import in_threads
 from . import records
+from .decoders import crc32, fastest_zlib
+
+_ISAL_LEVEL = 3
+_GROUP_FILES = 64
+_GROUP_BYTES = 512 * 1024
 
 _LZMA_PROPERTIES = {"lc": 3, "lp": 0, "pb": 2, "dict_size": 1 << 23}
 
@@ -50,6 +58,26 @@ class _Lzma:
 _METHODS = {"stored": records.STORED, "deflated": records.DEFLATED, "bzip2": records.BZIP2, "lzma": records.LZMA}
 
 
+def _deflate(level: int) -> Compressor:
+    return zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+
+def _fast_deflate() -> Compressor:
+    """Return a compressor of the usual level: isal's highest, or zlib's without isal."""
+    library = fastest_zlib()
+    level = zlib.Z_DEFAULT_COMPRESSION if library is zlib else _ISAL_LEVEL
+    return cast(Compressor, library.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS))
+
+
+class CompressedMember(NamedTuple):
+    """A member that is ready to be written; a directory's content is None."""
+
+    path: str
+    content: bytes | None
+    crc: int
+    size: int
+
+
 class Compression:
     """A method by name, and its level: `stored`, `deflated` (0 to 9), `bzip2` (1 to 9), `lzma` (0 to 9)."""
 
@@ -66,9 +94,42 @@ class Compression:
     def start(self) -> Compressor:
         """A compressor of one member."""
         if self.method == records.DEFLATED:
-            return zlib.compressobj(-1 if self._level is None else self._level, zlib.DEFLATED, -zlib.MAX_WBITS)
+            return _fast_deflate() if self._level is None else _deflate(self._level)
         if self.method == records.BZIP2:
             return bz2.BZ2Compressor(9 if self._level is None else self._level)
         if self.method == records.LZMA:
             return _Lzma(6 if self._level is None else self._level)
         return _Copy()
+
+    def compressed(self, path: str, data: bytes) -> CompressedMember:
+        """Compress the whole content of a member."""
+        crc = crc32(data)
+        if self.method == records.STORED:
+            return CompressedMember(path, data, crc, len(data))
+        compressor = self.start()
+        return CompressedMember(path, compressor.compress(data) + compressor.flush(), crc, len(data))
+
+    def compressed_many(self, members: Iterable[tuple[str, bytes | None]], size: int) -> Iterator[CompressedMember]:
+        """Compress members in up to `size` threads, in order; at most two groups for each of them wait."""
+        if self.method == records.STORED or size < 2:
+            return map(self._one_compressed, members)
+        groups = in_threads(lambda group: list(map(self._one_compressed, group)), _groups(members), size)
+        return itertools.chain.from_iterable(groups)
+
+    def _one_compressed(self, member: tuple[str, bytes | None]) -> CompressedMember:
+        path, data = member
+        return CompressedMember(path, None, 0, 0) if data is None else self.compressed(path, data)
+
+
+def _groups(members: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes | None]]]:
+    """Yield the members in groups: a thread takes more than one, since handing a task over costs time."""
+    group: list[tuple[str, bytes | None]] = []
+    size = 0
+    for member in members:
+        group.append(member)
+        size += len(member[1] or b"")
+        if len(group) >= _GROUP_FILES or size >= _GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

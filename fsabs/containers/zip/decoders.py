@@ -322,7 +322,7 @@ def _inflated(data: bytes, size: int) -> bytes | None:
     return content if len(content) == size and engine.eof and not engine.unused_data else None
 
 
-def _fastest() -> Any:
+def fastest_zlib() -> Any:
     """ISA-L's deflate and CRC-32 where they are installed (`fsabs[speed]`), else zlib's: the interface is the same."""
     try:
         return importlib.import_module("isal.isal_zlib")
@@ -330,6 +330,6 @@ def _fastest() -> Any:
         return zlib
 
 
-_engine = _fastest()
+_engine = fastest_zlib()
 crc32: Callable[..., int] = _engine.crc32
 """`zlib.crc32`, or what is faster."""

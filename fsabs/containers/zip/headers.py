@@ -31,11 +31,13 @@ class MemberHeader(NamedTuple):
 
     def local(self) -> bytes:
         """The local header."""
-        big = max(self.compressed, self.size) >= LIMIT32
-        extra = struct.pack("<2H2Q", records.EXTRA_ZIP64, 16, self.size, self.compressed) if big else b""
-        compressed, size = (records.MAX32, records.MAX32) if big else (self.compressed, self.size)
-        fixed = (self._version(big), self._flags(), self.method, self.dos, self.crc, compressed, size)
-        return records.LOCAL.pack(records.LOCAL_SIGNATURE, *fixed, len(self.name), len(extra)) + self.name + extra
+        name, method, dos, crc, compressed, size, _ = self
+        if compressed < LIMIT32 and size < LIMIT32:
+            fixed = (_VERSIONS[method], self._flags(), method, dos, crc, compressed, size)
+            return records.LOCAL.pack(records.LOCAL_SIGNATURE, *fixed, len(name), 0) + name
+        extra = struct.pack("<2H2Q", records.EXTRA_ZIP64, 16, size, compressed)
+        fixed = (self._version(True), self._flags(), method, dos, crc, records.MAX32, records.MAX32)
+        return records.LOCAL.pack(records.LOCAL_SIGNATURE, *fixed, len(name), len(extra)) + name + extra
 
     def central(self, offset: int) -> bytes:
         """The directory's record, the local header being at `offset`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat as stat_bits
 import struct
 import tempfile
@@ -22,8 +23,7 @@ from ...files import WriteFile, Writer
 from ...fs import FileStat
 from ..spool import MAX_IN_MEMORY
 from . import headers, names, records
-from .compressors import Compression, Compressor
-from .decoders import crc32
+from .compressors import CompressedMember, Compression, Compressor
 from .ends import Layout
 from .headers import VERSION_ZIP64, MemberHeader
 from .index import Index
@@ -34,6 +34,8 @@ LIMIT16 = records.MAX16
 _COPY = 8 * 1024 * 1024
 _PIECE = 1024 * 1024
 _DIRECTORY = -1
+_FILE = stat_bits.S_IFREG | 0o644
+_is_plain = re.compile(r"[A-Za-z0-9_\-/]*(?:\.[A-Za-z0-9_\-]+)?").fullmatch  # of keys; most are
 
 
 class _Written:
@@ -59,6 +61,12 @@ class _Written:
             if known:
                 return
             key, size = folder, _DIRECTORY
+
+    def can_have(self, key: str) -> bool:
+        """Return whether `key` is a new name in a directory that is there."""
+        folder, _, name = key.rpartition("/")
+        members = self._members.get(folder)
+        return members is not None and name not in members
 
     def is_below_file(self, key: str) -> bool:
         """Return whether a file is above `key`."""
@@ -179,16 +187,23 @@ class Archive:
     def write_bytes(self, key: str, data: bytes) -> None:
         """Add a member whose content is there as a whole."""
         self._check_alive()
-        name, size, compression = _name(key), len(data), self._compression
-        content = data
-        if compression.method != records.STORED:
-            compressor = compression.start()
-            content = compressor.compress(data) + compressor.flush()
-        mode = stat_bits.S_IFREG | 0o644
-        header = MemberHeader(name, compression.method, self._dos, crc32(data), len(content), size, mode)
+        self.add_compressed(key, self._compression.compressed(key, data))
+
+    def compressed(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[CompressedMember]:
+        """Compress members for `add_compressed`, in order, by as many threads as this process has CPUs."""
+        self._check_alive()
+        return self._compression.compressed_many(members, len(os.sched_getaffinity(0)))
+
+    def add_compressed(self, key: str, member: CompressedMember) -> None:
+        """Add a file as `Compression` has prepared it."""
+        _, content, crc, size = member
+        assert content is not None
+        header = MemberHeader(_name(key), self._compression.method, self._dos, crc, len(content), size, _FILE)
         with self._lock:
             self._check_target(key, False)
-            self._add(key, header, (content,))
+            offset = self._out.tell()
+            self._out.write(header.local() + content)
+            self._record(key, header, offset, size)
 
     def under_way(self, writer: MemberWriter, key: str) -> None:
         """Remember a member that is being written."""
@@ -215,12 +230,16 @@ class Archive:
         self._out.write(header.local())
         for piece in content or ():
             self._out.write(piece)
+        self._record(key, header, offset, header.size if content is not None else _DIRECTORY)
+
+    def _record(self, key: str, header: MemberHeader, offset: int, size: int) -> None:
+        """Put a member that has been written at `offset` into the directory."""
         record = header.central(offset - self._shift)
         if self._old is not None:
             self._note_place(key)
         self._directory += record
         self._entries += 1
-        self._written.add(key, header.size if content is not None else _DIRECTORY)
+        self._written.add(key, size)
 
     def _note_place(self, key: str) -> None:
         """Drop the record of what is being replaced."""
@@ -271,6 +290,8 @@ class Archive:
         return size
 
     def _check_target(self, key: str, exclusive: bool) -> None:
+        if self._old is None and self._written.can_have(key):
+            return
         self._check_parents(key)
         size = self._size(key)
         if size is None:
@@ -336,9 +357,10 @@ class MemberWriter(Writer):
 
 def _name(key: str) -> bytes:
     """The name of a member as it stands in the archive: one that reads back as the same key."""
-    _, refusal = names.judge(key)
-    if refusal is not None:
-        raise OSError(errno.EINVAL, f"a zip file can't hold a member of this name: {refusal}")
+    if not _is_plain(key):
+        _, refusal = names.judge(key)
+        if refusal is not None:
+            raise OSError(errno.EINVAL, f"a zip file can't hold a member of this name: {refusal}")
     try:
         name = key.encode()
     except UnicodeEncodeError:
