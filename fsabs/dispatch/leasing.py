@@ -9,6 +9,7 @@ owner counts them.
 from __future__ import annotations
 
 import contextlib
+import resource
 import threading
 import time
 from collections import deque
@@ -29,7 +30,8 @@ AHEAD = 2
 WAITING_SHARE, WAITING_SECONDS, MEASURED_SECONDS = 0.5, 0.05, 0.5
 """A store is slow if reading waits for it for more than both, a share of the time and the seconds; of the last seconds.
 
-A thread that waits for the interpreter or a processor seems to wait for a store, too, but for a smaller share.
+A thread that waits for the interpreter seems to wait for a store, too, but for a smaller share. One that waits for a
+processor does not: it did not leave it by its own will (`ru_nvcsw`).
 """
 MEASURED_EACH = 7
 """One chunk of so many is measured, and the first one of each task: the clock of a thread is expensive."""
@@ -234,18 +236,32 @@ class LeasedTasks:
                         self._ended(one)
 
 
+class _Clocks(NamedTuple):
+    """Seconds of the clock and of this thread's CPU time, and how often the thread waited."""
+
+    elapsed: float
+    busy: float
+    waits: int
+
+
+def _clocks() -> _Clocks:
+    return _Clocks(time.perf_counter(), time.thread_time(), resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw)
+
+
 class _Reading:
     """How long reading took lately, and how long of that its thread waited."""
 
     def __init__(self) -> None:
         self._elapsed = self._waited = 0.0
 
-    def add(self, elapsed: float, busy: float) -> None:
-        """Add some reading."""
+    def add(self, before: _Clocks, after: _Clocks) -> None:
+        """Add some reading of this thread."""
         if self._elapsed > MEASURED_SECONDS:
             self._elapsed, self._waited = self._elapsed / 2, self._waited / 2
+        elapsed = after.elapsed - before.elapsed
         self._elapsed += elapsed
-        self._waited += elapsed - busy
+        if after.waits > before.waits:
+            self._waited += elapsed - (after.busy - before.busy)
 
     @property
     def is_slow(self) -> bool:
@@ -272,15 +288,15 @@ def _chunks(reader: AbstractDataReader, held: HeldTask, size: int, reading: _Rea
     try:
         with _records(reader, held.task) as records:
             while at < held.size and not held.lost:
-                clocks = None if number % MEASURED_EACH else (time.perf_counter(), time.thread_time())
+                before = None if number % MEASURED_EACH else _clocks()
                 chunk, wanted = [], min(size, held.size - at)
                 chunk.extend(islice(records, wanted))  # what came before an error stays in the list
                 at += len(chunk)
                 number += 1
                 if len(chunk) < wanted or at == held.size:
                     _check_end(records, held.task, at)
-                if clocks is not None:
-                    reading.add(time.perf_counter() - clocks[0], time.thread_time() - clocks[1])
+                if before is not None:
+                    reading.add(before, _clocks())
                 yield Chunk(held, chunk, last=at == held.size)
     except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
         if at < held.size:

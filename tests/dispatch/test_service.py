@@ -326,3 +326,11 @@ def test_a_service_belongs_to_its_process(sqlite: str) -> None:
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert sum(map(len, service.batches(3))) == 8
+
+
+def test_a_thread_that_lost_its_processor_does_not_make_a_store_slow() -> None:
+    for waits, slow in ((0, False), (1, True)):
+        reading = leasing._Reading()
+        for _ in range(3):
+            reading.add(leasing._Clocks(0.0, 0.0, 0), leasing._Clocks(1.0, 0.1, waits))
+        assert reading.is_slow is slow
