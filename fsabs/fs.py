@@ -374,7 +374,7 @@ class FS(AdapterMethods, FileMethods):
             if detail:
                 members = self._walk(key) if recursive else self._list(key)
                 for member in itertools.islice(members, start, None):
-                    yield member._replace(filename=member.listed())
+                    yield member._replace(filename=member.listed()) if member.directory else member
             else:
                 names = self._walk_names(key) if recursive else self._list_names(key)
                 yield from itertools.islice(names, start, None)

@@ -65,6 +65,7 @@ FLOORS = {
     "threads": 0,
     "errors": 0,
     "limits": 0,
+    "owners": 0,
     "process": 0,
     "hooks": 0,
     "mounts": 0,

@@ -8,15 +8,13 @@ after it was last written to.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import re
 import secrets
-import socket
 import time
 
-from .. import process
+from .. import owners
 from ..files import PARTIAL_SUFFIX, is_partial
 
 _NAME = re.compile(rf"\..*\.([0-9a-f]{{12}})-([0-9a-f]+)-[0-9a-f]{{8}}{re.escape(PARTIAL_SUFFIX)}", re.DOTALL)
@@ -29,7 +27,7 @@ _swept: set[str] = set()
 
 def partial_path(folder: str, name: str) -> str:
     """Return the path of a hidden file beside `name` in `folder`, within the 255 bytes that a name may have."""
-    writer = f"{_namespace(process.generation())}-{os.getpid():x}-{secrets.token_hex(4)}"
+    writer = f"{owners.namespace()}-{os.getpid():x}-{secrets.token_hex(4)}"
     return f"{folder}/.{_short(name)}.{writer}{PARTIAL_SUFFIX}"
 
 
@@ -43,19 +41,8 @@ def kept_path(folder: str, name: str, identity: str) -> str:
     It is one for each content, by its identity, and for each start of this machine, whose loss of power may lose bytes
     in the middle of a file. No sweep removes it before a week.
     """
-    digest = hashlib.sha256(f"{identity} {_namespace(process.generation())}".encode()).hexdigest()[:20]
+    digest = hashlib.sha256(f"{identity} {owners.namespace()}".encode()).hexdigest()[:20]
     return f"{folder}/.{_short(name)}.{digest}.kept{PARTIAL_SUFFIX}"
-
-
-@functools.cache
-def _namespace(generation: int) -> str:
-    """Return what tells the process ids of this machine, since it was booted, and namespace from those of others."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            found = f"{socket.gethostname()} {file.read()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # no /proc: nothing is known of other processes
-        found = secrets.token_hex(8)
-    return hashlib.sha256(found.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def sweep_once(folder: str) -> None:
@@ -85,19 +72,9 @@ def sweep(folder: str, seconds: float) -> int:
 def _is_left(entry: os.DirEntry[str]) -> bool:
     """Return whether the writer of a hidden file is gone."""
     match = _NAME.fullmatch(entry.name)
-    if match is not None and match[1] == _namespace(process.generation()):
-        return not _is_alive(int(match[2], 16))
+    if match is not None and match[1] == owners.namespace():
+        return not owners.is_running(int(match[2], 16))
     try:
         return time.time() - entry.stat(follow_symlinks=False).st_mtime > _WEEK
     except OSError:
         return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
-    return True

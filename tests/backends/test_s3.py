@@ -20,8 +20,8 @@ import pytest
 
 import fsabs
 from fsabs.backends.s3 import S3
+from fsabs.backends.s3.multipart import MAX_PARTS, part_size
 from fsabs.backends.s3.options import MIN_PART_SIZE
-from fsabs.backends.s3.writes import MAX_PARTS, part_size
 from tests.servers.network import Blackhole, FaultProxy, Refused
 
 MIB = 1024 * 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import random
 import string
+import time
 from html import escape
 
 import pytest
@@ -27,19 +28,23 @@ ELEMENTS = {
 }
 
 
-def split(keys: list[str], prefix: str, size: int) -> tuple[list[str], int]:
-    """The keys that ranges of pages of `size` keys give after the first page, and the number of requests."""
+def split(keys: list[str], prefix: str, size: int, seconds: float = 0) -> tuple[list[str], int]:
+    """The keys that ranges of pages of `size` keys give after the first page, and the number of requests.
+
+    Each request takes so many `seconds`.
+    """
     requests = 0
 
     def fetch(after: str) -> ObjectPage:
         nonlocal requests
         requests += 1
+        time.sleep(seconds)
         at = bisect.bisect_right(keys, after)
         found = [(key, "", "", "0") for key in keys[at : at + size]]
         return ObjectPage(found, [], "more" if at + size < len(keys) else None, str)
 
     found = keys[:size]
-    for page in _Split(fetch, prefix, keys[0], found[-1]).run():
+    for page in _Split(fetch, prefix, keys[:size]).run():
         found += page.keys()
     return found, requests
 
@@ -69,14 +74,30 @@ def test_ranges_take_few_more_requests_than_pages(form: str) -> None:
     assert requests <= 6 * len(keys) / 1000
 
 
+@pytest.mark.parametrize("form", ["data/{:07}.jpg", "{:x}", "train/n{:06}/n{:06}_{}.JPEG"])
+def test_ranges_are_listed_side_by_side(form: str) -> None:
+    chance, seconds = random.Random(4), 0.02
+    numbers = range(100_000) if "data" in form else (chance.getrandbits(60) for _ in range(100_000))
+    if "train" in form:
+        keys = sorted(form.format(n // 800 * 37, n // 800 * 37, n % 800 * 13) for n in range(100_000))
+    else:
+        keys = sorted(form.format(number) for number in numbers)
+    prefix = keys[0][: keys[0].find("/") + 1]
+    begin = time.monotonic()
+    found, requests = split(keys, prefix, 1000, seconds)
+    assert found == keys
+    assert requests <= 4 * len(keys) / 1000
+    assert time.monotonic() - begin < len(keys) / 1000 * seconds / 2, "as long as half of one page after the other"
+
+
 def test_a_store_that_ignores_where_a_page_begins_is_an_error_and_no_endless_listing() -> None:
     keys = [f"{n:03}" for n in range(100)]
     page = ObjectPage([(key, "", "", "0") for key in keys[:10]], [], "more", str)
     with pytest.raises(fsabs.CorruptFileError, match="begins at"):
-        list(_Split(lambda after: page, "", "000", "009").run())
+        list(_Split(lambda after: page, "", keys[:10]).run())
 
 
-def page_of(orders: list[list[str]], keys: list[str], *, truncated: bool = False, spaces: str = "") -> bytes:
+def page_of(orders: list[list[str]], keys: list[str], *, truncated: bool = False, spaces: str = "") -> str:
     entries = []
     for number, (order, key) in enumerate(zip(orders, keys, strict=True)):
         inner = spaces.join(ELEMENTS[name].format(key=escape(key), etag=f"e{number}", size=number) for name in order)
@@ -85,7 +106,7 @@ def page_of(orders: list[list[str]], keys: list[str], *, truncated: bool = False
     return (
         f'<?xml version="1.0"?><ListBucketResult xmlns="x"><IsTruncated>{str(truncated).lower()}</IsTruncated>{token}'
         f"{spaces.join(entries)}<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes></ListBucketResult>\n"
-    ).encode()
+    )
 
 
 @pytest.mark.soak
@@ -121,4 +142,4 @@ def test_a_page_that_is_cut_short_is_an_error(end: int) -> None:
     with pytest.raises(fsabs.CorruptFileError, match="not a page"):
         parse(page_of([["Key", "LastModified", "ETag", "Size"]] * 3, ["a", "b", "c"])[:end])
     with pytest.raises(fsabs.CorruptFileError, match="without a token"):
-        parse(page_of([], [], truncated=True).replace(b"NextContinuationToken", b"Other"))
+        parse(page_of([], [], truncated=True).replace("NextContinuationToken", "Other"))

@@ -13,6 +13,7 @@ from ...blobs import Blob
 from ...core import Core
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
+from . import checksums
 from .boto import load, principal, resolved_endpoint, shared_client, translated
 from .buckets import abort_uploads, bucket_of, make_bucket
 from .client import Client, shared
@@ -55,6 +56,8 @@ class S3(FS):
         sse_customer_key: the key that objects are encrypted by (SSE-C), 32 bytes or their base64.
         server_side_encryption, sse_kms_key_id: how new objects are encrypted (`AES256`, `aws:kms`, `aws:kms:dsse`).
         storage_class, acl, metadata: of new objects; `acl` is a canned one.
+        checksum_algorithm: of the checksums by which the store verifies what is written: `CRC32C`, `CRC32`, or with the
+            extra `crc64` `CRC64NVME`; None: CRC32C, or none if boto3 is configured to send them `when_required`.
         content_type: of new objects; `auto` guesses it by the name, None leaves it to the store.
         versions: version ids by the paths of objects in the bucket; these are read in that version, and never written.
 
@@ -136,6 +139,8 @@ class S3(FS):
 
     def _prepare(self) -> None:
         load()
+        if self.objects.checksum_algorithm is not None:
+            checksums.function_of(self.objects.checksum_algorithm)
         self.bucket_headers = self.objects.bucket_headers()
         self.read_headers = self.objects.read_headers()
         self.write_headers = self.objects.write_headers()
@@ -275,9 +280,16 @@ class S3(FS):
 
     @property
     def checks_writes(self) -> bool:  # type: ignore[override]
-        """Written bodies carry a checksum, which the store verifies, unless boto3 is configured otherwise."""
+        """Whether written bodies carry a checksum, which the store verifies."""
+        return self.checksum_algorithm is not None
+
+    @property
+    def checksum_algorithm(self) -> str | None:
+        """The algorithm of the checksums of written bodies; None if boto3 is configured to send none."""
+        if self.objects.checksum_algorithm is not None:
+            return self.objects.checksum_algorithm
         client = self.http
-        return client is None or client.endpoint.checksums
+        return checksums.DEFAULT if client is None or client.endpoint.checksums else None
 
     def _mkdir(self, key: str, mode: int) -> None:
         if not key or self._is(key, directory=None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .boto import translated
@@ -81,3 +82,15 @@ def _uploads(fs: S3, prefix: str) -> list[dict[str, Any]]:
         if not page.get("IsTruncated"):
             return found
         marker |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+
+def parts_of(fs: S3, key: str, upload: str) -> Iterator[dict[str, Any]]:
+    """Yield the parts of an upload that the store has, by their numbers."""
+    marker: dict[str, Any] = fs.objects.boto_bucket()
+    while True:
+        with translated():
+            page = fs.client.list_parts(Bucket=fs.bucket, Key=key, UploadId=upload, **marker)
+        yield from page.get("Parts", [])
+        if not page.get("IsTruncated"):
+            return
+        marker |= {"PartNumberMarker": page["NextPartNumberMarker"]}

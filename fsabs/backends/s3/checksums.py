@@ -1,8 +1,9 @@
-"""The checksums that a store sends with a whole object (docs.aws.amazon.com/AmazonS3/latest/userguide/
-checking-object-integrity.html): CRC32, CRC32C, SHA-1 and SHA-256 of all of its bytes; and CRC64NVME, which S3 itself
-gives an object that came without another, where AWS's own library (`awscrt`) is installed.
+"""The checksums of objects (docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html): those that a
+store sends with a whole object, and those that bodies carry which are written.
 
-A composite one, which is a checksum of the parts' checksums, says nothing that can be checked without the parts.
+A store may send the CRC32, CRC32C, SHA-1 or SHA-256 of all bytes of an object; and a CRC64NVME, which S3 itself gives
+an object that came without another, and which is checked where AWS's own library (`awscrt`) is installed. A composite
+one, which is a checksum of the parts' checksums, says nothing that can be checked without the parts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Protocol
 
 from ... import errors
 from .http1 import ResponseHead
+from .messages import Body
 
 
 class Digest(Protocol):
@@ -79,6 +81,57 @@ def _crc32c() -> Digest:
         ) from exc
     made: Digest = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
     return made
+
+
+def _crc32c_function() -> Callable[[bytes, int], int]:
+    try:
+        import google_crc32c
+    except ImportError as exc:
+        raise errors.MissingDependencyError(
+            "writing to S3 needs a CRC32C: pip install google-crc32c", name="google_crc32c"
+        ) from exc
+    extend: Callable[[int, bytes], int] = google_crc32c.extend
+    return lambda data, value: extend(value, data)
+
+
+def _required_crc64nvme() -> Callable[[bytes, int], int]:
+    found = _crc64nvme_function()
+    if found is None:
+        raise errors.MissingDependencyError(
+            "checksum_algorithm='CRC64NVME' needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]",
+            name="awscrt",
+        )
+    return found
+
+
+_WRITTEN: dict[str, tuple[int, Callable[[], Callable[[bytes, int], int]]]] = {
+    "CRC32": (4, _crc32_function),
+    "CRC32C": (4, _crc32c_function),
+    "CRC64NVME": (8, _required_crc64nvme),
+}
+WRITTEN = tuple(_WRITTEN)
+"""The algorithms of the checksums of bodies that are written."""
+DEFAULT = "CRC32C"
+_PIECE = 256 * 1024
+
+
+@functools.cache
+def function_of(algorithm: str) -> tuple[int, Callable[[bytes, int], int]]:
+    """Return the bytes that a checksum has, and the function that continues one; `MissingDependencyError`."""
+    size, function = _WRITTEN[algorithm]
+    return size, function()
+
+
+def header(algorithm: str, body: Body) -> str:
+    """Return the header field with the checksum of a body."""
+    size, function = function_of(algorithm)
+    if type(body) is bytes:
+        value = function(body, 0)
+    else:  # some libraries take bytes only
+        value, view = 0, memoryview(body)
+        for start in range(0, len(view), _PIECE):
+            value = function(view[start : start + _PIECE].tobytes(), value)
+    return f"x-amz-checksum-{algorithm.lower()}:{base64.b64encode(value.to_bytes(size, 'big')).decode()}"
 
 
 _KINDS: dict[bytes, Callable[[], Digest | None]] = {

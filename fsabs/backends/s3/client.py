@@ -97,6 +97,7 @@ class Client:
         """
         operation: Operation | None = None
         connection = self.pool.take()
+        attempts = 1
         while True:
             begin = time.monotonic_ns() if hooks.active is not None else 0
             used = False
@@ -114,7 +115,7 @@ class Client:
                 if begin and (instrument := hooks.active) is not None:
                     size = len(response.body) or len(request.body)
                     instrument.record_span("request", self.operation_name(request), begin, size, self.url(request.key))
-                return response
+                return response if attempts == 1 else response._replace(attempts=attempts)
             except Exception as exc:
                 if begin and connection is not None and (instrument := hooks.active) is not None:
                     name, where = self.operation_name(request), self.url(request.key)
@@ -125,6 +126,7 @@ class Client:
                 if (instrument := hooks.active) is not None:
                     instrument.record_event("retry", self.operation_name(request), 1, self.url(request.key))
                 connection = None if used else self.pool.take()
+                attempts += 1
 
     def _wait_after(
         self, request: Request, failure: Transient, operation: Operation | None, used: Connection | None

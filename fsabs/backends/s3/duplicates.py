@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 
 from ...ranges import Range
 from .failures import mismatched, xml_text
@@ -26,7 +27,7 @@ from .http1 import ResponseHead
 from .messages import Request
 
 QUERY = "response-cache-control="
-CHECKSUM = "x-amz-checksum-crc32c:"
+_checksum = re.compile("(x-amz-checksum-crc[0-9a-z]+):(.*)").fullmatch
 _TRIALS = 3
 """A store that has not sent back a nonce by so many responses does not know it."""
 _MAX_SEEN = 8192
@@ -109,12 +110,12 @@ class DuplicateDetector:
 
     def _check_stored(self, request: Request, head: ResponseHead) -> None:
         for header in request.headers:
-            if header.startswith(CHECKSUM):
-                stored = head.header(CHECKSUM[:-1].encode())
+            if header.startswith("x-amz-checksum-crc") and (sent := _checksum(header)) is not None:
+                stored = head.header(sent[1].encode())
                 if stored is None and self._checksums:
                     raise mismatched("a response without the checksum of what was written: it answers another request")
-                if stored is not None and stored != header[len(CHECKSUM) :]:
-                    raise mismatched(f"the store has a body with the CRC32C {stored} for {header[len(CHECKSUM) :]}")
+                if stored is not None and stored != sent[2]:
+                    raise mismatched(f"the store has a body with the {sent[1]} {stored} for {sent[2]}")
                 self._checksums = self._checksums or stored is not None
 
     def check_refusal(self, request: Request, body: bytes) -> None:

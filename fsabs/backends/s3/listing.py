@@ -1,9 +1,9 @@
 """Listings of many pages: the next page is requested while this one is used, and a prefix of very many keys is split.
 
 Where a store lists keys in their order, a listing may begin behind any string (`start-after`). From the keys of its
-first page a range is divided into shares that are likely to have a page each, and these are listed side by side; a
-share that turns out to be longer is divided again. Pages come out in the order of their keys, and those that wait are
-bounded in number.
+first page a range is divided into shares that are likely to have a page or more each, and these are listed side by
+side; a share that turns out to be longer is divided again. Pages come out in the order of their keys, and those that
+wait are bounded in number.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import functools
 import heapq
 import itertools
+import string
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -28,8 +29,10 @@ WIDTH = 32
 """Requests in flight."""
 MAX_WAITING = 64
 """Pages that wait for an earlier one."""
-SHARES = 16
+MAX_SHARES = 64
 """Parts that a range is divided into at a time."""
+SAMPLES = 5
+"""Keys of a page that are looked at to guess those of others."""
 FAST = 3
 SLOW = 0.02
 """After so many pages a listing is split if each was waited for so many seconds."""
@@ -60,20 +63,28 @@ def flat(fs: S3, prefix: str) -> Iterator[ObjectPage]:
     if client is None or not client.endpoint.ordered:
         yield from pages(fs, prefix)
         return
-    one_by_one, waited = pages(fs, prefix), 0.0
-    with contextlib.closing(one_by_one):
-        for number in itertools.count(1):
-            begin = time.monotonic()
-            page = next(one_by_one, None)
-            if page is None:
-                return
-            waited += time.monotonic() - begin
-            yield page
-            slow = number >= FAST and waited > SLOW * number
-            if slow and page.objects and page.token is not None and _begins_after(fs, prefix, page.key(-1)):
-                first, last = page.key(0), page.key(-1)
-                break
-    yield from _Split(functools.partial(_fetch_after, fs, prefix), prefix, first, last).run()
+    with contextlib.closing(pages(fs, prefix)) as one_by_one:
+        page = yield from _until_slow(fs, prefix, one_by_one)
+    if page is not None:
+        yield from _Split(functools.partial(_fetch_after, fs, prefix), prefix, page.keys()).run()
+
+
+def _until_slow(
+    fs: S3, prefix: str, one_by_one: Iterator[ObjectPage]
+) -> Generator[ObjectPage, None, ObjectPage | None]:
+    """Yield pages; return the last one if the rest is better listed side by side, and None at the end."""
+    waited = 0.0
+    for number in itertools.count(1):
+        begin = time.monotonic()
+        page = next(one_by_one, None)
+        if page is None:
+            return None
+        waited += time.monotonic() - begin
+        yield page
+        slow = number >= FAST and waited > SLOW * number
+        if slow and page.objects and page.token is not None and _begins_after(fs, prefix, page.key(-1)):
+            return page
+    raise AssertionError("the numbers have no end")
 
 
 def _begins_after(fs: S3, prefix: str, key: str) -> bool:
@@ -90,22 +101,21 @@ def _fetch_after(fs: S3, prefix: str, after: str) -> ObjectPage:
 
 
 class _Split:
-    """The objects behind the key `last`, in ranges that are listed side by side.
+    """The objects behind the keys of a page, in ranges that are listed side by side.
 
     A range `(start, end)` has the keys above `start` and not above `end`.
     """
 
-    def __init__(self, fetch_after: Callable[[str], ObjectPage], prefix: str, first: str, last: str) -> None:
+    def __init__(self, fetch_after: Callable[[str], ObjectPage], prefix: str, page: list[str]) -> None:
         self._fetch = fetch_after
         self._prefix = prefix
-        self._alphabet = set(first[len(prefix) :] + last[len(prefix) :])
         self._waiting: list[tuple[str, str]] = []  # a heap of ranges that are to be listed
         self._under_way: dict[Future[ObjectPage], tuple[str, str]] = {}
         self._done: list[tuple[str, int, str, ObjectPage]] = []  # a heap by start; with where each ends
         self._numbers = itertools.count()
-        for part in self._divided(first, last, prefix + _END):
+        for part in self._divided(page, prefix + _END):
             heapq.heappush(self._waiting, part)
-        self._next = last  # where the range begins whose page is yielded next
+        self._next = page[-1]  # where the range begins whose page is yielded next
 
     def run(self) -> Iterator[ObjectPage]:
         """Yield the pages in order."""
@@ -143,72 +153,62 @@ class _Split:
         inside = len(found)
         while inside and found[inside - 1] > end:
             inside -= 1
-        self._alphabet.update(found[0][len(self._prefix) :] if found else "")
         if inside == len(found) and page.token is not None and found:
-            for part in self._divided(found[0], found[-1], end):
+            for part in self._divided(found, end):
                 heapq.heappush(self._waiting, part)
             end = found[-1]
         kept = page._replace(objects=page.objects[:inside])
         heapq.heappush(self._done, (start, next(self._numbers), end, kept))
 
-    def _divided(self, first: str, last: str, end: str) -> list[tuple[str, str]]:
-        """Divide the range behind `last` into shares of about the width from `first` to `last`, as far as that goes."""
+    def _divided(self, found: list[str], end: str) -> list[tuple[str, str]]:
+        """Divide the range behind a page into shares that are likely to have at least a page each."""
+        last, bounds = found[-1], list[str]()
         if last >= end:
             return []
-        low, high = _common_start(last, end), end
-        skip = len(low)
-        order = sorted(self._alphabet | set(last[skip:]))
-        scale = _Scale(order, low)
-        at, until = scale.number(last), scale.number(high)
-        width = at - (scale.number(first) if first.startswith(low) else 0.0)
-        if width <= 0 or until <= at:
-            return [(last, end)]
-        count = max(1, min(SHARES, round((until - at) / width)))
-        step = (until - at) / count
-        bounds = [last, *sorted({scale.text(at + step * number) for number in range(1, count)}), end]
-        bounds = [bound for bound in bounds if last <= bound <= end]
-        return [(one, other) for one, other in itertools.pairwise(bounds) if one < other]
-
-
-def _common_start(one: str, other: str) -> str:
-    return one[: sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))]
-
-
-class _Scale:
-    """Strings with a common start as numbers between 0 and 1: digits in the base of the characters that occur."""
-
-    DIGITS = 24
-
-    def __init__(self, alphabet: list[str], start: str) -> None:
-        self._alphabet = alphabet
-        self._value = {character: number for number, character in enumerate(alphabet)}
-        self._base = len(alphabet) + 1
-        self._start = start
-
-    def number(self, text: str) -> float:
-        """Return the number of a string."""
-        found, weight = 0.0, 1.0
-        for character in text[len(self._start) :][: self.DIGITS]:
-            weight /= self._base
-            value = self._value.get(character)
-            if value is None:  # above the known ones, or between two of them
-                value = sum(1 for known in self._alphabet if known < character) - 1
-                found += (value + 2) * weight if value + 1 == len(self._alphabet) else (value + 1.5) * weight
+        for bound in _bounds(found, len(self._prefix)):
+            if bound >= end or len(bounds) == MAX_SHARES - 1:
                 break
-            found += (value + 1) * weight
-        return min(found, 1.0)
+            bounds.append(bound)
+        return list(itertools.pairwise([last, *bounds, end]))
 
-    def text(self, number: float) -> str:
-        """Return a string of about that number."""
-        found = []
-        for _ in range(self.DIGITS):
-            number *= self._base
-            digit = int(number)
-            if digit < 1:
-                break
-            digit = min(digit, len(self._alphabet))
-            found.append(self._alphabet[digit - 1])
-            number -= digit
-            if number <= 0:
-                break
-        return self._start + "".join(found)
+
+def _bounds(page: list[str], fixed: int) -> Iterator[str]:
+    """Yield strings behind a page, in order, that are likely to be at least a page apart.
+
+    Each is the start of the last key with its last character increased: `data/0003`, ..., `data/0009`, `data/001`, ...
+    for a page from `data/0002000.jpg` to `data/0002999.jpg`. The first `fixed` characters stay.
+    """
+    first, last = page[0], page[-1]
+    samples = [page[len(page) * number // SAMPLES] for number in range(SAMPLES)] + [last]
+    spread = max(_common_length(first, last), fixed)
+    for place in range(min(spread, len(last) - 1), fixed - 1, -1):
+        if not last[place].isalnum():
+            continue
+        characters = _characters(samples, place)
+        step = 1
+        if place == spread and place < len(first):  # the page has several of these characters
+            step = max(1, sum(1 for character in characters if first[place] <= character <= last[place]) - 1)
+        for character in [character for character in characters if character > last[place]][step - 1 :: step]:
+            yield last[:place] + character
+
+
+def _characters(keys: list[str], place: int) -> list[str]:
+    """Return the characters that keys are likely to have at a place: those of the words around it; all digits if one
+    is among them.
+    """
+    found: set[str] = set()
+    for key in keys:
+        if place < len(key) and key[place].isalnum():
+            start = end = place
+            while start and key[start - 1].isalnum():
+                start -= 1
+            while end < len(key) and key[end].isalnum():
+                end += 1
+            found.update(key[start:end])
+    if not found.isdisjoint(string.digits):
+        found.update(string.digits)
+    return sorted(found)
+
+
+def _common_length(one: str, other: str) -> int:
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

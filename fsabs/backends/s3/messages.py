@@ -43,6 +43,8 @@ class Response(NamedTuple):
 
     head: ResponseHead
     body: bytes
+    attempts: int = 1
+    """How often the request was sent, as far as the store may have received it."""
 
     @property
     def status(self) -> int:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
 
 from ... import keys
+from .checksums import WRITTEN
 
 MIN_PART_SIZE = 5 * 1024**2
 CONNECT_TIMEOUT = 10.0
@@ -59,6 +60,7 @@ class S3Options(TypedDict, total=False):
     acl: str | None
     metadata: Mapping[str, str] | None
     content_type: str | None
+    checksum_algorithm: str | None
     versions: Mapping[str, str] | None
 
 
@@ -106,6 +108,7 @@ class ObjectOptions(NamedTuple):
     acl: str | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     content_type: str | None = None
+    checksum_algorithm: str | None = None
 
     def bucket_headers(self) -> tuple[str, ...]:
         """Return the header fields of requests about the bucket, or that remove an object."""
@@ -214,6 +217,8 @@ def _checked(options: ObjectOptions) -> ObjectOptions:
         raise ValueError("sse_customer_key encrypts by a key of yours: it goes without server_side_encryption")
     if options.sse_kms_key_id is not None and not (options.server_side_encryption or "").startswith("aws:kms"):
         raise ValueError("sse_kms_key_id needs server_side_encryption='aws:kms' (or 'aws:kms:dsse')")
+    if options.checksum_algorithm is not None and options.checksum_algorithm not in WRITTEN:
+        raise ValueError(f"checksum_algorithm is one of {', '.join(WRITTEN)}, not {options.checksum_algorithm!r}")
     for name, value in options.metadata:
         if not _TOKEN(name) or name == MARK:
             raise ValueError(f"{name!r} can't be a name of metadata")

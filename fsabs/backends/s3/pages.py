@@ -10,6 +10,7 @@ import functools
 import html
 import re
 import urllib.parse
+import zlib
 from collections.abc import Callable
 from datetime import datetime
 from errno import EBADMSG
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import errors
 from ...stats import FileStat
-from .messages import Request
+from .messages import Request, Response
 from .requests import query_of, send
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _texts = re.compile(r">[^<]*<")
 _element = re.compile(r"<(Key|LastModified|ETag|Size)>([^<]*)</\1>")
 is_plain = re.compile("[^/.\ud800-\udfff][^/\ud800-\udfff]*(?:/[^/.\ud800-\udfff][^/\ud800-\udfff]*)*").fullmatch
 """Matches most of the names that a path can have, in less time than `keys.is_key` takes."""
+_MAX_SIZE = 64 * 1024 * 1024
+"""Bytes of a page of at most 1,000 entries that came compressed."""
 _new = functools.partial(tuple.__new__, FileStat)
 _MODE = FileStat("", 0).mode
 Text = tuple[str, str, str, str]
@@ -83,9 +86,9 @@ def fetch(
         start_after=after,
         max_keys=most,
     )
-    body = send(fs, Request("GET", "", query, fs.bucket_headers)).body
-    page = parse(body)
-    listed = _prefix.search(body.decode("utf-8").partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
+    text = _text(send(fs, Request("GET", "", query, fs.bucket_headers)))
+    page = parse(text)
+    listed = _prefix.search(text.partition("<Contents>")[0].partition("<CommonPrefixes>")[0])
     # Ceph encodes keys, but not the prefix, and drops what XML can't carry.
     same = listed is None or prefix in (page.decode(listed[1]), html.unescape(listed[1]))
     if not same and prefix.isprintable():
@@ -93,9 +96,22 @@ def fetch(
     return page
 
 
-def parse(body: bytes) -> ObjectPage:
+def _text(response: Response) -> str:
+    """Return the text of a response; `CorruptFileError` for what is none."""
+    body = response.body
+    try:
+        if (response.head.header(b"content-encoding") or "").lower() == "gzip":  # of a proxy: none was asked for
+            decompressor = zlib.decompressobj(wbits=31)
+            body = decompressor.decompress(body, _MAX_SIZE)
+            if not decompressor.eof:
+                raise errors.CorruptFileError(EBADMSG, f"a page that is cut short, or larger than {_MAX_SIZE} bytes")
+        return body.decode()
+    except (UnicodeDecodeError, zlib.error) as exc:
+        raise errors.CorruptFileError(EBADMSG, f"not a page of a listing: {exc}") from exc
+
+
+def parse(text: str) -> ObjectPage:
     """Parse a page; `CorruptFileError` for what is none, or is cut short."""
-    text = body.decode("utf-8")
     if "<ListBucketResult" not in text or not text.rstrip().endswith("</ListBucketResult>"):
         raise errors.CorruptFileError(EBADMSG, f"not a page of a listing: {text[:80]!r}")
     decode = _unquoted if "<EncodingType>url</EncodingType>" in text else html.unescape

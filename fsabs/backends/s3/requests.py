@@ -65,7 +65,7 @@ def by_boto3(fs: S3, request: Request) -> Response:
     """As `send`, signed and sent by boto3's own means."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _attempt(fs, request)
+            return _attempt(fs, request)._replace(attempts=attempt)
         except (Transient, ConnectionError, TimeoutError) as exc:
             if attempt == ATTEMPTS:
                 raise (exc.error if isinstance(exc, Transient) else exc) from exc

@@ -1,11 +1,13 @@
-"""Multipart uploads that were interrupted: found in the store, compared with the file, and continued.
+"""Multipart uploads that were interrupted: found by their records, compared with the file, and continued.
 
-Nothing is kept on this machine. An upload of the same key is continued as far as each of its parts has the bytes of the
-file, by the MD5 that S3 gives a part as its ETag. A store whose ETags are something else is written to from the start.
+An upload that this user began on this machine, of a process that has ended (`upload_records.py`), is continued as far
+as each of its parts has the bytes of the file, by the MD5 that S3 gives a part as its ETag. A store whose ETags are
+something else is written to from the start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import re
@@ -14,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from ...blobs import Blob
-from .boto import translated
-from .buckets import uploads_of
-from .writes import S3Writer, Upload, part_size
+from . import upload_records
+from .buckets import parts_of
+from .multipart import Upload, checksum_element, part_size
+from .writes import S3Writer
 
 if TYPE_CHECKING:
     from .bucket import S3
@@ -26,18 +29,26 @@ _PIECE = 8 * 1024 * 1024
 
 def resume(fs: S3, key: str, source: Blob, chunk: int) -> tuple[S3Writer, int]:
     """Return a writer of `key` that continues an upload of the content of `source`, and the offset of its next byte."""
-    best: tuple[str, list[dict[str, Any]]] = "", []
-    for upload in uploads_of(fs, key):
-        parts = list(
-            itertools.takewhile(_PartCheck(source, chunk).has_bytes_of_source, _parts(fs, key, upload["UploadId"]))
-        )
-        if len(parts) > len(best[1]):
-            best = upload["UploadId"], parts
-    begun, parts = best
-    if not parts:
-        return S3Writer(fs, key, False, chunk), 0
-    continued = Upload(fs, key, begun, [_element(part) for part in parts])
-    return S3Writer(fs, key, False, chunk, continued), sum(part["Size"] for part in parts)
+    for record in upload_records.taken_over(fs, key):
+        try:
+            check = _PartCheck(source, chunk)
+            parts = list(itertools.takewhile(check.has_bytes_of_source, parts_of(fs, key, record.upload)))
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            record.release(kept=True)
+            if getattr(exc, "code", "") != "NoSuchUpload":
+                raise
+            parts = []
+        except BaseException:
+            record.release(kept=True)
+            raise
+        if parts:
+            continued = Upload(fs, record, [_element(part, fs.checksum_algorithm) for part in parts])
+            return S3Writer(fs, key, False, chunk, continued, kept=True), sum(part["Size"] for part in parts)
+        with contextlib.suppress(OSError):
+            upload_records.abort(fs, record)  # of another content, or gone
+    return S3Writer(fs, key, False, chunk, kept=True), 0
 
 
 def etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
@@ -98,22 +109,10 @@ def _md5(blob: Blob, start: int, size: int) -> Any:
     return digest
 
 
-def _parts(fs: S3, key: str, upload: str) -> Iterator[dict[str, Any]]:
-    """Yield the parts of an upload that the store has, by their numbers."""
-    marker: dict[str, Any] = fs.objects.boto_bucket()
-    while True:
-        with translated():
-            page = fs.client.list_parts(Bucket=fs.bucket, Key=key, UploadId=upload, **marker)
-        yield from page.get("Parts", [])
-        if not page.get("IsTruncated"):
-            return
-        marker |= {"PartNumberMarker": page["NextPartNumberMarker"]}
-
-
-def _element(part: dict[str, Any]) -> str:
+def _element(part: dict[str, Any], algorithm: str | None) -> str:
     """Return the element that stands for a part when its upload is completed."""
-    checksum = part.get("ChecksumCRC32C")
+    checksum = part.get(f"Checksum{algorithm}")
     element = f"<PartNumber>{part['PartNumber']}</PartNumber>"
     if checksum:
-        element += f"<ChecksumCRC32C>{checksum}</ChecksumCRC32C>"
+        element += checksum_element(str(algorithm), checksum)
     return f"<Part>{element}<ETag>{escape(part['ETag'])}</ETag></Part>"

@@ -1,13 +1,11 @@
 """Writing objects: one PUT, or a multipart upload whose parts are in flight while the next one is filled.
 
-Limits are those of the S3 API: parts of 5 MiB to 5 GiB, at most 10,000 of them
-(docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html). Each body carries a CRC32C, which the store verifies,
-unless boto3 is configured to send checksums only `when_required`; without TLS the signature covers its SHA-256.
+Each body carries a checksum, which the store verifies, unless boto3 is configured to send checksums only
+`when_required`; without TLS the signature covers its SHA-256.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
 import functools
@@ -15,64 +13,24 @@ import itertools
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 from ... import errors, writemany
 from ...files import Writer
+from . import checksums
 from .client import Client
-from .failures import UnsupportedResponse, xml_text
+from .failures import UnsupportedResponse
 from .messages import Body, Request
-from .options import MARK
+from .multipart import MARK_HEADER, Upload, is_marked, part_size
 from .pipeline import send_many
-from .requests import query_of, send
+from .requests import send
 
 if TYPE_CHECKING:
     from .bucket import S3
 
-MAX_PART_SIZE = 5 * 1024**3
-MAX_PARTS = 10_000
-PARTS_IN_FLIGHT = 4
-"""Parts of one upload that are sent while the next one is filled."""
 MAX_PIPELINED = 2 * 1024**2
 """`write_many` has contents of up to so many bytes in flight from one thread; larger ones take a thread each."""
-_CHECKSUM_CHUNK = 256 * 1024
-_MARK = f"x-amz-meta-{MARK}"
-"""Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
-
-
-def part_size(number: int, first: int) -> int:
-    """Return the size of part `number` (from 1) of an upload of unknown length: it doubles every 1,000 parts.
-
-    10,000 parts that start at 5 MiB reach 4.8 TiB, those that start at 32 MiB 31 TiB.
-    """
-    return int(min(first << ((number - 1) // 1000), MAX_PART_SIZE))
-
-
-def checksum(body: Body) -> str:
-    """Return the CRC32C of a body, as S3 writes it."""
-    extend = _crc32c()
-    if type(body) is bytes:
-        value = extend(0, body)
-    else:  # the library takes bytes only
-        value, view = 0, memoryview(body)
-        for start in range(0, len(view), _CHECKSUM_CHUNK):
-            value = extend(value, view[start : start + _CHECKSUM_CHUNK].tobytes())
-    return base64.b64encode(value.to_bytes(4, "big")).decode()
-
-
-@functools.cache
-def _crc32c() -> Callable[[int, bytes], int]:
-    try:
-        import google_crc32c
-    except ImportError as exc:
-        raise errors.MissingDependencyError(
-            "writing to S3 needs a CRC32C: pip install google-crc32c", name="google_crc32c"
-        ) from exc
-    found: Callable[[int, bytes], int] = google_crc32c.extend
-    return found
 
 
 def check_current(fs: S3, key: str) -> None:
@@ -85,8 +43,8 @@ def put_request(fs: S3, key: str, body: Body, headers: tuple[str, ...] = ()) -> 
     """Return the PUT of a whole object."""
     check_current(fs, key)
     headers = (*fs.write_headers, *fs.objects.type_headers(key), *headers)
-    if fs.checks_writes:
-        headers = (*headers, f"x-amz-checksum-crc32c:{checksum(body)}")
+    if (algorithm := fs.checksum_algorithm) is not None:
+        headers = (*headers, checksums.header(algorithm, body))
     return Request("PUT", key, headers=headers, body=body)
 
 
@@ -99,18 +57,10 @@ def put_new(fs: S3, key: str, body: Body) -> None:
     """Make a new object; `FileExistsError` if there is one."""
     mark = secrets.token_hex(12)
     try:
-        send(fs, put_request(fs, key, body, ("if-none-match:*", f"{_MARK}:{mark}")))
+        send(fs, put_request(fs, key, body, ("if-none-match:*", f"{MARK_HEADER}:{mark}")))
     except errors.StaleFileError as exc:
-        if not _is_marked(fs, key, mark):
+        if not is_marked(fs, key, mark):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
-
-
-def _is_marked(fs: S3, key: str, mark: str) -> bool:
-    """Return whether the object is the one that this process has written: the response to that may have been lost."""
-    try:
-        return send(fs, Request("HEAD", key, headers=fs.read_headers)).head.header(_MARK.encode()) == mark
-    except OSError:
-        return False
 
 
 # ---- many
@@ -170,10 +120,13 @@ def _put_small(fs: S3, client: Client, pairs: Iterator[writemany.Content], width
 class S3Writer(Writer):
     """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`.
 
-    The memory of a part that was sent is used again; parts of a large `bytes` object are sent as they are.
+    The memory of a part that was sent is used again; parts of a large `bytes` object are sent as they are. An upload
+    that is `kept` is continued by the next copy of the same content if this process is killed.
     """
 
-    def __init__(self, fs: S3, key: str, exclusive: bool, chunk: int, upload: Upload | None = None) -> None:
+    def __init__(
+        self, fs: S3, key: str, exclusive: bool, chunk: int, upload: Upload | None = None, kept: bool = False
+    ) -> None:
         check_current(fs, key)
         self._fs = fs
         self._key = key
@@ -183,6 +136,7 @@ class S3Writer(Writer):
         self._buffer = bytearray()
         self._filled = 0  # of the buffer, which has the size of a part once the upload has begun
         self._upload = upload
+        self._kept = kept
 
     def write(self, data: bytes) -> None:
         """Buffer `data`; send the parts that are full."""
@@ -254,102 +208,5 @@ class S3Writer(Writer):
 
     def _send(self, body: Body) -> None:
         if self._upload is None:
-            self._upload = Upload(self._fs, self._key)
+            self._upload = Upload.create(self._fs, self._key, self._kept)
         self._upload.send_part(body)
-
-
-class Upload:
-    """One multipart upload: a new one, or one that was begun earlier, of which the `parts` are known.
-
-    Args:
-        fs, key: where the object is going to be.
-        begun: the id of the earlier one.
-        parts: the elements that stand for its parts, from the first on, when it is completed.
-    """
-
-    def __init__(self, fs: S3, key: str, begun: str = "", parts: Sequence[str] = ()) -> None:
-        self._fs = fs
-        self._key = key
-        self._mark = secrets.token_hex(12)
-        self._parts = list(parts)
-        self._in_flight: deque[tuple[Future[str], Body]] = deque()
-        self._free: list[bytearray] = []
-        self._id = begun or self._begin()
-        self.count = len(parts)
-        """Parts so far."""
-        self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="fsabs-upload")
-
-    def _begin(self) -> str:
-        """Return the id of a new upload."""
-        fs = self._fs
-        algorithm = ("x-amz-checksum-algorithm:CRC32C",) if fs.checks_writes else ()
-        headers = (*fs.write_headers, *fs.objects.type_headers(self._key), *algorithm, f"{_MARK}:{self._mark}")
-        response = send(fs, Request("POST", self._key, "uploads=", headers))
-        found = xml_text(response.body, b"UploadId")
-        if not found:
-            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
-        return found
-
-    def free_buffer(self, size: int) -> bytearray:
-        """Return a buffer of `size` bytes: one of a part that was sent, if there is one."""
-        while self._free:
-            if len(found := self._free.pop()) == size:
-                return found
-        return bytearray()
-
-    def _wait(self) -> None:
-        future, body = self._in_flight.popleft()
-        self._parts.append(future.result())
-        if isinstance(body, bytearray):
-            self._free.append(body)
-
-    def send_part(self, body: Body) -> None:
-        """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
-        if self.count >= MAX_PARTS:
-            raise OSError(errno.EFBIG, f"more than {MAX_PARTS} parts; a larger mpu_chunksize reaches further")
-        while len(self._in_flight) >= PARTS_IN_FLIGHT:
-            self._wait()
-        self.count += 1
-        self._in_flight.append((self._threads.submit(self._sent_part, self.count, body), body))
-
-    def _sent_part(self, number: int, body: Body) -> str:
-        """Send a part, and return the element that stands for it when the upload is completed."""
-        query = query_of(partNumber=number, uploadId=self._id)
-        element, headers = f"<PartNumber>{number}</PartNumber>", self._fs.read_headers
-        if self._fs.checks_writes:
-            value = checksum(body)
-            headers = (*headers, f"x-amz-checksum-crc32c:{value}")
-            element += f"<ChecksumCRC32C>{value}</ChecksumCRC32C>"
-        response = send(self._fs, Request("PUT", self._key, query, headers, body))
-        etag = response.head.header(b"etag")
-        if not etag:
-            raise errors.CorruptFileError(errno.EBADMSG, f"the store took part {number} and gave it no ETag")
-        return f"<Part>{element}<ETag>{escape(etag)}</ETag></Part>"
-
-    def complete(self, exclusive: bool) -> None:
-        """Wait for the parts in flight, and make the object of all parts."""
-        while self._in_flight:
-            self._wait()
-        namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
-        body = f'<CompleteMultipartUpload xmlns="{namespace}">{"".join(self._parts)}</CompleteMultipartUpload>'
-        headers = (*self._fs.read_headers, *(("if-none-match:*",) if exclusive else ()))
-        try:
-            send(self._fs, Request("POST", self._key, query_of(uploadId=self._id), headers, body.encode()))
-        except OSError as exc:
-            if getattr(exc, "code", "") not in ("NoSuchUpload", "PreconditionFailed", "ConditionalRequestConflict"):
-                raise
-            if not _is_marked(self._fs, self._key, self._mark):  # else only the response had been lost
-                if isinstance(exc, errors.StaleFileError):
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
-                raise
-        self._threads.shutdown(wait=False)
-
-    def leave(self) -> None:
-        """Wait for the parts in flight; they stay."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-
-    def abort(self) -> None:
-        """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        with contextlib.suppress(OSError):
-            send(self._fs, Request("DELETE", self._key, query_of(uploadId=self._id), self._fs.bucket_headers))
