@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zlib
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+import fsabs
 from fsabs.backends.s3 import checksums
 from fsabs.backends.s3.http1 import parse_head
+from tests.servers.hostile_store import Answer, HostileStore, Request
 
 
 def crc64nvme(data: bytes, value: int = 0) -> int:
@@ -55,3 +60,82 @@ def test_a_crc32_needs_no_isal(monkeypatch: pytest.MonkeyPatch) -> None:
             assert "CRC32" in (checksums.mismatch(head, [b"1234", b"5678"]) or "")
     finally:
         checksums._crc32_function.cache_clear()
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A stand-in for AWS's library, which boto3 would sign by if it were installed beside the tests."""
+    made = ModuleType("awscrt.checksums")
+
+    def function(data: bytes, value: int = 0) -> int:
+        return crc64nvme(data, value) if len(data) < 1000 else zlib.crc32(data, value)  # in time
+
+    monkeypatch.setattr(made, "crc64nvme", function, raising=False)
+    monkeypatch.setitem(sys.modules, "awscrt", ModuleType("awscrt"))
+    monkeypatch.setitem(sys.modules, "awscrt.checksums", made)
+    caches = (checksums._crc64nvme_function, checksums.function_of)
+    for cache in caches:
+        cache.cache_clear()
+    yield made
+    for cache in caches:
+        cache.cache_clear()
+
+
+class LoggingStore(HostileStore):
+    """A store without faults that notes the checksums of requests that write."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.log: list[dict[str, str]] = []
+
+    def answer(self, request: Request) -> Answer:
+        if request.method in ("PUT", "POST"):
+            prefix = "x-amz-checksum-"
+            self.log.append({name: value for name, value in request.headers.items() if name.startswith(prefix)})
+        return super().answer(request)
+
+
+OPTIONS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+SIZE = (5 << 20) + 1
+SENT = {"CRC32": "y/Q5Jg==", "CRC32C": "4waSgw==", "CRC64NVME": "rosUhgp5mIg="}
+"""The checksums of `123456789`."""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("algorithm", SENT)
+def test_a_body_carries_the_checksum_that_was_chosen(library: ModuleType, algorithm: str) -> None:
+    for body in (b"123456789", bytearray(b"123456789"), memoryview(b"123456789")):
+        assert checksums.header(algorithm, body) == f"x-amz-checksum-{algorithm.lower()}:{SENT[algorithm]}"
+
+
+@pytest.mark.parametrize("algorithm", SENT)
+def test_a_store_is_sent_the_checksum_that_was_chosen(library: ModuleType, algorithm: str) -> None:
+    data = os.urandom(700)
+    with LoggingStore() as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, checksum_algorithm=algorithm, **OPTIONS)
+        fs.write_bytes("a", data)
+        fs.write_many({"b": data, "c": data})
+        fs = fsabs.from_url(
+            "s3://bucket", endpoint=store.endpoint, checksum_algorithm=algorithm, mpu_chunksize=5 << 20, **OPTIONS
+        )
+        fs.write_bytes("d", bytes(SIZE))
+        assert store.written == {"a": data, "b": data, "c": data, "d": bytes(SIZE)}
+    name = f"x-amz-checksum-{algorithm.lower()}"
+    begun = {"x-amz-checksum-algorithm": algorithm}
+    if algorithm == "CRC64NVME":
+        begun["x-amz-checksum-type"] = "FULL_OBJECT"
+    assert [sorted(found) for found in store.log[:3]] == [[name]] * 3
+    assert store.log[3] == begun
+    assert [sorted(found) for found in store.log[4:]] == [[name], [name], []]
+
+
+@pytest.mark.quick
+def test_crc64nvme_without_awss_library_is_refused_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "awscrt", None)
+    monkeypatch.setitem(sys.modules, "awscrt.checksums", None)
+    for cache in (checksums._crc64nvme_function, checksums.function_of):
+        cache.cache_clear()
+    with pytest.raises(fsabs.MissingDependencyError, match="crc64"):
+        fsabs.from_url("s3://bucket", endpoint="http://127.0.0.1:1", checksum_algorithm="CRC64NVME", **OPTIONS)
+    with pytest.raises(ValueError, match="CRC64NVME"):
+        fsabs.from_url("s3://bucket", endpoint="http://127.0.0.1:1", checksum_algorithm="MD5", **OPTIONS)
