@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from .process import Lock
 from .threads import most_at_once
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ class Failures:
 
     def __init__(self) -> None:
         self._first: BaseException | None = None
+        self._lock = Lock()
 
     def add(self, exc: BaseException) -> None:
         """Add an exception of one file."""
-        if self._first is None:
-            self._first = exc
-        elif exc is not self._first:
-            self._first.add_note(f"also: {type(exc).__name__}: {exc}")
+        with self._lock:
+            if self._first is None:
+                self._first = exc
+            elif exc is not self._first:
+                self._first.add_note(f"also: {type(exc).__name__}: {exc}")
 
     def __bool__(self) -> bool:
         return self._first is not None

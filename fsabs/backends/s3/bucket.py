@@ -26,7 +26,8 @@ from .reading import S3Blob, get_many, get_many_versioned, head, open_from_start
 from .requests import delete_batch, send
 from .resuming import etag_is_of, resume
 from .tree import is_path, level, named, prefix_of, unnamed, walk
-from .writes import S3Writer, check_current, put, put_many
+from .write_many import put_many
+from .writes import S3Writer, check_current, put
 
 T = TypeVar("T")
 
@@ -280,7 +281,7 @@ class S3(FS):
 
     @property
     def checks_writes(self) -> bool:  # type: ignore[override]
-        """Whether written bodies carry a checksum, which the store verifies."""
+        """True if written bodies carry a checksum, which the store verifies."""
         return self.checksum_algorithm is not None
 
     @property

@@ -6,31 +6,23 @@ Each body carries a checksum, which the store verifies, unless boto3 is configur
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
-import itertools
 import os
 import secrets
-from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ... import errors, writemany
+from ... import errors
 from ...files import Writer
 from . import checksums
-from .client import Client
-from .failures import UnsupportedResponse
 from .messages import Body, Request
 from .multipart import MARK_HEADER, Upload, is_marked, part_size
-from .pipeline import send_many
 from .requests import send
 
 if TYPE_CHECKING:
     from .bucket import S3
 
-MAX_PIPELINED = 2 * 1024**2
-"""`write_many` has contents of up to so many bytes in flight from one thread; larger ones take a thread each."""
+LARGE_COPY = 2 * 1024**2
+"""A `bytes` object of more bytes is sent as it is, and not copied into a buffer."""
 
 
 def check_current(fs: S3, key: str) -> None:
@@ -61,57 +53,6 @@ def put_new(fs: S3, key: str, body: Body) -> None:
     except errors.StaleFileError as exc:
         if not is_marked(fs, key, mark):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
-
-
-# ---- many
-
-
-def put_many(fs: S3, client: Client, pairs: Iterator[writemany.Content], width: int) -> int:
-    """Write objects with up to `width` requests in flight; return how many."""
-    count = 0
-    for small, group in itertools.groupby(pairs, lambda pair: len(pair[1]) <= MAX_PIPELINED):
-        if small:
-            count += _put_small(fs, client, group, width)
-        else:
-            count += writemany.in_threads(functools.partial(_put_named, fs), group, width)
-    return count
-
-
-def _put_named(fs: S3, key: str, data: bytes) -> None:
-    try:
-        fs._write_bytes(key, data)
-    except OSError as exc:
-        fs._named(exc, "write_many", key)
-        raise
-
-
-def _put_small(fs: S3, client: Client, pairs: Iterator[writemany.Content], width: int) -> int:
-    failures, under_way, count = writemany.Failures(), deque[Request](), 0
-
-    def requests() -> Iterator[Request]:
-        try:
-            for key, data in pairs:
-                if failures:
-                    return
-                under_way.append(put_request(fs, key, data))
-                yield under_way[-1]
-        except BaseException as exc:  # of the caller's iterable: what is under way still ends
-            failures.add(exc)
-
-    with contextlib.closing(send_many(client, requests(), width, ahead=width)) as outcomes:
-        for outcome in outcomes:
-            request = under_way.popleft()
-            try:
-                if isinstance(outcome, UnsupportedResponse):
-                    send(fs, request)
-                elif isinstance(outcome, OSError):
-                    raise outcome
-                count += 1
-            except OSError as exc:
-                fs._named(exc, "write_many", request.key)
-                failures.add(exc)
-    failures.raise_first()
-    return count
 
 
 # ---- one, of any size
@@ -148,7 +89,7 @@ class S3Writer(Writer):
         while fixed and len(rest) > (room := self._part_size()):
             self._send(rest[:room])
             rest = rest[room:]
-        if fixed and len(rest) > MAX_PIPELINED:
+        if fixed and len(rest) > LARGE_COPY:
             self._whole = rest
         else:
             self._fill(rest)
