@@ -23,7 +23,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import google_crc32c
 
@@ -200,7 +200,7 @@ class HostileStore:
         self.endpoint = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def __enter__(self) -> HostileStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

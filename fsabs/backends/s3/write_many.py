@@ -104,10 +104,11 @@ class _SmallWrites:
             self._shared.put(pair)
             if self._shared.qsize() > SHARED_AHEAD:
                 with contextlib.suppress(Empty):
-                    yield self._shared.get_nowait()
+                    if (shared := self._shared.get_nowait()) is not None:
+                        yield shared
         with contextlib.suppress(Empty):
-            while not self._failures:
-                yield self._shared.get_nowait()  # type: ignore[misc]  # no None is in it yet
+            while not self._failures and (shared := self._shared.get_nowait()) is not None:
+                yield shared
 
     def _handed_over(self) -> Iterator[writemany.Content]:
         while (pair := self._shared.get()) is not None and not self._failures:
