@@ -5,6 +5,7 @@ A path is a `pathlib.PurePosixPath` on a base: the store of a URL, the local dis
 
 from __future__ import annotations
 
+import abc
 import os
 import re
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from . import keys, urls
 from .fs import FS
 
 P = TypeVar("P", bound="PurePath")
+Q = TypeVar("Q", bound="PathParts")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
 Segment = str | os.PathLike[str]
 
@@ -66,12 +68,77 @@ class FSBase:
 Base = StoreBase | LocalBase | FSBase
 
 
-class PurePath(os.PathLike[str]):
+class PathParts(os.PathLike[str]):
+    """The parts of a path that a `pathlib.PurePosixPath` knows, and the paths that differ in one of them."""
+
+    __slots__ = ("_pure",)
+    _pure: PurePosixPath
+
+    @abc.abstractmethod
+    def _with(self: Q, pure: PurePosixPath) -> Q:
+        """Return a path of the same type in the same place."""
+
+    @property
+    def root(self) -> str:
+        """`"/"`, or empty for a relative path."""
+        return self._pure.root
+
+    @property
+    def parents(self: Q) -> Sequence[Q]:
+        """The directories above, the nearest first."""
+        return tuple(map(self._with, self._pure.parents))
+
+    @property
+    def parent(self: Q) -> Q:
+        """The directory above; the root's is the root."""
+        return self._with(self._pure.parent)
+
+    @property
+    def name(self) -> str:
+        """The last name."""
+        return self._pure.name
+
+    @property
+    def suffix(self) -> str:
+        """The last suffix of the name, with its dot."""
+        return self._pure.suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All suffixes of the name."""
+        return self._pure.suffixes
+
+    @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        return self._pure.stem
+
+    def with_name(self: Q, name: str) -> Q:
+        """Return the path with another last name."""
+        return self._with(self._pure.with_name(name))
+
+    def with_stem(self: Q, stem: str) -> Q:
+        """Return the path with another stem, and the same suffix."""
+        return self._with(self._pure.with_stem(stem))
+
+    def with_suffix(self: Q, suffix: str) -> Q:
+        """Return the path with another suffix, or with none."""
+        return self._with(self._pure.with_suffix(suffix))
+
+    def is_absolute(self) -> bool:
+        """Return whether the path has a root; a URL always does."""
+        return self._pure.is_absolute()
+
+    def is_reserved(self) -> bool:
+        """Return False: no name is reserved."""
+        return False
+
+
+class PurePath(PathParts):
     """The methods and attributes of `pathlib.PurePath`."""
 
-    __slots__ = ("_base", "_pure")
+    __slots__ = ("_base",)
     _base: Base
-    _pure: PurePosixPath
 
     def __init__(self, *segments: Segment, fs: FS | None = None) -> None:
         base: Base = LocalBase() if fs is None else FSBase(fs)
@@ -103,11 +170,6 @@ class PurePath(os.PathLike[str]):
         return self._base.drive
 
     @property
-    def root(self) -> str:
-        """`"/"`, or empty for a relative path."""
-        return self._pure.root
-
-    @property
     def anchor(self) -> str:
         """Drive and root."""
         return self.drive + self.root
@@ -117,36 +179,6 @@ class PurePath(os.PathLike[str]):
         """The anchor, if there is one, and the names."""
         parts = self._pure.parts
         return (self.anchor, *parts[1:]) if self.root else parts
-
-    @property
-    def parents(self: P) -> Sequence[P]:
-        """The directories above, the nearest first."""
-        return tuple(map(self._with, self._pure.parents))
-
-    @property
-    def parent(self: P) -> P:
-        """The directory above; the root's is the root."""
-        return self._with(self._pure.parent)
-
-    @property
-    def name(self) -> str:
-        """The last name."""
-        return self._pure.name
-
-    @property
-    def suffix(self) -> str:
-        """The last suffix of the name, with its dot."""
-        return self._pure.suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """All suffixes of the name."""
-        return self._pure.suffixes
-
-    @property
-    def stem(self) -> str:
-        """The name without its last suffix."""
-        return self._pure.stem
 
     # ---- other paths
 
@@ -167,18 +199,6 @@ class PurePath(os.PathLike[str]):
             return type(self)(segment, self)
         except TypeError:
             return NotImplemented
-
-    def with_name(self: P, name: str) -> P:
-        """Return the path with another last name."""
-        return self._with(self._pure.with_name(name))
-
-    def with_stem(self: P, stem: str) -> P:
-        """Return the path with another stem, and the same suffix."""
-        return self._with(self._pure.with_stem(stem))
-
-    def with_suffix(self: P, suffix: str) -> P:
-        """Return the path with another suffix, or with none."""
-        return self._with(self._pure.with_suffix(suffix))
 
     def relative_to(self, other: Segment, *_deprecated: Segment, walk_up: bool = False) -> PurePosixPath | Any:
         """Return the path from `other`, a `PurePosixPath` if this path is in a store; `ValueError` if it isn't below.
@@ -211,14 +231,6 @@ class PurePath(os.PathLike[str]):
         return self._with(path._pure)
 
     # ---- questions
-
-    def is_absolute(self) -> bool:
-        """Return whether the path has a root; a URL always does."""
-        return self._pure.is_absolute()
-
-    def is_reserved(self) -> bool:
-        """False: no name is reserved."""
-        return False
 
     def match(self, path_pattern: Segment, *, case_sensitive: bool | None = None) -> bool:
         """Return whether the path, from its right end, matches a glob pattern."""

@@ -35,6 +35,12 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "opentelemetry-sdk==1.45.2",
     ),
     "s3dlio": ("s3dlio==0.10.0",),
+    # Interfaces of other libraries to stores, with the versions of those libraries that ours has.
+    "adapters": (
+        "s3fs==2026.9.0 aiobotocore==3.10.0 boto3==1.43.117 botocore==1.43.117 fsspec==2026.9.0 "
+        "pandas==3.1.1 pyarrow==26.0.1 zarr==3.1.6 numpy==2.4.6",
+        "obstore==0.12.1",
+    ),
     # What feeds a training loop. streaming and litdata come without their requirements, since among these is
     # torchvision, which PyPI has for CUDA only; what they import is named.
     "training": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import multiprocessing
 import os
@@ -21,7 +22,7 @@ import fsabs
 import fsabs.compat.pfio as ours
 from fsabs import trace
 from fsabs.compat.pfio.options import IgnoredOptionWarning
-from fsabs.compat.pfio.testing import ZipForTest
+from fsabs.compat.pfio.testing import ZipForTest, make_http_server
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "from-pfio.md"
 
@@ -277,6 +278,60 @@ def test_preserved_caches(kind: str, tmp_path: Path) -> None:
     with getattr(ours.cache, kind)(3, dir=str(tmp_path), do_pickle=True) as here:
         assert here.preload("kept")
         assert [here.get(i) for i in range(3)] == [None, [1], None]
+
+
+def test_text_of_errors(tmp_path: Path, bucket: Any) -> None:
+    for fs, url in ((bucket, "s3://bucket/none"), (ours.v2.Local(str(tmp_path)), f"file://{tmp_path}/none")):
+        with pytest.raises(FileNotFoundError) as raised:
+            fs.remove("none")
+        assert (raised.value.errno, raised.value.filename) == (2, url)
+
+
+@pytest.mark.parametrize("kind", ["FileCache", "MultiprocessFileCache"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_caches_on_a_failing_disk(kind: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with getattr(ours.cache, kind)(2, dir=str(tmp_path)) as cache:
+        for name in ("pwrite", "pwritev", "write", "writev"):
+            monkeypatch.setattr(os, name, fail)
+        with pytest.warns(RuntimeWarning):
+            assert not cache.put(0, b"item")
+        monkeypatch.undo()
+        assert cache.get(0) is None
+
+
+def _preload(cache: Any, found: Any) -> None:
+    cache.preload("kept")
+    found.put(cache.get(0))
+
+
+def test_preloading_in_a_child(tmp_path: Path) -> None:
+    with ours.cache.MultiprocessFileCache(1, dir=str(tmp_path)) as first:
+        first.put(0, b"item")
+        first.preserve("kept")
+    context = multiprocessing.get_context("spawn")
+    found: Any = context.Queue()
+    with ours.cache.MultiprocessFileCache(1, dir=str(tmp_path)) as cache:
+        process = context.Process(target=_preload, args=(cache, found))
+        process.start()
+        assert found.get(timeout=60) == b"item"
+        process.join(60)
+
+
+def test_private_names(tmp_path: Path, bucket: Any) -> None:
+    assert hasattr(pfio.v2.http_cache, "_HTTPCacheIOBase")
+    assert not hasattr(ours.v2.http_cache, "_HTTPCacheIOBase")
+    with make_http_server() as (server, port):
+        cached = ours.v2.HTTPCachedFS(f"http://127.0.0.1:{port}", ours.v2.Local(str(tmp_path)), max_cache_size=10)
+        (tmp_path / "large").write_bytes(bytes(11))
+        assert cached.open("large").read() == bytes(11)
+        assert server.RequestHandlerClass.files == {}  # type: ignore[attr-defined]
+    _write(bucket, "a", "text\n")
+    with bucket.open("a") as file, pfio.v2.S3("bucket").open("a") as theirs:
+        assert (file._CHUNK_SIZE, theirs._CHUNK_SIZE) == (8192, 5)
+        assert file.readlines() == ["text\n"]
 
 
 def test_custom_schemes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

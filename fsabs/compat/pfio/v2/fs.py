@@ -197,6 +197,21 @@ class FS(abc.ABC):
         """Return the name of a file that HTTP caches use."""
 
 
+class DirectoryFS(FS):
+    """An FS that has directories: that of this machine, and HDFS."""
+
+    def rename(self, src: str, dst: str) -> None:
+        """Move a file or directory."""
+        self.fsabs.rename(self._path(src), self._path(dst))
+
+    def _remove(self, path: str, recursive: bool, isdir: Callable[[str], bool]) -> None:
+        """Remove a file, an empty directory, or with `recursive` a directory and all that is in it."""
+        if not recursive and isdir(path):
+            self.fsabs.rmdir(path)
+        else:
+            self.fsabs.remove(path, recursive)
+
+
 @contextlib.contextmanager
 def open_url(url: str, mode: str = "r", **kwargs: Any) -> Iterator[IO[Any]]:
     """Open the file at a URL; a context manager. Options are those of `from_url`."""

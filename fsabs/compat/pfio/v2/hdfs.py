@@ -10,7 +10,7 @@ from typing import IO, Any
 import fsabs
 
 from ..options import warn_ignored
-from .fs import FS, FileStat, format_repr
+from .fs import DirectoryFS, FileStat, format_repr
 
 
 class HdfsFileStat(FileStat):
@@ -34,7 +34,7 @@ class HdfsFileStat(FileStat):
         self.size = info.size
 
 
-class Hdfs(FS):
+class Hdfs(DirectoryFS):
     """HDFS, after Hadoop's configuration in `$HADOOP_CONF_DIR`; it works after a fork.
 
     Args:
@@ -109,17 +109,9 @@ class Hdfs(FS):
         self._checkfork()
         return self.fsabs.exists(self._path(path))
 
-    def rename(self, src: str, dst: str) -> None:
-        """Move a file or directory."""
-        self.fsabs.rename(self._path(src), self._path(dst))
-
     def remove(self, path: str, recursive: bool = False) -> None:
         """Remove a file, an empty directory, or with `recursive` a directory and all that is in it."""
-        path = self._path(path)
-        if not recursive and self.fsabs.isdir(path):
-            self.fsabs.rmdir(path)
-        else:
-            self.fsabs.remove(path, recursive)
+        self._remove(self._path(path), recursive, self.fsabs.isdir)
 
     def normpath(self, file_path: str) -> str:
         """Return the URL of a path."""

@@ -10,7 +10,7 @@ from typing import IO, Any
 import fsabs
 
 from ..options import warn_ignored
-from .fs import FS, FileStat, format_repr
+from .fs import DirectoryFS, FileStat, format_repr
 
 _FIELDS = {
     "last_modified": "st_mtime",
@@ -45,7 +45,7 @@ class LocalFileStat(FileStat):
         self.filename = filename
 
 
-class Local(FS):
+class Local(DirectoryFS):
     """The local filesystem; relative paths start at `cwd`, or at the process's working directory of the moment.
 
     Args:
@@ -128,17 +128,9 @@ class Local(FS):
         """Return whether there is something; False for a link to nothing."""
         return os.path.exists(self._path(file_path))
 
-    def rename(self, src: str, dst: str) -> None:
-        """Move a file or directory."""
-        self.fsabs.rename(self._path(src), self._path(dst))
-
     def remove(self, file_path: str, recursive: bool = False) -> None:
         """Remove a file, an empty directory, or with `recursive` a directory and all that is in it."""
-        path = self._path(file_path)
-        if not recursive and os.path.isdir(path) and not os.path.islink(path):
-            self.fsabs.rmdir(path)
-        else:
-            self.fsabs.remove(path, recursive)
+        self._remove(self._path(file_path), recursive, _is_directory)
 
     def glob(self, pattern: str) -> Any:
         """Return the paths below `cwd` that match a pattern of `pathlib.Path.glob`, relative to it."""
@@ -152,3 +144,7 @@ class Local(FS):
 def _stat_of(directory: str, name: str) -> LocalFileStat:
     name = name.rstrip("/")
     return LocalFileStat(os.stat(os.path.join(directory, name)), os.path.basename(name))
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from fnmatch import fnmatch, fnmatchcase
 from os import PathLike, fspath
 from pathlib import PurePosixPath
@@ -12,6 +11,7 @@ from posixpath import join
 from typing import TYPE_CHECKING, Any
 from urllib.parse import ParseResult, urlunparse
 
+from ....purepaths import PathParts
 from .fs import FS
 from .hdfs import Hdfs
 from .s3 import S3
@@ -24,7 +24,7 @@ Segment = str | PathLike[str]
 _REMOVED = "pass a single joined path: several arguments are deprecated, as they are in pathlib"
 
 
-class PurePath(PathLike[str]):
+class PurePath(PathParts):
     """`pathlib.PurePosixPath`'s interface for a path on an FS.
 
     Args:
@@ -45,6 +45,9 @@ class PurePath(PathLike[str]):
     def scheme(self) -> str:
         """The FS's scheme."""
         return self._fs.scheme
+
+    def _with(self, pure: PurePosixPath) -> Self:
+        return self.with_segments(pure)
 
     def __hash__(self) -> int:
         return hash((self._pure, type(self._fs), self.scheme))
@@ -83,44 +86,9 @@ class PurePath(PathLike[str]):
         return self._pure.drive
 
     @property
-    def root(self) -> str:
-        """As of pathlib."""
-        return self._pure.root
-
-    @property
     def anchor(self) -> str:
         """As of pathlib."""
         return self._pure.anchor
-
-    @property
-    def parents(self) -> Sequence[Self]:
-        """As of pathlib."""
-        return [self.with_segments(parent) for parent in self._pure.parents]
-
-    @property
-    def parent(self) -> Self:
-        """As of pathlib."""
-        return self.with_segments(self._pure.parent)
-
-    @property
-    def name(self) -> str:
-        """As of pathlib."""
-        return self._pure.name
-
-    @property
-    def suffix(self) -> str:
-        """As of pathlib."""
-        return self._pure.suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """As of pathlib."""
-        return self._pure.suffixes
-
-    @property
-    def stem(self) -> str:
-        """As of pathlib."""
-        return self._pure.stem
 
     def as_posix(self) -> str:
         """As of pathlib."""
@@ -134,17 +102,9 @@ class PurePath(PathLike[str]):
         path = join(self._fs.cwd, str(self._pure).removeprefix("/"))
         return urlunparse(ParseResult(self.scheme, netloc, path, "", "", ""))
 
-    def is_absolute(self) -> bool:
-        """As of pathlib."""
-        return self._pure.is_absolute()
-
     def is_relative_to(self, *other: Segment) -> bool:
         """As of pathlib."""
         return self._pure.is_relative_to(_one(other))
-
-    def is_reserved(self) -> bool:
-        """Return False: no name is reserved."""
-        return False
 
     def joinpath(self, *args: Segment) -> Self:
         """As of pathlib."""
@@ -162,18 +122,6 @@ class PurePath(PathLike[str]):
         if sys.version_info < (3, 12):
             raise NotImplementedError("`walk_up=True` supports python version 3.12 or higher")
         return self.with_segments(self._pure.relative_to(base, walk_up=True))
-
-    def with_name(self, name: str) -> Self:
-        """As of pathlib."""
-        return self.with_segments(self._pure.with_name(name))
-
-    def with_stem(self, stem: str) -> Self:
-        """As of pathlib."""
-        return self.with_segments(self._pure.with_stem(stem))
-
-    def with_suffix(self, suffix: str) -> Self:
-        """As of pathlib."""
-        return self.with_segments(self._pure.with_suffix(suffix))
 
     def with_segments(self, *args: Segment) -> Self:
         """Return another path on the same FS."""
