@@ -14,11 +14,11 @@ import pathlib
 import posixpath
 import stat as stat_bits
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from . import errors, roots
+from . import errors, keys, roots
 from .diskpaths import DiskPath
 from .fs import FS
 from .purepaths import FSBase, PurePath, Segment, compile_glob
@@ -115,6 +115,15 @@ class Path(DiskPath):
             raise TypeError(f"data must be str, not {type(data).__name__}")
         with self.open("w", -1, encoding, errors, newline) as file:
             return file.write(data)
+
+    def write_many(self, pairs: Iterable[tuple[str, Buffer]], *, concurrency: int | None = None) -> int:
+        """Write files of this directory, of which `pairs` has names and contents; see `FS.write_many`."""
+
+        def write(fs: FS, path: str) -> int:
+            files = ((keys.join(path, name), data) for name, data in pairs)
+            return fs.write_many(files, concurrency=concurrency)
+
+        return self._call(write, inside=True)
 
     # ---- the same path, written in full
 

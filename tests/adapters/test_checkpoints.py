@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 import fsabs
-from fsabs.adapters.torch import checkpoints
+from fsabs.adapters.torch import checkpoints, distributed
 from fsabs.adapters.torch.checkpoints import CheckpointManager
 from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
 from tests import soak
@@ -176,6 +177,91 @@ def test_distributed_checkpoints(url: str) -> None:
     assert loaded["step"] == 7
     with pytest.raises(CheckpointException, match="overwrite"):
         dcp_save(saved, storage_writer=DistributedWriter(f"{url}/one"), no_dist=True)
+
+
+class Full(fsabs.LayerFS):
+    """A store in which files beyond the first can't be made."""
+
+    made = 0
+
+    def _create(self, key: str, exclusive: bool) -> Any:
+        if key.endswith(".distcp"):
+            type(self).made += 1
+            if self.made > 1:
+                raise OSError(28, "No space left on device")
+        return super()._create(key, exclusive)
+
+
+@pytest.mark.quick
+def test_a_failure_leaves_a_distributed_checkpoint_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "_FILE_BYTES", 1000, raising=False)
+    saved = {f"w{number}": torch.full((size,), float(number)) for number, size in enumerate((50, 200, 300, 2000, 3000))}
+    for tensors in ({"w0": saved["w0"], "w1": saved["w1"], "w2": saved["w2"]}, saved):
+        Full.made = 0
+        fs = Full(fsabs.Memory())
+        with pytest.raises(CheckpointException, match="No space"):
+            dcp_save(tensors, storage_writer=DistributedWriter(fsabs.Path("run", fs=fs)), no_dist=True)
+        assert not fs.exists("run/.metadata")
+
+
+@pytest.mark.quick
+def test_files_of_a_distributed_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "_FILE_BYTES", 4000)
+    whole = torch.arange(5000.0)
+    saved: dict[str, Any] = {f"w{number}": torch.full((300,), float(number)) for number in range(9)}
+    saved |= {
+        "large": whole,
+        "part": whole[10:20],
+        "turned": torch.arange(6.0).reshape(2, 3).T,
+        "empty": torch.empty(0),
+    }
+    saved |= {"bool": torch.tensor([True]), "bf16": torch.ones(3, dtype=torch.bfloat16), "object": {"a": [1, 2]}}
+    dcp_save(saved, storage_writer=DistributedWriter(tmp_path / "run"), no_dist=True)
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "run").iterdir() if path.suffix == ".distcp"}
+    assert 4 <= len(sizes) <= 6
+    assert sum(size > 20_000 for size in sizes.values()) == 1  # and "part" has no copy of it
+    for reader in (DistributedReader(tmp_path / "run"), FileSystemReader(tmp_path / "run")):
+        loaded: dict[str, Any] = {
+            name: torch.zeros_like(value) if isinstance(value, torch.Tensor) else {"a": [0, 0]}
+            for name, value in saved.items()
+        }
+        dcp_load(loaded, storage_reader=reader, no_dist=True)
+        for name, value in saved.items():
+            assert torch.equal(loaded[name], value) if isinstance(value, torch.Tensor) else loaded[name] == value, name
+
+
+DCP_SAVES = """
+import itertools, sys, torch
+from torch.distributed.checkpoint.state_dict_saver import save
+from fsabs.adapters.torch import distributed
+distributed._FILE_BYTES = 300_000
+print("begun", flush=True)
+for step in itertools.count(int(sys.argv[2])):
+    state = {f"w{n}": torch.full((size,), float(step)) for n, size in enumerate([20_000] * 8 + [100_000])}
+    save(state, storage_writer=distributed.DistributedWriter(f"{sys.argv[1]}/{step}"), no_dist=True)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(180)
+def test_kills_leave_complete_distributed_checkpoints(tmp_path: Path) -> None:
+    chance, step, kills = random.Random(soak.seed(1)), 0, soak.rounds(3)
+    for _ in range(kills):
+        env = {**os.environ, "PYTHONPATH": str(stores.ROOT)}
+        command = [sys.executable, "-c", DCP_SAVES, str(tmp_path), str(step)]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(0.1 + chance.random() * 0.3)
+            process.send_signal(signal.SIGKILL)
+        complete = [path.parent for path in tmp_path.glob("*/.metadata")]
+        for folder in complete:
+            loaded = {f"w{n}": torch.zeros(size) for n, size in enumerate([20_000] * 8 + [100_000])}
+            dcp_load(loaded, storage_reader=DistributedReader(folder), no_dist=True)
+            assert all(tensor.eq(int(folder.name)).all() for tensor in loaded.values())
+        step = 1 + max((int(path.name) for path in tmp_path.iterdir()), default=-1)
+    assert complete
+    soak.count("kills of a program that saves distributed checkpoints", kills)
 
 
 def test_lightning(url: str) -> None:

@@ -15,8 +15,12 @@ import pandas
 import polars
 import pytest
 import upath
+import virtualizarr
 import xarray
 import zarr
+from kerchunk.hdf import SingleHdf5ToZarr
+from obspec_utils.registry import ObjectStoreRegistry
+from virtualizarr.parsers import HDFParser
 
 import fsabs
 from tests.adapters import stores
@@ -71,3 +75,36 @@ def test_universal_pathlib(corp: str) -> None:
     (path / "x.txt").write_text("x")
     assert sorted(each.name for each in path.iterdir()) == [".keep", "in.zip", "x.txt"]
     assert (path / "in.zip" / "t.csv").read_text().startswith("a,b\n")
+
+
+GRID = xarray.Dataset({"v": (("x", "y"), numpy.arange(120.0).reshape(30, 4))})
+
+
+@pytest.fixture
+def grid(corp: str, tmp_path: Path) -> str:
+    """The URL of a NetCDF file inside a zip."""
+    GRID.to_netcdf(tmp_path / "grid.nc", engine="h5netcdf", encoding={"v": {"chunksizes": (10, 4)}})
+    with fsabs.from_url(f"{corp}/grids.zip", mode="w") as archive:
+        archive.write_bytes("d/grid.nc", (tmp_path / "grid.nc").read_bytes())
+    return f"{corp}/grids.zip/d/grid.nc"
+
+
+def test_virtualizarr_over_obspec(grid: str) -> None:
+    with fsabs.from_url(grid.removesuffix("/d/grid.nc")) as archive:
+        registry: Any = ObjectStoreRegistry({"corp://grids": archive.obspec()})
+        store = HDFParser()("corp://grids/d/grid.nc", registry)
+        assert xarray.open_zarr(store, consolidated=False, zarr_format=3).load().equals(GRID)
+        with virtualizarr.open_virtual_dataset("corp://grids/d/grid.nc", registry, HDFParser()) as virtual:
+            chunks = virtual.vz.to_kerchunk(format="dict")["refs"]
+        for row in range(3):
+            _, offset, size = chunks[f"v/{row}.0"]
+            values = numpy.frombuffer(archive.obspec().get_range("d/grid.nc", start=offset, length=size))
+            assert (values == GRID["v"].values[row * 10 : row * 10 + 10].ravel()).all()
+
+
+def test_kerchunk(grid: str) -> None:
+    with fsspec.open(grid) as file:
+        references = SingleHdf5ToZarr(file, grid).translate()
+    fs = fsspec.filesystem("reference", fo=references, remote_protocol="corp", asynchronous=True)
+    store = zarr.storage.FsspecStore(fs, read_only=True)
+    assert xarray.open_zarr(store, consolidated=False, zarr_format=2).load().equals(GRID)

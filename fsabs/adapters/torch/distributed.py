@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
+import math
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, NamedTuple
 
-from torch.distributed.checkpoint.filesystem import FileSystemBase, FileSystemReader, FileSystemWriter
+import torch
+from torch.distributed.checkpoint.filesystem import (
+    DEFAULT_SUFFIX,
+    FileSystemBase,
+    FileSystemReader,
+    FileSystemWriter,
+    _StorageInfo,
+)
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
 
 from ...paths import Path
+
+_FILE_BYTES = 32 * 1024 * 1024
+"""Size up to which items share a file; larger ones are streamed to files of their own."""
 
 
 class _Directory(FileSystemBase):
@@ -47,11 +64,24 @@ class _Directory(FileSystemBase):
         return isinstance(checkpoint_id, (str, os.PathLike))
 
 
+class _Group(NamedTuple):
+    """The items of a plan that make one file."""
+
+    name: str
+    items: list[WriteItem]
+    large: bool = False
+
+
 class DistributedWriter(FileSystemWriter):
     """Write a checkpoint of `torch.distributed.checkpoint` into a directory at a URL or `Path`.
 
-    Each file is whole or not at all, and `.metadata`, which makes the checkpoint complete, is the last. A directory
-    that holds a complete checkpoint is refused: a new one goes into a new directory.
+    Small tensors share files of some 32 MiB, which are written many at once; a larger tensor is a file of its own. Each
+    file is whole or not at all, and `.metadata`, which makes the checkpoint complete, is the last: it is written only
+    if all others were. A directory that holds a complete checkpoint is refused: a new one goes into a new directory.
+
+    Args:
+        path: the directory; it need not exist.
+        thread_count: how many files are written at once.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, thread_count: int = 4) -> None:
@@ -63,6 +93,83 @@ class DistributedWriter(FileSystemWriter):
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         """Return whether it may be a directory's URL or path."""
         return _Directory.validate_checkpoint_id(checkpoint_id)
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write the tensors and objects of a plan; raise what fails, when no other file is under way any more."""
+        directory, results = Path(self.path), list[WriteResult]()
+        groups = _grouped(plan.items, plan.storage_data.prefix)
+        with ThreadPoolExecutor(self.thread_count, thread_name_prefix="fsabs-checkpoint") as pool:
+            large = [pool.submit(_write_large, directory, group, planner) for group in groups if group.large]
+            small = (group for group in groups if not group.large)
+            directory.write_many(_contents(small, planner, results), concurrency=self.thread_count)
+            for written in large:
+                results += written.result()
+        done: Future[list[WriteResult]] = Future()
+        done.set_result(results)
+        return done
+
+
+def _grouped(items: list[WriteItem], prefix: str) -> list[_Group]:
+    """Return the files of a plan: small items together, in their order; a large one alone."""
+    groups, open_group, open_size = [], list[WriteItem](), 0
+    count = itertools.count()
+
+    def name() -> str:
+        return f"{prefix}{next(count)}{DEFAULT_SUFFIX}"
+
+    for item in items:
+        size = _size_of(item)
+        if size > _FILE_BYTES:
+            groups.append(_Group(name(), [item], large=True))
+            continue
+        if open_group and open_size + size > _FILE_BYTES:
+            groups.append(_Group(name(), open_group))
+            open_group, open_size = [], 0
+        open_group.append(item)
+        open_size += size
+    if open_group:
+        groups.append(_Group(name(), open_group))
+    return groups
+
+
+def _size_of(item: WriteItem) -> int:
+    """Return the bytes of a tensor; 0 for an object, whose size is not known before it is pickled."""
+    if item.tensor_data is None:
+        return 0
+    chunk = item.tensor_data.chunk.sizes
+    return math.prod(chunk) * item.tensor_data.properties.dtype.itemsize
+
+
+def _contents(
+    groups: Iterable[_Group], planner: SavePlanner, results: list[WriteResult]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each file, made when it is asked for, and add its items to `results`."""
+    for group in groups:
+        stream = io.BytesIO()
+        results += _write_items(stream, group, planner)
+        yield group.name, stream.getvalue()
+
+
+def _write_large(directory: Path, group: _Group, planner: SavePlanner) -> list[WriteResult]:
+    with (directory / group.name).open("wb") as stream:
+        return _write_items(stream, group, planner)
+
+
+def _write_items(stream: IO[bytes], group: _Group, planner: SavePlanner) -> list[WriteResult]:
+    """Write the items of a file one after the other, each as `torch.save` does; return the place of each."""
+    results = []
+    for item in group.items:
+        data, offset = planner.resolve_data(item), stream.tell()
+        if isinstance(data, torch.Tensor):
+            tensor = data.detach().cpu()
+            if tensor.untyped_storage().nbytes() != tensor.nbytes:
+                tensor = tensor.clone()  # a part of a larger tensor is saved without the rest
+            torch.save(tensor, stream)
+        else:
+            stream.write(data.getbuffer())
+        size = stream.tell() - offset
+        results.append(WriteResult(item.index, size, _StorageInfo(group.name, offset, size)))
+    return results
 
 
 class DistributedReader(FileSystemReader):
@@ -77,3 +184,8 @@ class DistributedReader(FileSystemReader):
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         """Return whether it may be a directory's URL or path."""
         return _Directory.validate_checkpoint_id(checkpoint_id)
+
+    def _slice_file(self, file: IO[bytes], sinfo: _StorageInfo) -> IO[bytes]:
+        """Return the bytes of an item, read by one positioned read."""
+        file.seek(sinfo.offset)
+        return io.BytesIO(file.read(sinfo.length))

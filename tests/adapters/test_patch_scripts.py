@@ -1,0 +1,102 @@
+"""Programs that know nothing of fsabs, on every store: patched by one added line, or by the environment."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import h5py
+import numpy
+import pytest
+
+from tests.adapters import stores
+
+PICTURE = numpy.random.default_rng(1).integers(0, 255, (24, 32, 3), dtype=numpy.uint8)
+PICTURES = 4
+LIBRARIES = ("cv2", "numpy", "pandas", "torch", "h5py")
+
+SCRIPT = """
+import sys
+import cv2, h5py, numpy as np, pandas as pd, torch
+class Pictures(torch.utils.data.Dataset):
+    def __init__(self, root, names): self.root, self.names = root, names
+    def __len__(self): return len(self.names)
+    def __getitem__(self, n): return int(cv2.imread(self.root + "/" + self.names[n]).sum()), self.rows(n)
+    def rows(self, n):
+        with h5py.File(self.root + "/data.bin", "r") as file: return int(file["x"][n])
+def main(root, methods):
+    table = pd.read_csv(root + "/names.csv")
+    weights = np.load(root + "/weights.npy")
+    for method in methods:
+        pictures = Pictures(root, list(table["name"]))
+        workers = 2 if method == "fork" else 1
+        loader = torch.utils.data.DataLoader(pictures, 2, num_workers=workers, multiprocessing_context=method)
+        total = sum(int(a.sum()) + int(b.sum()) for a, b in loader)
+        print(method, total)
+    torch.save({"w": torch.tensor(weights), "total": total}, root + "/model.pt")
+    loaded = torch.load(root + "/model.pt")
+    print(loaded["w"].tolist(), loaded["total"])
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
+"""
+FILLING = """
+if __name__ == "__main__":
+    fsabs.from_url(sys.argv[3], create=True)
+    fsabs.from_url(sys.argv[2]).copy_tree("", "", fsabs.from_url(sys.argv[3]))
+    del sys.argv[1:3]
+"""
+"""What a program does first whose store is its own memory."""
+
+
+def files() -> dict[str, bytes]:
+    """What the program reads."""
+    numpy.save(weights := io.BytesIO(), numpy.arange(4))
+    with h5py.File(rows := io.BytesIO(), "w") as file:
+        file["x"] = numpy.arange(PICTURES)
+    names = "name\n" + "".join(f"{number}.png\n" for number in range(PICTURES))
+    found = {"names.csv": names.encode(), "weights.npy": weights.getvalue(), "data.bin": rows.getvalue()}
+    return found | {f"{n}.png": cv2.imencode(".png", PICTURE + n)[1].tobytes() for n in range(PICTURES)}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("local", "environment"),
+        ("memory", "one line"),
+        ("s3", "one line"),
+        ("ceph", "environment"),
+        ("hdfs", "one line"),
+        ("zip on s3", "environment"),
+        ("corp", "one line"),
+    ],
+)
+def test_a_program_on_a_store(kind: str, how: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Its loaders fork and spawn their workers; a spawned worker has a memory of its own."""
+    methods = ["fork"] if kind == "memory" else ["fork", "spawn"]
+    line = f"import sys, fsabs; fsabs.patch{LIBRARIES}\n" if how == "one line" else ""
+    names = {} if line else {"FSABS_PATCH": ",".join(LIBRARIES)}
+    script = tmp_path / "script.py"
+    with stores.opened(kind, request, tmp_path) as url:
+        copied: list[str] = []
+        if kind == "memory":
+            (tmp_path / "data").mkdir()
+            stores.fill(f"file://{tmp_path}/data", files())
+            copied, line = ["memory", f"file://{tmp_path}/data"], line + FILLING
+        else:
+            stores.fill(url, files())
+        script.write_text(line + SCRIPT)
+        done = subprocess.run(
+            [sys.executable, *(["-m", "fsabs.adapters.patch"] if names else []), str(script), *copied, url, *methods],
+            env={**os.environ, **names, "PYTHONPATH": str(stores.ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+    total = sum(int((PICTURE + number).sum()) + number for number in range(PICTURES))
+    expected = [*(f"{method} {total}" for method in methods), f"[0, 1, 2, 3] {total}"]
+    assert (done.returncode, done.stdout.splitlines()) == (0, expected), done.stderr
