@@ -204,6 +204,14 @@ def test_writing(root: fsabs.Path, local: pathlib.Path) -> None:
     assert not (root / "new" / "deep").exists()
 
 
+def test_many_files_are_written_at_once(root: fsabs.Path) -> None:
+    if not root.fs.capabilities.write or not root.fs.capabilities.mkdir:
+        return  # it is only read
+    (root / "many").mkdir()
+    assert (root / "many").write_many((f"{number}.txt", b"%d" % number) for number in range(20)) == 20
+    assert sorted(int(path.read_text()) for path in (root / "many").iterdir()) == list(range(20))
+
+
 def test_as_local(root: fsabs.Path) -> None:
     with (root / "a.txt").as_local() as local:
         assert pathlib.Path(local).read_bytes() == FILES["a.txt"]
