@@ -5,8 +5,10 @@ from __future__ import annotations
 import faulthandler
 import functools
 import io
+import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import warnings
@@ -16,10 +18,20 @@ from pathlib import Path
 import fsabs
 from fsabs import FS
 
+from . import interrupt_readers
 from .interrupts import interrupt
 
 Operation = Callable[[], object]
+Case = Callable[[], Operation]
+ARCHIVES = ("a.zip", "a.tar", "a.tar.gz", "a.h5")
 FILES = {f"{n}.bin": random.Random(n).randbytes(20_000) for n in range(8)}
+
+
+def fill(fs: FS) -> FS:
+    """Write the files that the operations read."""
+    for name, data in FILES.items():
+        fs.write_bytes(name, data)
+    return fs
 
 
 def reads(fs: FS) -> None:
@@ -38,6 +50,48 @@ def writes(fs: FS) -> None:
         file.flush()
         file.write(b"y" * 5000)
     assert fs.read_bytes("new.bin") == b"x" * 1000 + b"y" * 5000
+
+
+def writes_many(fs: FS) -> None:
+    """Write files one by one and many at once."""
+    writes(fs)
+    fs.write_many(FILES, concurrency=4)
+    assert fs.read_bytes("7.bin") == FILES["7.bin"]
+    fs.remove("7.bin")
+
+
+def reads_anew(filled: FS, connect: Callable[[], FS]) -> None:
+    """Read through a new object of the same store."""
+    with connect() as fs:
+        assert fs.read_bytes("4.bin") == FILES["4.bin"]
+        assert list(fs.read_many(FILES)) == list(FILES.values())
+
+
+def lists(fs: FS) -> None:
+    """List, walk and stat."""
+    assert sorted(name for name in fs.list() if name in FILES) == sorted(FILES)
+    assert fs.usage("").files >= len(FILES)
+    assert fs.stat("3.bin").size == len(FILES["3.bin"])
+
+
+def reads_cold(fs: FS, folder: Path) -> None:
+    """Read through a cache that is empty at first, and then isn't."""
+    path = tempfile.mkdtemp(dir=folder)
+    try:
+        with fsabs.CachedFS(fs, path) as cached:
+            for _ in range(2):
+                assert list(cached.read_many(FILES)) == list(FILES.values())
+                assert cached.read_bytes("4.bin") == FILES["4.bin"]
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def packs(source: FS, target: FS, name: str) -> None:
+    """Pack a tree into a container that replaces the one before, and read it."""
+    options = {"compression": "deflated"} if name.endswith(".zip") else {}
+    assert fsabs.pack(source, target, name, options=options).files == len(FILES)
+    with target.open_container(name) as container:
+        assert container.read_bytes("3.bin") == FILES["3.bin"]
 
 
 def copies(source: FS, target: FS) -> None:
@@ -74,41 +128,62 @@ def opens(fs: FS, name: str) -> None:
         assert sorted(container.list()) == sorted(FILES)
 
 
-def cases(folder: Path) -> dict[str, Operation]:
-    """Return the operations by name."""
+def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
+    """Return what makes the operations, by name; those of a store need its `url` and `options`."""
     fs, memory = fsabs.Local(folder / "files", create=True), fsabs.Memory("files")
     for target in (fs, memory):
-        for name, data in FILES.items():
-            target.write_bytes(name, data)
+        fill(target)
     archives = fsabs.Local(folder / "archives", create=True)
-    found: dict[str, Operation] = {
-        "local": functools.partial(reads, fs),
-        "local-write": functools.partial(writes, fsabs.Local(folder / "new", create=True)),
-        "memory": functools.partial(reads, memory),
-        "memory-write": functools.partial(writes, fsabs.Memory("new")),
-        "reader": OneReader(fs),
-        "lazy": functools.partial(reads, fsabs.lazify(functools.partial(fsabs.Local, folder / "files"))),
-        "layer": functools.partial(reads, fsabs.LayerFS(fs)),
-        "copy-tree": functools.partial(copies, fs, fsabs.Memory("copies")),
-        "as-local": functools.partial(local_paths, memory),
-        "cached": functools.partial(reads, fsabs.CachedFS(memory, str(folder / "cache"))),
+    found: dict[str, Case] = {
+        "local": lambda: functools.partial(reads, fs),
+        "local-write": lambda: functools.partial(writes, fsabs.Local(folder / "new", create=True)),
+        "memory": lambda: functools.partial(reads, memory),
+        "memory-write": lambda: functools.partial(writes, fsabs.Memory("new")),
+        "reader": lambda: OneReader(fs),
+        "lazy": lambda: functools.partial(reads, fsabs.lazify(functools.partial(fsabs.Local, folder / "files"))),
+        "layer": lambda: functools.partial(reads, fsabs.LayerFS(fs)),
+        "traced": lambda: functools.partial(reads, fsabs.TracedFS(fs)),
+        "copy-tree": lambda: functools.partial(copies, fs, fsabs.Memory("copies")),
+        "as-local": lambda: functools.partial(local_paths, memory),
+        "cached": lambda: functools.partial(reads, fsabs.CachedFS(memory, str(folder / "cache"))),
+        "cached-cold": lambda: functools.partial(reads_cold, memory, folder),
     }
-    for name in ("a.zip", "a.tar", "a.tar.gz"):
-        fsabs.pack(fs, archives, name)
-        found[name] = functools.partial(reads, archives.open_container(name))
-        found[f"open-{name}"] = functools.partial(opens, archives, name)
+    for name in ARCHIVES:
+        found[name] = functools.partial(of_archive, fs, archives, name, reads)
+        found[f"open-{name}"] = functools.partial(of_archive, fs, archives, name, None)
+        found[f"pack-{name}"] = functools.partial(functools.partial, packs, fs, archives, name)
+    found |= interrupt_readers.cases(fs, folder)
+    store = functools.partial(fsabs.from_url, url, **options)
+    found |= {
+        "store": lambda: functools.partial(reads, fill(store())),
+        "store-open": lambda: functools.partial(reads_anew, fill(store()), store),
+        "store-write": lambda: functools.partial(writes_many, store()),
+        "store-reader": lambda: OneReader(fill(store())),
+        "store-list": lambda: functools.partial(lists, fill(store())),
+        "store-cached": lambda: functools.partial(reads_cold, fill(store()), folder),
+        "store-zip": lambda: of_archive(fs, store(), "a.zip", reads),
+    }
     return found
 
 
-def run(name: str, times: int, seed: int) -> None:
+def of_archive(source: FS, target: FS, name: str, read: Callable[[FS], None] | None) -> Operation:
+    """Return the operation on a container of `source`: to read it, or to open it each time."""
+    fsabs.pack(source, target, name)
+    return (
+        functools.partial(opens, target, name) if read is None else functools.partial(read, target.open_container(name))
+    )
+
+
+def run(name: str, times: int, seed: int, url: str = "", options: str = "{}") -> None:
     """Interrupt a case and print what came of it; a hang ends the process with its stacks."""
     sys.unraisablehook = lambda _: None  # an interrupt in a finalizer, which Python prints and ignores
     warnings.simplefilter("ignore", ResourceWarning)
-    faulthandler.dump_traceback_later(20 + times / 10, exit=True)
+    faulthandler.dump_traceback_later(40 + times / 5, exit=True)
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = os.path.join(folder, "temporary")
         os.mkdir(tempfile.tempdir)
-        result = interrupt(cases(Path(folder))[name], times, random.Random(seed))
+        operation = cases(Path(folder), url, json.loads(options))[name]()
+        result = interrupt(operation, times, random.Random(seed))
         left = os.listdir(tempfile.tempdir)
     faulthandler.cancel_dump_traceback_later()
     print(result.interrupted, result.descriptors, len(left))

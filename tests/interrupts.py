@@ -65,4 +65,4 @@ def _once(operation: Callable[[], object], delay: float) -> bool:
 if __name__ == "__main__":
     from tests.interrupt_cases import run
 
-    run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

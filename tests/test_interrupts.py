@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import soak
+from tests.servers.hdfs import HdfsCluster
+from tests.servers.moto import MotoServer
 
 _ROOT = Path(__file__).parents[1]
-CASES = ["local", "local-write", "memory", "memory-write", "reader", "lazy", "layer", "copy-tree", "as-local", "cached"]
-CASES += [f"{way}{name}" for name in ("a.zip", "a.tar", "a.tar.gz") for way in ("", "open-")]
+LOCAL = ["local", "local-write", "memory", "memory-write", "reader", "lazy", "layer", "traced", "copy-tree", "as-local"]
+CACHES = ["cached", "cached-cold", "items-memory", "items-file", "items-processes"]
+READERS = ["recordio", "recordio-one", "recordio-write", "sharded-write", "prefetch", "sharded"]
+CONTAINERS = [f"{way}{name}" for name in ("a.zip", "a.tar", "a.tar.gz", "a.h5") for way in ("", "open-", "pack-")]
+STORES = ["store", "store-open", "store-write", "store-reader", "store-list", "store-cached", "store-zip"]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", LOCAL + CACHES + READERS + CONTAINERS)
 def test_an_interrupted_operation_leaves_all_as_it_was(case: str) -> None:
-    times, seed = soak.rounds(150), soak.seed(1)
-    command = [sys.executable, "-m", "tests.interrupts", case, str(times), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90 + times / 5, cwd=_ROOT)
+    interrupted(case, 60, 90)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", STORES)
+def test_an_interrupted_operation_on_s3(case: str, moto: MotoServer) -> None:
+    moto.create_bucket("interrupts")
+    options = {"endpoint": moto.endpoint, "aws_access_key_id": "x", "aws_secret_access_key": "y", "region": moto.region}
+    interrupted(case, 15, 90, f"s3://interrupts/{uuid.uuid4().hex}", options)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", STORES)
+def test_an_interrupted_operation_on_hdfs(case: str, hdfs: HdfsCluster) -> None:
+    interrupted(case, 15, 90, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True})
+
+
+def interrupted(case: str, short: int, seconds: float, *store: Any) -> None:
+    """Interrupt a case in a process of its own, and check what is left afterwards."""
+    times, seed = soak.rounds(short), soak.seed(1)
+    arguments = [case, str(times), str(seed)]
+    if store:
+        arguments += [store[0], json.dumps(store[1])]
+    command = [sys.executable, "-m", "tests.interrupts", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + times / 2, cwd=_ROOT)
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
-    interrupted, descriptors, folders = map(int, done.stdout.split())
-    soak.count("interrupts", interrupted)
-    assert interrupted > times // 10, "the interrupts came too late"
+    hits, descriptors, folders = map(int, done.stdout.split())
+    soak.count("interrupts", hits)
+    assert hits > times // 10, "the interrupts came too late"
     # One may be lost where an interrupt comes into a finalizer: Python itself ignores that one, with the finalizer.
-    assert descriptors <= 1 + interrupted // 100, f"seed {seed}: {descriptors} descriptors lost"
+    assert descriptors <= 1 + hits // 100, f"seed {seed}: {descriptors} descriptors lost"
     assert folders == 0, f"seed {seed}: {folders} temporary folders are left"

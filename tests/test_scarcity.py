@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import fsabs
+from tests.servers.fixtures import in_ci
 
 pytestmark = pytest.mark.quick
 
@@ -71,6 +75,42 @@ os.path.isdir = lambda path: not str(path).startswith("/proc") and isdir(path)
 builtins.open, os.open, os.readlink = without_proc(open), without_proc(os.open), without_proc(os.readlink)
 """
 
+READ_ONLY_ROOT = """
+for folder in {folders}; do mount --bind "$folder" "$folder" && mount -o remount,bind,ro "$folder" || exit 3; done
+cd "$1" && shift && exec "$@"
+"""
+READ_ONLY = """
+import errno, os, sys, warnings
+import fsabs
+folder = sys.argv[1]
+names = [f"f{number}" for number in range(20)]
+contents = [name.encode() * 1000 for name in names]
+fs = fsabs.Local(folder)
+for subject in (fs, *map(fs.open_container, ("a.zip", "a.tar", "a.tar.gz", "a.h5"))):
+    assert list(subject.read_many(names)) == contents
+    assert len(list(subject.list())) >= len(names)
+    with subject.open("f3", "r") as file, subject.as_local("f3") if subject is fs else open(os.devnull):
+        assert file.read() == contents[3].decode()
+warnings.simplefilter("ignore", RuntimeWarning)
+cached = fsabs.from_url(folder, cache=True)
+assert list(cached.read_many(names)) == contents
+def refused(operation, *arguments):
+    try:
+        operation(*arguments)
+    except OSError as exc:
+        return exc
+    raise AssertionError(operation)
+for operation, arguments in (
+    (fs.write_bytes, ("new", b"x")), (fs.remove, ("f1",)), (fs.mkdir, ("d",)), (fs.rename, ("f1", "f2")),
+    (fsabs.pack, (fs.subfs(""), fs, "b.zip")), (fs.open, ("f1", "a")), (fs.open, ("f1", "r+")), (fs.open, ("f1", "w")),
+):
+    exc = refused(operation, *arguments)
+    assert exc.errno == errno.EROFS and folder in str(exc.filename), (operation, exc)
+exc = refused(fs.open_container("a.zip").as_local("f1").__enter__)
+assert "temporary directory" in str(exc), exc
+print("done")
+"""
+
 
 def ran(script: str, folder: Path, **environment: str) -> str:
     variables = {**os.environ, **environment}
@@ -106,3 +146,21 @@ except OSError as exc:
 print("default")
 """
     assert ran(TREE + ALL + default, tmp_path / "tree", FSABS_CACHE_DIR="", **nowhere).split() == ["done", "default"]
+
+
+def test_read_only_root(tmp_path: Path) -> None:
+    """All places where Python looks for a temporary directory, and home, can only be read."""
+    if subprocess.run(["unshare", "-rm", "true"], check=False).returncode != 0:
+        reason = "this test needs user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or run it as root"
+        pytest.fail(reason) if in_ci() else pytest.skip(reason)
+    fs = fsabs.Local(tmp_path / "tree", create=True)
+    fs.write_many((f"f{number}", f"f{number}".encode() * 1000) for number in range(20))
+    for name in ("a.zip", "a.tar", "a.tar.gz", "a.h5"):
+        fsabs.pack(fs.subfs(""), fs, name, select=lambda stat: stat.filename[0] == "f")
+    places = ["/tmp", "/var", "/usr", "/dev/shm", os.path.expanduser("~"), str(tmp_path)]
+    folders = " ".join(shlex.quote(path) for path in places if os.path.isdir(path))
+    command = ["unshare", "-rm", "sh", "-c", READ_ONLY_ROOT.format(folders=folders), "sh", str(tmp_path / "tree")]
+    command += [sys.executable, "-c", READ_ONLY, str(tmp_path / "tree")]
+    variables = {**os.environ, "FSABS_CACHE_DIR": "", "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=variables, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

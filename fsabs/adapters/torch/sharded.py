@@ -87,7 +87,7 @@ class ShardedDataset(IterableDataset[Any]):
         self._epochs = Epochs(content, self._order.total, rank_of(rank, ranks), uneven, self._shared.write)
         self._tagged = -1  # the serial number of the plan whose batches are counted by their tags
         self._counted = False  # the pass that begins is that of `consumed`
-        self._pass: _Samples | None = None  # the last one that began in this process
+        self._pass: _Pass | None = None  # the last one that began in this process
         self._passes = 0  # that this process has begun, where it is a worker
         self._own: Plan | None = None  # of this worker, from a state that it was given
 
@@ -196,12 +196,12 @@ class ShardedDataset(IterableDataset[Any]):
         info = get_worker_info()
         if info is not None:
             place, plan = self._place(info), self._plan_of_worker(info)
-            self._pass = _Samples(self, plan, place, self._shared.serial)
-            return self._pass
+            self._pass = _Pass(plan, place, self._shared.serial, self.uneven)
+            return _Samples(self, self._pass)
         if not self._counted:
             self._begin()
-        self._pass = _Samples(self, self._epochs.plan, self._epochs.place, self._epochs.serial)
-        return self._pass
+        self._pass = _Pass(self._epochs.plan, self._epochs.place, self._epochs.serial, self.uneven)
+        return _Samples(self, self._pass)
 
     def _plan_of_worker(self, info: Any) -> Plan:
         """Return the plan of the pass that this worker begins: its own state's, or that of the main process."""
@@ -325,29 +325,48 @@ class ShardedDataset(IterableDataset[Any]):
         return {**self.__dict__, "_pass": None}
 
 
+class _Pass:
+    """The part of an epoch that one iteration reads, and how many samples of it were taken.
+
+    The data set knows its last pass, and not the pass's iterator: what an iterator reads from is registered with the
+    process, and would never be freed if it referred to the iterator.
+    """
+
+    __slots__ = ("_uneven", "intervals", "place", "plan", "serial", "taken")
+
+    def __init__(self, plan: Plan, place: Place, serial: int, uneven: Uneven) -> None:
+        self.place = place
+        self.taken = 0
+        self._uneven = uneven
+        self.follow(plan, serial)
+
+    def follow(self, plan: Plan, serial: int) -> None:
+        """Read what this plan has for the place."""
+        self.plan = plan
+        self.serial = serial
+        self.intervals = plan.of_worker(self.place, self._uneven)
+
+    def remaining(self) -> list[Interval]:
+        """Return what is still to be taken."""
+        return list(drop(self.intervals, self.taken))
+
+
 class _Samples(Iterator[Any]):
-    """One pass, which counts what it gave.
+    """The samples of one pass, which counts what it gave.
 
     An error costs no sample: the next step tries for the same one again, and does not end the epoch. torchdata's
     `StatefulDataLoader` asks for the state of this iterator, too: its pass is what the state left, even nothing.
     """
 
-    def __init__(self, dataset: ShardedDataset, plan: Plan, place: Place, serial: int) -> None:
-        self.place = place
-        self.taken = 0
+    def __init__(self, dataset: ShardedDataset, running: _Pass) -> None:
         self._dataset = dataset
-        self._follow(plan, serial)
+        self._pass = running
+        self._samples = self._started()
 
-    def _follow(self, plan: Plan, serial: int) -> None:
-        self.plan = plan
-        self.serial = serial
-        self._intervals = plan.of_worker(self.place, self._dataset.uneven)
-        self._start = functools.partial(self._dataset.samples, plan.epoch, self._intervals)
-        self._samples = process.Resumable(self._start)
-
-    def remaining(self) -> list[Interval]:
-        """Return what is still to be taken."""
-        return list(drop(self._intervals, self.taken))
+    def _started(self) -> process.Resumable[Any]:
+        running = self._pass
+        start = functools.partial(self._dataset.samples, running.plan.epoch, running.intervals)
+        return process.Resumable(start, running.taken)
 
     def __next__(self) -> Any:
         while True:
@@ -357,9 +376,9 @@ class _Samples(Iterator[Any]):
                 raise
             except BaseException:
                 self._samples.close()
-                self._samples = process.Resumable(self._start, self.taken)
+                self._samples = self._started()
                 raise
-            self.taken += 1
+            self._pass.taken += 1
             if sample is not LOST:
                 return sample
             self._dataset.skip()
@@ -371,4 +390,5 @@ class _Samples(Iterator[Any]):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make this pass what the state left, which may be nothing."""
         if get_worker_info() is None:  # a worker's data set has loaded it before this pass began
-            self._follow(*self._dataset.rest_of(state_dict))
+            self._pass.follow(*self._dataset.rest_of(state_dict))
+            self._samples = self._started()

@@ -16,10 +16,10 @@ import struct
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ... import errors, process
+from ... import descriptors, errors, process
 from ...blobs import Blob
 
 if TYPE_CHECKING:
@@ -134,8 +134,10 @@ class Scratch(_Seekable):
 
     def __init__(self, url: str) -> None:
         super().__init__()
+        self._held = descriptors.Held()
         with tempfile.TemporaryFile(buffering=0) as file:
-            self._fd = os.dup(file.fileno())
+            self._held.extend(map(os.dup, (file.fileno(),)))
+        self._fd = self._held[0]
         self._url = url
         self._generation = process.generation()
         self.size = 0
@@ -180,14 +182,8 @@ class Scratch(_Seekable):
 
     def close(self) -> None:
         """Free the file; nothing can be read or written from then on."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        fd, self._fd = getattr(self, "_fd", -1), -1
-        if fd >= 0:
-            close(fd)
+        self._fd = -1
+        descriptors.close(self._held)
 
     def __repr__(self) -> str:
         return f"{_MARK}{self._url}>"
@@ -218,9 +214,18 @@ def made(holder: process.PerProcess[T]) -> T:
 
 @contextlib.contextmanager
 def translated(url: str, operation: str) -> Iterator[None]:
-    """Turn what h5py raises into errors of ours; what our own reads raised inside of it passes as it is."""
+    """Turn what h5py raises into errors of ours; what our own reads raised inside of it passes as it is.
+
+    HDF5 goes on for a while after one of our methods has raised, as an exception of a signal handler does, and calls
+    others: Python then makes a SystemError of each, with the first exception as the cause of the first of them.
+    """
     try:
         yield
+    except SystemError as exc:
+        first: BaseException | None = exc
+        while isinstance(first, SystemError):
+            first = first.__cause__
+        raise first or exc from None
     except OSError as exc:
         if exc.errno is None:  # HDF5's own: a structure or a checksum is wrong
             raise errors.corrupt(url, _reason(exc), operation) from exc
