@@ -183,7 +183,9 @@ def run(name: str, times: int, seed: int, url: str = "", options: str = "{}") ->
         tempfile.tempdir = os.path.join(folder, "temporary")
         os.mkdir(tempfile.tempdir)
         operation = cases(Path(folder), url, json.loads(options))[name]()
+        operation()
+        before = set(os.listdir(tempfile.tempdir))  # S3's throttle, which the processes of a user share
         result = interrupt(operation, times, random.Random(seed))
-        left = os.listdir(tempfile.tempdir)
+        left = set(os.listdir(tempfile.tempdir)) - before
     faulthandler.cancel_dump_traceback_later()
     print(result.interrupted, result.descriptors, len(left))

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsabs
 from fsabs import FS, cache
@@ -26,7 +27,7 @@ def cases(fs: FS, folder: Path) -> dict[str, Callable[[], Operation]]:
         "recordio-one": lambda: functools.partial(reads_on, Reader(written(records), "a.recordio")),
         "recordio-write": lambda: functools.partial(written, records),
         "sharded-write": lambda: functools.partial(writes_shards, records.subfs("/")),
-        "prefetch": lambda: functools.partial(prefetches, fs, fs.list()),
+        "prefetch": lambda: functools.partial(prefetches, fs, sorted(fs.list())),
         "sharded": lambda: Epochs(folder / "epochs"),
         "items-memory": lambda: functools.partial(items, cache.NaiveCache(len(RECORDS))),
         "items-file": lambda: functools.partial(items, cache.FileCache(len(RECORDS), dir=folder)),
@@ -80,7 +81,7 @@ class Epochs:
         from fsabs.adapters.torch import Loader, ShardedDataset
 
         written(fsabs.Local(folder, create=True))
-        self._new = lambda: Loader(
+        self._new: Callable[[], Any] = lambda: Loader(
             ShardedDataset(str(folder), seed=1, buffer_size=16, block_size=8), 8, collate_fn=list
         )
         self._loader = self._new()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import soak
 from tests.servers.guard import VARIABLE
 
 pytestmark = pytest.mark.quick
+ROOT = Path(__file__).parents[1]
 
 RUN = """
 import os, subprocess, sys, time
@@ -55,9 +58,33 @@ def test_no_process_outlives_a_run(how: signal.Signals | None) -> None:
             assert len(marked(name)) >= 4
             run.send_signal(how)
         run.wait(30)
-        deadline = time.monotonic() + 20
-        while (left := marked(name)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        assert not left
+        assert not left_by(name)
+
+
+@pytest.mark.soak
+def test_no_process_outlives_a_soak(tmp_path: Path) -> None:
+    """The soak is killed at random moments, with a test under way that has children of its own."""
+    dice, times = random.Random(soak.seed(1)), soak.rounds(1)
+    settings = {name: value for name, value in os.environ.items() if name not in (VARIABLE, "FSABS_SOAK_COUNTS")}
+    settings |= {"SOAK_STATE": str(tmp_path / "state"), "SOAK_MINUTES": "1"}
+    command = [sys.executable, "-u", "-m", "tests.soak", "tests/test_interrupts.py", "-k", "local or memory"]
+    for number in range(times):
+        with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
+            assert run.stdout is not None
+            name = run.stdout.readline().rpartition(" ")[2].strip()
+            assert name.startswith("pipe:")
+            time.sleep(dice.uniform(0, 4))
+            run.send_signal(dice.choice([signal.SIGKILL, signal.SIGTERM]))
+            run.wait(30)
+        assert not left_by(name), f"run {number}"
+    soak.count("kills of a soak", times)
+
+
+def left_by(name: str) -> list[int]:
+    """Return the processes of a run that are there 20 seconds after its end, and kill them."""
+    deadline = time.monotonic() + 20
+    while (left := marked(name)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left

@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.servers import guard
+
 ROOT = Path(__file__).parents[2]
-STATE = ROOT / ".soak.json"
+STATE = Path(os.environ.get("SOAK_STATE", ROOT / ".soak.json"))
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 FACTOR = int(os.environ.get("SOAK_FACTOR", "5"))
@@ -69,22 +71,23 @@ def run(test: str, seed: int, seconds: float) -> tuple[bool, Counter[str], str]:
     return passed, tried, output[-4000:]
 
 
-def turns(tests: list[str], end: float) -> Iterator[str]:
-    """Yield the tests in turns until the time is over."""
-    while True:
-        for test in tests:
-            if time.monotonic() >= end:
-                return
-            yield test
+def turns(tests: list[str], state: dict[str, Any], end: float) -> Iterator[str]:
+    """Yield the test that has had the least time so far, in all soaks, until the time is over."""
+    while time.monotonic() < end:
+        yield min(tests, key=lambda test: (state[test]["seconds"] if test in state else 0.0, tests.index(test)))
 
 
 def main() -> int:
     """Run the soak; return the exit status."""
+    guard.start()
     minutes = float(os.environ.get("SOAK_MINUTES", "60"))
     tests, state = collected(), load()
-    print(f"{len(tests)} tests for {minutes:g} minutes; state in {STATE.name}", flush=True)
+    print(
+        f"{len(tests)} tests for {minutes:g} minutes; state in {STATE.name}; run {os.environ.get(guard.VARIABLE)}",
+        flush=True,
+    )
     failures = 0
-    for test in turns(tests, time.monotonic() + 60 * minutes):
+    for test in turns(tests, state, time.monotonic() + 60 * minutes):
         mine = state.setdefault(test, {"seed": 1000, "runs": 0, "seconds": 0.0, "tried": {}, "failed": []})
         seed, begin = mine["seed"], time.monotonic()
         passed, tried, output = run(test, seed, LIMIT)
