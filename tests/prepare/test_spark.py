@@ -18,7 +18,7 @@ from fsabs.prepare.output import Output
 from fsabs.prepare.plan import Job, OutputFormat
 from fsabs.prepare.spark import SparkRunner
 from tests import soak
-from tests.prepare.data import digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
+from tests.prepare.data import digest, plain_loop, raw_files, records_below, trained_on, visible, write_tree, zipped
 from tests.prepare.drivers import SLOW, Driver, s3_variables
 from tests.servers import spark
 from tests.servers.fixtures import require
@@ -105,6 +105,7 @@ def test_jobs_in_the_session_of_a_program(folder: Path, cluster: SparkCluster, h
     reports = [json.loads(line) for line in text.splitlines() if line.startswith('{"output"')]
     assert [(one["files"], one["records"], len(one["shards"])) for one in reports] == [(48, 48, 8)] * 2, text
     assert digest(records_below(f"{hdfs.url}/spark/out")) == digest(plain_loop(FILES))
+    assert trained_on(f"{hdfs.url}/spark/out") == [48] * 3
     assert [path for path, _, _ in hdfs.ls("/spark")] == ["/spark/out", "/spark/raw"]
     assert log.read_text().count("attempt") == 2
     assert digest(records_below(out)) == digest(plain_loop(FILES))
@@ -151,6 +152,7 @@ def run_with_kills(folder: Path, cluster: SparkCluster, rng: random.Random, kill
         assert (report["files"], report["records"]) == (len(visible(files)), len(visible(files)))
         assert 4 * resumed <= report["resumed_files"] <= report["files"]
         assert digest(records_below(f"{where}/out")) == digest(plain_loop(files))
+        assert trained_on(f"{where}/out") == [len(visible(files))] * 3
         last = len(visible(files)) // 4 - 1
         names = [f"data-{number:05}-of-{last:05}" for number in range(last + 1)]
         assert sorted(fs.list("out", recursive=True)) == [".fsabs-prepare.json", *names]
