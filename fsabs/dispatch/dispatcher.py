@@ -281,7 +281,7 @@ class TaskDispatcher:
 
     @property
     def lease_seconds(self) -> float:
-        """How long a worker has until it reports or renews."""
+        """Seconds that a worker has until it reports or renews."""
         return self._job.lease_seconds
 
     @property

@@ -18,7 +18,7 @@ BATCH = 1000
 
 
 class Job(NamedTuple):
-    """What does not change of a job."""
+    """The facts of a job that do not change."""
 
     id: int
     name: str

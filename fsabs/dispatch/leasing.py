@@ -249,7 +249,7 @@ def _clocks() -> _Clocks:
 
 
 class _Reading:
-    """How long reading took lately, and how long of that its thread waited."""
+    """The seconds that reading took lately, and those of them that its thread waited."""
 
     def __init__(self) -> None:
         self._elapsed = self._waited = 0.0
@@ -322,7 +322,7 @@ def _records(reader: AbstractDataReader, task: Task) -> Iterator[Iterator[Any]]:
 
 
 def _check_end(records: Iterator[Any], task: Task, at: int) -> None:
-    """Raise `CorruptFileError` if the reader has ended before the task, or goes on behind it."""
+    """Raise `CorruptFileError` if the reader has ended before the task, or has records behind it."""
     numbers = task.numbers()
     if at == len(numbers) and next(records, _END) is _END:
         return

@@ -1,4 +1,4 @@
-"""What a job consists of: shards cut into numbered tasks, and the order of the tasks in an epoch.
+"""The tasks of a job: shards cut into numbered tasks, and the order of the tasks in an epoch.
 
 A task's records follow from its number alone, and the number at each place of an epoch from (seed, epoch, place) alone:
 a keyed permutation, computed without a table. So tasks can be laid out in parts, by any process, at any time.

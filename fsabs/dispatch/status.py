@@ -1,4 +1,4 @@
-"""What a job's state is, as values: counters, failed tasks, and the error of a job that failed."""
+"""The state of a job as values: counters, failed tasks, and the error of a job that failed."""
 
 from __future__ import annotations
 

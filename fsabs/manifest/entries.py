@@ -34,7 +34,7 @@ class ManifestEntry(NamedTuple):
 
     @property
     def directory(self) -> bool:
-        """Whether it is an empty directory."""
+        """True for an empty directory."""
         return self.name.endswith("/")
 
     def encode(self) -> bytes:

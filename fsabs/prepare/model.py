@@ -75,7 +75,7 @@ class Model:
         try:
             module = module_from(source.text, source.url)
         except (Exception, SystemExit) as exc:
-            raise ModelError(f"{self._where}: the model file can't be imported: {self._told(exc)}") from exc
+            raise ModelError(f"{self._where}: the model file can't be imported: {self._reason_of(exc)}") from exc
         function = getattr(module, FUNCTION, None)
         if not callable(function):
             raise ModelError(f"{self._where}: the model file defines no function {FUNCTION}")
@@ -89,7 +89,7 @@ class Model:
         try:
             result = self._function(*arguments)
         except (Exception, SystemExit) as exc:
-            raise RecordError(f"{FUNCTION} raised {self._told(exc)}") from exc
+            raise RecordError(f"{FUNCTION} raised {self._reason_of(exc)}") from exc
         if isinstance(result, tuple | dict | bytes | bytearray | memoryview | np.ndarray | np.generic):
             yield self._encoded(result, 0)
             return
@@ -105,7 +105,7 @@ class Model:
             except StopIteration:
                 return
             except (Exception, SystemExit) as exc:
-                raise RecordError(f"{FUNCTION} raised {self._told(exc)} at record {number}") from exc
+                raise RecordError(f"{FUNCTION} raised {self._reason_of(exc)} at record {number}") from exc
             yield self._encoded(record, number)
             number += 1
 
@@ -150,7 +150,7 @@ class Model:
             try:
                 declared = declared()
             except (Exception, SystemExit) as exc:
-                raise ModelError(f"{self._where}: {COLUMNS} raised {self._told(exc)}") from exc
+                raise ModelError(f"{self._where}: {COLUMNS} raised {self._reason_of(exc)}") from exc
         if declared is None:
             declared = ()
         if isinstance(declared, Mapping):
@@ -165,7 +165,7 @@ class Model:
             raise ModelError(f"{self._where}: {COLUMNS}: a name comes twice")
         return columns
 
-    def _told(self, exc: BaseException) -> str:
+    def _reason_of(self, exc: BaseException) -> str:
         """Return an exception as text, with the last line of the model file that it came from."""
         lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == self._where]
         text = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

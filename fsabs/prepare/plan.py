@@ -40,7 +40,7 @@ class OutputFormat(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What every process of a job has to know."""
+    """The description of a job that every process of it has."""
 
     model: ModelSource
     roots: tuple[Root, ...]
@@ -69,7 +69,7 @@ class Failure(NamedTuple):
 
 
 class UnitResult(NamedTuple):
-    """What one attempt at a unit has made, or why it failed."""
+    """The output of one attempt at a unit, or the reasons of its failure."""
 
     number: int
     files: list[OutputFile]

@@ -1,4 +1,4 @@
-"""What a job says of itself: its progress, and the report at its end."""
+"""The progress of a job, and the report at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Shard(NamedTuple):
 
 
 class PrepareReport(NamedTuple):
-    """What a job has made. It is in the output directory as `.fsabs-prepare.json`, too."""
+    """The output of a job. The report is in the output directory as `.fsabs-prepare.json`, too."""
 
     output: str
     """The full URL of the directory."""
@@ -67,7 +67,7 @@ class PrepareReport(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a job is."""
+    """The progress of a job."""
 
     files: int
     """Raw files that are done, those of earlier runs included."""

@@ -32,7 +32,7 @@ class PrepareError(ValueError):
 
 
 class Runner(Protocol):
-    """What works on the units of a job."""
+    """An object that works on the units of a job."""
 
     def run(self, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""

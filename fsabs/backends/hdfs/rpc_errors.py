@@ -11,7 +11,7 @@ from types import TracebackType
 
 
 class Verdict(enum.Enum):
-    """What an error says of the request that it ended."""
+    """The meaning of an error for the request that it ended."""
 
     FINAL = "final"
     """The NameNode has refused it: asking again gives the same."""
