@@ -1,4 +1,4 @@
-"""The resolution of a URL: sections of `pfio.ini`, the backend, its store, containers and layers; each fact with its source.
+"""The resolution of a URL: sections of `pfio.ini`, backend, store, containers and layers; each fact with its source.
 
 Facts have no secrets in them: of an option whose name says that it is one, only the source is a fact.
 """

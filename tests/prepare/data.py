@@ -84,7 +84,8 @@ def trained_on(where: str) -> list[int]:
 
     def sample(record: bytes) -> tuple[torch.Tensor, torch.Tensor]:
         image, label = instances.decode(record)
-        return torch.from_numpy(np.bincount(image, minlength=256) * 256 / len(image) - 1).float(), torch.tensor(int(label))
+        frequencies = np.bincount(image, minlength=256) * 256 / len(image) - 1
+        return torch.from_numpy(frequencies).float(), torch.tensor(int(label))
 
     torch.manual_seed(0)
     model = torch.nn.Linear(256, 7)
