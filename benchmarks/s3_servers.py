@@ -1,4 +1,4 @@
-"""Small objects from S3 by servers that send in other ways: nginx as Debian configures it, and without TCP_NODELAY."""
+"""Small objects from S3 by servers that send otherwise: nginx as Debian has it, nginx and Ceph without TCP_NODELAY."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from .frame.race import Bench
 
 OBJECTS = 1000
 SIZE = 100_000  # bytes
+FEW = 200
+"""Objects of a store that is slow itself."""
 CLIENTS = {"fs.read_many": "objects.fsabs_read_many", "fs.read_bytes": "objects.fsabs_read_bytes"}
 CONFIGURATIONS = {
     "sendfile, tcp_nodelay": servers.SENDING,
@@ -51,3 +53,26 @@ def run(bench: Bench) -> None:
                 race.table("seconds", "us/object", 1e6)
                 for entrant in entrants[1:]:
                     race.faster(entrant, entrants[0], at_least(0.8))
+    for client, contestant in CLIENTS.items():
+        ceph(bench, client, contestant, names[:FEW])
+
+
+def ceph(bench: Bench, client: str, contestant: str, names: list[str]) -> None:
+    """Objects of two Ceph gateways: one sends small pieces at once, and the other, as is Ceph's default, does not."""
+    from tests.servers.ceph import CephGateway
+
+    with contextlib.ExitStack() as stack:
+        keys = {"AWS_ACCESS_KEY_ID": CephGateway.access_key, "AWS_SECRET_ACCESS_KEY": CephGateway.secret_key}
+        title = f"{client}, 100 KB from Ceph"
+        race = stack.enter_context(bench.race(title, "object", rounds=7, environment=keys))
+        entrants = []
+        for tcp_nodelay in (True, False):
+            store = stack.enter_context(CephGateway(1 << 30, tcp_nodelay))
+            store.create_bucket("bucket")
+            for name in names:
+                store.request("PUT", f"/bucket/{name}", os.urandom(SIZE))
+            options: dict[str, Any] = {"endpoint": store.endpoint, "names": names, "size": SIZE}
+            entrants.append(race.ours(f"tcp_nodelay={tcp_nodelay:d}", contestant, len(names), **options))
+        race.run()
+        race.table("seconds", "us/object", 1e6)
+        race.faster(entrants[1], entrants[0], at_least(0.8))

@@ -47,7 +47,8 @@ def has_ended(owner: str) -> bool | None:
     if not is_running(int(pid, 16)):
         return True
     state, started = _state_and_start(int(pid, 16))
-    return state in ("Z", "X") or (0 != started != int(start or "0", 16))
+    known = int(start or "0", 16)  # 0 where it could not be found out
+    return state in ("Z", "X") or (known != started and 0 not in (known, started))
 
 
 def is_running(pid: int) -> bool:

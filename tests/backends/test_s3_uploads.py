@@ -260,6 +260,28 @@ def test_a_process_that_is_killed_before_the_answer_leaves_nothing_for_ever(
     assert ids(target) == records() == []
 
 
+def test_an_upload_that_is_refused_is_not_recorded(target: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = S3(target.bucket, mpu_chunksize=PART, **{**target.options._asdict(), "aws_secret_access_key": "wrong"})
+    with pytest.raises(PermissionError):
+        wrong.write_bytes("to", bytes(PART + 1))
+    assert records() == []
+
+
+@pytest.mark.quick
+def test_an_owner_whose_start_could_not_be_found_out_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no file can be opened, neither /proc/PID/stat can."""
+    known = owners.this_process()
+    assert owners.has_ended(known) is False
+    assert owners.has_ended(known.rpartition("-")[0] + "-1") is True  # another process had this id
+    with monkeypatch.context() as context:
+        context.setattr(owners, "_state_and_start", lambda pid: ("", 0))
+        unknown = owners.this_process()
+        assert owners.has_ended(known) is False
+    assert unknown != known
+    assert owners.has_ended(unknown) is False
+    assert owners.has_ended("0123456789ab-1-1") is None
+
+
 def test_a_record_that_is_damaged_aborts_nothing(target: S3) -> None:
     other = target.client.create_multipart_upload(Bucket=target.bucket, Key="to")["UploadId"]
     record = UploadRecord.create(target, "to", "mark", kept=False, owner=upload_records.FREE)

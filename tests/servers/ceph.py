@@ -75,7 +75,7 @@ memstore device bytes = {memory}
 osd crush update on start = false
 [client.rgw.a]
 rgw data = {root}/rgw
-rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
+rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay={tcp_nodelay:d}
 rgw thread pool size = 64
 debug rgw = 0
 debug rgw access = 0
@@ -112,15 +112,17 @@ class CephGateway(Service):
     """One gateway with one user, empty at `start` and gone with all its objects at `stop`.
 
     `endpoint` is "http://127.0.0.1:PORT" and answers to `access_key` and `secret_key`; any region will do to sign,
-    `region` is the one to give. `memory` is the number of bytes the objects may take in all.
+    `region` is the one to give. `memory` is the number of bytes the objects may take in all. With `tcp_nodelay` the
+    gateway sends small pieces at once, which is not its default.
     """
 
     access_key = "fsabsaccess"
     secret_key = "fsabssecret"
     region = "us-east-1"
 
-    def __init__(self, memory: int = 4 << 30) -> None:
+    def __init__(self, memory: int = 4 << 30, tcp_nodelay: bool = True) -> None:
         self._memory = memory
+        self._tcp_nodelay = tcp_nodelay
         self._port = 0
         self._root: Path | None = None
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -187,7 +189,7 @@ class CephGateway(Service):
         for name in ("mon", "osd", "rgw"):
             (self._dir / name).mkdir()
         values = {"root": self._dir, "fsid": uuid.uuid4(), "mon_port": free_port(), "port": self._port}
-        (self._dir / "ceph.conf").write_text(_CONF.format(**values, memory=self._memory))
+        (self._dir / "ceph.conf").write_text(_CONF.format(**values, memory=self._memory, tcp_nodelay=self._tcp_nodelay))
         self._make_keyring()
 
     def _make_keyring(self) -> None:

@@ -70,8 +70,11 @@ class Upload:
         record = UploadRecord.create(fs, key, secrets.token_hex(12), kept)
         try:
             record.set_upload(_created(fs, record))
-        except BaseException:
-            record.release(kept=False)  # it may have been created all the same
+        except BaseException as exc:
+            if 400 <= getattr(exc, "status", 0) < 500:
+                record.remove()
+            else:
+                record.release(kept=False)  # it may have been created all the same
             raise
         return cls(fs, record)
 

@@ -33,16 +33,11 @@ def resume(fs: S3, key: str, source: Blob, chunk: int) -> tuple[S3Writer, int]:
         try:
             check = _PartCheck(source, chunk)
             parts = list(itertools.takewhile(check.has_bytes_of_source, parts_of(fs, key, record.upload)))
-        except FileNotFoundError:
-            raise
-        except OSError as exc:
-            record.release(kept=True)
+        except BaseException as exc:
             if getattr(exc, "code", "") != "NoSuchUpload":
+                record.release(kept=True)
                 raise
             parts = []
-        except BaseException:
-            record.release(kept=True)
-            raise
         if parts:
             continued = Upload(fs, record, [_element(part, fs.checksum_algorithm) for part in parts])
             return S3Writer(fs, key, False, chunk, continued, kept=True), sum(part["Size"] for part in parts)

@@ -36,6 +36,8 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 """After so long without a part, an upload that could be continued, or whose owner can't be known, is aborted."""
 UNANSWERED_SECONDS = 24 * 3600.0
 """After so long, an upload without a part, that may be the one whose creation was not answered, is aborted."""
+MAX_RECORD_SECONDS = 30 * 24 * 3600.0
+"""After so long, the record of an upload that could not be aborted is removed."""
 MAX_SKEW = 900.0
 """Seconds between the store's clock and ours: S3 accepts no signature that is older or newer."""
 CREATION_SECONDS = 900.0
@@ -154,7 +156,10 @@ def _end(fs: S3, record: UploadRecord) -> None:
             _abort(fs, record.key, upload)
         record.remove()
     except OSError:
-        record.release(kept=False)
+        if time.time() - record.begun > MAX_RECORD_SECONDS:
+            record.remove()
+        else:
+            record.release(kept=False)
         raise
 
 
