@@ -1,4 +1,4 @@
-"""S3 at a distance of 10 ms: 100 KB objects with 64 in flight, and random members of a zip."""
+"""S3 at a distance of 10 ms: 100 KB objects with 64 in flight, connections that were reset, random members of a zip."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def run(bench: Bench) -> None:
     with servers.far_store(bench.folder, DELAY) as store:
         bench.note(f"The delay is {store.how}.")
         objects(bench, store.endpoint, names)
+        resets(bench, store.endpoint, names[:64])
         zipped(bench, store.endpoint, wanted)
 
 
@@ -50,6 +51,20 @@ def objects(bench: Bench, endpoint: str, names: list[str]) -> None:
         race.rate(wrk)
         race.faster(many, wrk)
         race.faster(many, obstore)
+
+
+def resets(bench: Bench, endpoint: str, names: list[str]) -> None:
+    """A read over a kept connection, and one that finds all 32 kept connections reset."""
+    options: dict[str, Any] = {"endpoint": endpoint, "names": names, "size": SIZE}
+    with bench.race("fs.read_bytes of 100 KB, 10 ms away", "object", rounds=8) as race:
+        kept = race.ours("over a kept connection", "objects.fsabs_read_after_batch", 1, reset=False, **options)
+        reset = race.ours("after 32 were reset", "objects.fsabs_read_after_batch", 1, reset=True, **options)
+        race.run()
+        race.table("seconds", "ms", 1e3)
+        pairs = zip(race.values(reset, "seconds"), race.values(kept, "seconds"), strict=True)
+        more = [(one - other) * 1000 / DELAY for one, other in pairs]
+        what = f"{race.title}, after 32 connections were reset: more than over a kept one"
+        bench.claim(what, more, "round trips", at_most(1.5, "round trips"))
 
 
 def zipped(bench: Bench, endpoint: str, wanted: list[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -55,6 +56,23 @@ def fsabs_read_many(endpoint: str, names: list[str], size: int, concurrency: int
 def fsabs_read_bytes(endpoint: str, names: list[str], size: int) -> Run:
     """`fs.read_bytes`, one by one."""
     return one_by_one(_ours(endpoint).read_bytes, names, size)
+
+
+def fsabs_read_after_batch(endpoint: str, names: list[str], size: int, reset: bool) -> Run:
+    """`fs.read_bytes` of one object after a batch over 32 connections, which a proxy has `reset` or kept."""
+    proxy = library("tests.servers.network").FaultProxy.before(endpoint).__enter__()
+    fs = _ours(proxy.endpoint)
+
+    def run() -> dict[str, float]:
+        whole(list(fs.read_many(names, concurrency=32)), len(names))
+        if reset:
+            proxy.break_connections()
+        time.sleep(0.05)  # until the resets have arrived
+        begin = time.perf_counter()
+        whole(fs.read_bytes(names[0]), size)
+        return {"seconds": time.perf_counter() - begin}
+
+    return run
 
 
 def fsabs_open(endpoint: str, names: list[str], size: int) -> Run:

@@ -76,8 +76,12 @@ class Connection:
             self._send_all(body, deadline)
         elif self.tls:
             self._send_all(head + body, deadline)
+        elif body:
+            sent = self.socket.sendmsg((head, body))
+            if sent < len(head) + len(body):
+                self.socket.sendall((head + body)[sent:])
         else:
-            self.socket.sendall(head + body if body else head)
+            self.socket.sendall(head)
         if _QUICKACK is not None:
             self.socket.setsockopt(_TCP, _QUICKACK, 1)
 
