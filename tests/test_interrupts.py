@@ -34,17 +34,20 @@ def test_an_interrupted_operation_leaves_all_as_it_was(case: str) -> None:
 def test_an_interrupted_operation_on_s3(case: str, moto: MotoServer) -> None:
     moto.create_bucket("interrupts")
     options = {"endpoint": moto.endpoint, "aws_access_key_id": "x", "aws_secret_access_key": "y", "region": moto.region}
-    interrupted(case, 15, 90, f"s3://interrupts/{uuid.uuid4().hex}", options)
+    interrupted(case, 8, 90, f"s3://interrupts/{uuid.uuid4().hex}", options)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("case", STORES)
 def test_an_interrupted_operation_on_hdfs(case: str, hdfs: HdfsCluster) -> None:
-    interrupted(case, 15, 90, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True})
+    interrupted(case, 8, 90, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True}, pooled=32)
 
 
-def interrupted(case: str, short: int, seconds: float, *store: Any) -> None:
-    """Interrupt a case in a process of its own, and check what is left afterwards."""
+def interrupted(case: str, short: int, seconds: float, *store: Any, pooled: int = 1) -> None:
+    """Interrupt a case in a process of its own, and check what is left afterwards.
+
+    hdfs-native keeps the connections of reads that ended early, some 20 of them: `pooled` descriptors may be more.
+    """
     times, seed = soak.rounds(short), soak.seed(1)
     arguments = [case, str(times), str(seed)]
     if store:
@@ -56,5 +59,5 @@ def interrupted(case: str, short: int, seconds: float, *store: Any) -> None:
     soak.count("interrupts", hits)
     assert hits > times // 10, "the interrupts came too late"
     # One may be lost where an interrupt comes into a finalizer: Python itself ignores that one, with the finalizer.
-    assert descriptors <= 1 + hits // 100, f"seed {seed}: {descriptors} descriptors lost"
+    assert descriptors <= pooled + hits // 100, f"seed {seed}: {descriptors} descriptors lost"
     assert folders == 0, f"seed {seed}: {folders} temporary folders are left"

@@ -90,9 +90,12 @@ def main() -> int:
     for test in turns(tests, state, time.monotonic() + 60 * minutes):
         mine = state.setdefault(test, {"seed": 1000, "runs": 0, "seconds": 0.0, "tried": {}, "failed": []})
         seed, begin = mine["seed"], time.monotonic()
+        mine["seed"] = seed + 1
+        mine["seconds"] += 1.0  # if the soak is killed in this run, the next one begins with another test
+        save(state)
         passed, tried, output = run(test, seed, LIMIT)
-        mine["seed"], mine["runs"] = seed + 1, mine["runs"] + 1
-        mine["seconds"] += time.monotonic() - begin
+        mine["runs"] += 1
+        mine["seconds"] += time.monotonic() - begin - 1.0
         mine["tried"] = dict(Counter(mine["tried"]) + tried)
         if not passed:
             failures += 1
