@@ -30,6 +30,7 @@ def test_an_interrupted_operation_leaves_all_as_it_was(case: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(180)  # the start of the server is in it
 @pytest.mark.parametrize("case", STORES)
 def test_an_interrupted_operation_on_s3(case: str, moto: MotoServer) -> None:
     moto.create_bucket("interrupts")
@@ -38,6 +39,7 @@ def test_an_interrupted_operation_on_s3(case: str, moto: MotoServer) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(180)  # the start of the server is in it
 @pytest.mark.parametrize("case", STORES)
 def test_an_interrupted_operation_on_hdfs(case: str, hdfs: HdfsCluster) -> None:
     interrupted(case, 8, 90, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True}, pooled=32)
