@@ -6,6 +6,13 @@
     aws_access_key_id = $CORP_KEY           ; $VAR and ${VAR} are expanded on use; $$ is a dollar
     prefix = datasets/2026                  ; goes before every path
 
+A section with `pfs=` is a datacenter, whose files are at `/pfs/<name>/home/<user>/...` and `/pfs/<name>/common/...`:
+
+    [datacenter_1]
+    pfs = s3://bucket/files                 ; the directory that home/ and common/ are in
+    username = wuyi                         ; writes to /pfs/datacenter_1/home/wuyi, and nowhere else
+    endpoint = https://s3.example.com/      ; the rest: keyword options of from_url
+
 The file is the one named by `$PFIO_CONFIG_PATH`, else `$XDG_CONFIG_HOME/pfio.ini`, else `~/.config/pfio.ini`.
 """
 
@@ -25,6 +32,7 @@ from . import keys, registry
 from .errors import ConfigError, ConfigWarning
 from .limits import Limits
 
+_PFS = "pfs"
 _added: dict[str, dict[str, Any]] = {}
 _read: tuple[Any, _File] | None = None
 
@@ -38,6 +46,19 @@ class Scheme(NamedTuple):
     """Keyword options, expanded; text where they come from a file."""
     prefix: str
     """The key that goes before every path."""
+    origins: dict[str, str]
+    """Of the options that come from the file: its path, the line and the section."""
+
+
+class Datacenter(NamedTuple):
+    """A datacenter: a section of the file with `pfs=`."""
+
+    url: str
+    """The directory that `home` and `common` are in."""
+    username: str
+    """The user whose home may be written to."""
+    options: dict[str, Any]
+    """Keyword options, expanded; text where they come from a file."""
     origins: dict[str, str]
     """Of the options that come from the file: its path, the line and the section."""
 
@@ -75,7 +96,38 @@ def is_strict(strict: bool | None = None) -> bool:
 
 def custom_schemes() -> list[str]:
     """Return the names of all custom schemes."""
+    return [name for name in sections() if not is_datacenter(name)]
+
+
+def sections() -> list[str]:
+    """Return the names of all custom schemes and datacenters."""
     return sorted({*_added, *_sections()})
+
+
+def is_datacenter(name: str) -> bool:
+    """Return whether there is a datacenter of that name."""
+    return _PFS in _sections().get(name, ())
+
+
+def datacenter(name: str) -> Datacenter:
+    """Return a datacenter; `ConfigError` if the file has none of that name."""
+    section = get_custom_scheme(name)
+    if section is None or _PFS not in section:
+        known = ", ".join(filter(is_datacenter, sections())) or "none"
+        raise ConfigError(
+            f"no datacenter {name!r}: it is a section with pfs= and username= in {config_path()}; known: {known}"
+        )
+    expanded = {key: expand(value, name, key) for key, value in section.items()}
+    url, username = expanded.pop(_PFS), expanded.pop("username", "")
+    if not url or not username or "/" in username or username in (".", ".."):
+        wrong = "username=, a name without /" if url else "a URL as pfs="
+        raise ConfigError(f"the datacenter [{name}] needs {wrong} ({config_path()})")
+    certificate = [expanded.pop(key) for key in ("usercert", "userkey") if expanded.get(key)]
+    if certificate:
+        expanded["client_certificate"] = ", ".join(certificate)
+    lines = _file().lines.get(name, {})
+    origins = {key: f"{config_path()}, line {lines[key]}: [{name}]" for key in expanded if key in lines}
+    return Datacenter(url, username, expanded, origins)
 
 
 def resolve(name: str) -> Scheme | None:
@@ -87,6 +139,10 @@ def resolve(name: str) -> Scheme | None:
     prefixes: list[str] = []
     origins: dict[str, str] = {}
     while (section := get_custom_scheme(name)) is not None:
+        if _PFS in section:
+            raise ConfigError(
+                f"[{name}] is a datacenter and no scheme: its paths are /pfs/{name}/... ({config_path()})"
+            )
         if name in chain:
             raise ConfigError(f"the custom schemes {' -> '.join([*chain, name])} go in a circle ({config_path()})")
         chain.append(name)
@@ -235,7 +291,8 @@ def _parse(path: str) -> _File:
             elif header is not None and name in result.sections:
                 raise ConfigError(f"line {start + 1}: there is a section [{name}] above")
             elif header is not None:
-                result.sections[_checked(name, f"{path}, line {start + 1}")] = found
+                where = f"{path}, line {start + 1}"
+                result.sections[(_checked_datacenter if _PFS in found else _checked)(name, where)] = found
         except (configparser.Error, ConfigError) as exc:
             result.sections.pop(name, None)
             message = _message(exc)
@@ -274,9 +331,15 @@ def _message(exc: Exception) -> str:
     return str(exc)
 
 
+def _checked_datacenter(name: str, where: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ConfigError(f"{where}: {name!r} can't be a datacenter: letters, digits and _ . - make one")
+    return name
+
+
 def _checked(name: str, where: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9+.-]*", name):
         raise ConfigError(f"{where}: {name!r} can't be a scheme: small letters, digits and + - . make one")
-    if name in registry.BUILTIN_SCHEMES:
+    if name in registry.BUILTIN_SCHEMES or name == _PFS:
         raise ConfigError(f"{where}: [{name}] is a built-in scheme and can't be defined again; choose another name")
     return name

@@ -310,6 +310,12 @@ class Core(abc.ABC):
             self._named(exc, operation, self._root)
             raise
 
+    def _check_links(self, key: str, root: str, operation: str) -> None:  # noqa: B027 - most stores have no links
+        """Raise a `PermissionError` if a link on the way from the directory `root` to `key` may not be followed.
+
+        Layers ask for it; a backend that has links asks in its own `_key`, too.
+        """
+
     def _file_key(self, path: str | os.PathLike[str], operation: str) -> str:
         """Return the key of a file that is going to be written; a path that names a directory is refused."""
         key = self._key(path, operation)

@@ -93,6 +93,14 @@ class LayerFS(FS):
         """The inner FS's."""
         return self.inner.limits
 
+    def _key(self, path: Path, operation: str) -> str:
+        key = super()._key(path, operation)
+        self.inner._check_links(key, self._root, operation)
+        return key
+
+    def _check_links(self, key: str, root: str, operation: str) -> None:
+        self.inner._check_links(key, root, operation)
+
     def _stat(self, key: str) -> FileStat:
         return self.inner._stat(key)
 

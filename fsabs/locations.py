@@ -6,10 +6,13 @@ import os
 import re
 from typing import NamedTuple
 
-from . import errors, keys
+from . import config, errors, keys
 
 VERBATIM = frozenset({"http", "https"})
 """Schemes whose paths are sent as they are written."""
+PFS = "pfs"
+"""The scheme of the datacenters' files; without one their paths are `/pfs/<datacenter>/...`."""
+_PFS_PATH = re.compile(r"/+pfs/+([^/]+)(/.*)?", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
 
 
@@ -47,6 +50,8 @@ def parsed(url: str | os.PathLike[str]) -> Location:
         if ":" in text.split("/")[0] and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:[^/]*$", text) and not os.path.exists(text):
             raise ValueError(f"a URL has // after its scheme: {text!r} (a local path with a colon: ./{text})")
         path = os.path.abspath(text)
+        if text.startswith("/") and (found := _in_datacenter(text) or _in_datacenter(path)) is not None:
+            return found
         return Location("file", "", path, "file://" + keys.to_url_path(path))
     rest = text[match.end() :]
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
@@ -57,6 +62,17 @@ def parsed(url: str | os.PathLike[str]) -> Location:
     if "#" in path or "#" in query:
         raise ValueError(f"a '#' in a path is written as %23: {shown}")
     return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
+
+
+def _in_datacenter(text: str) -> Location | None:
+    """Return the location of a path `/pfs/<datacenter>/...`; None unless there is a section of that datacenter.
+
+    What climbs out of the datacenter is left in the path, and refused where the path becomes a key.
+    """
+    match = _PFS_PATH.fullmatch(text)
+    if match is None or not config.is_datacenter(match[1]):
+        return None
+    return Location(PFS, match[1], match[2] or "", text)
 
 
 def _query(text: str, url: str) -> tuple[tuple[str, str], ...]:

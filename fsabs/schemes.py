@@ -13,7 +13,7 @@ from . import config, errors, keys, registry
 from .errors import ConfigError, ConfigWarning, UnknownSchemeError
 from .fs import FS
 from .limits import Limits
-from .locations import VERBATIM, Location, no_query
+from .locations import PFS, VERBATIM, Location, no_query, parse
 
 SETTINGS = (*registry.LAYERS, "limits")
 """What `from_url` and sections of `pfio.ini` may set beside the options of backends and containers."""
@@ -39,6 +39,8 @@ def backend(
     location: Location, options: dict[str, Any], strict: bool
 ) -> tuple[Opener, Location, dict[str, Any], dict[str, Any]]:
     """Return the backend of a URL: a registered one, one of fsspec, or a custom scheme's with its layers."""
+    if location.scheme == PFS:
+        return _of_datacenter(location, options, strict)
     scheme = location.scheme
     custom = None if registry.backend(scheme) else config.resolve(scheme)
     below = location.path
@@ -63,6 +65,43 @@ def backend(
         settings["manifest"] = {"url": settings["manifest"], "below": keys.normalize(below)}
     rest = {name: value for name, value in custom.options.items() if name not in settings}
     return opener, location, {**_typed(rest, opener, location.scheme, custom.origins, strict), **options}, settings
+
+
+def _of_datacenter(
+    location: Location, options: dict[str, Any], strict: bool
+) -> tuple[Opener, Location, dict[str, Any], dict[str, Any]]:
+    """Return the backend of a path in a datacenter: that of the section's URL, in a `PfsFS`."""
+    from .pfs import PfsFS
+
+    name = location.authority
+    center = config.datacenter(name)
+    base = parse(center.url)
+    if base.scheme in (PFS, *VERBATIM):
+        raise ConfigError(f"the datacenter [{name}] can't be at {base.text} ({config.config_path()})")
+    key = _key(location, location.path)
+    whole = f"{base.path}/{_key(location, location.object)}" if location.object else ""
+    there = base._replace(path=f"{base.path}/{key}", object=whole, query=location.query, text=location.text)
+    opener, found, chosen, settings = backend(there, {}, strict)
+    full = keys.normalize(found.path)
+    root = full[: len(full) - len(key)].rstrip("/")
+    settings = {**settings, **{name: value for name, value in center.options.items() if name in SETTINGS}}
+    rest = {name: value for name, value in center.options.items() if name not in settings}
+    chosen = {**chosen, **_typed(rest, opener, name, center.origins, strict), **options}
+    if opener.known and "links" in opener.known:  # of a local tree, from one home to another
+        chosen.setdefault("links", "inside")
+
+    def open_at(authority: str, path: str, **options: Any) -> FS:
+        return PfsFS.at(opener(authority, "/" + root, options), name, center.username, path)
+
+    return Opener(open_at, opener.known, PfsFS.__name__), found._replace(scheme=PFS), chosen, settings
+
+
+def _key(location: Location, path: str) -> str:
+    """Return the key of a path in a datacenter or a custom scheme, which none leads out of."""
+    try:
+        return keys.normalize(path)
+    except PermissionError as exc:
+        raise errors.named(exc, "from_url", location.text) from None
 
 
 def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str, Any]:
@@ -101,10 +140,7 @@ def _prefixed(prefix: str, location: Location) -> str:
     """Return the path below the prefix of a custom scheme: a root, which no path leads out of."""
     if not prefix:
         return location.path
-    try:
-        keys.normalize(location.path)
-    except PermissionError as exc:
-        raise errors.named(exc, "from_url", location.text) from None
+    _key(location, location.path)
     return f"/{prefix}/{location.path.lstrip('/')}"
 
 

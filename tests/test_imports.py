@@ -35,6 +35,7 @@ FLOORS = {
     "roots": 7,
     "urls": 6,
     "schemes": 5,
+    "pfs": 5,
     "locations": 5,
     "config": 5,
     "containers": 4,

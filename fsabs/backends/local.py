@@ -82,13 +82,17 @@ class Local(FS):
 
     def _key(self, path: Path, operation: str) -> str:
         key = super()._key(path, operation)
-        if self._links != "follow":
-            try:
-                link_rules.check(key, self._root, self._links, last=operation not in ("remove", "rename"))
-            except OSError as exc:
-                self._named(exc, operation, key)
-                raise
+        self._check_links(key, self._root, operation)
         return key
+
+    def _check_links(self, key: str, root: str, operation: str) -> None:
+        if self._links == "follow":
+            return
+        try:
+            link_rules.check(key, root, self._links, last=operation not in ("remove", "rename"))
+        except OSError as exc:
+            self._named(exc, operation, key)
+            raise
 
     def _url(self, key: str) -> str:
         return "file:///" + keys.to_url_path(key)

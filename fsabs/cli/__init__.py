@@ -39,6 +39,7 @@ COMMANDS = {
     "mkdir": CommandLine("mkdir", "Make directories."),
     "mv": CommandLine("mv", "Move files and trees between any two places."),
     "pack": CommandLine("pack", "Pack a directory into a container."),
+    "pfs": CommandLine("pfs", "List, copy, make and remove files of datacenters: /pfs/DATACENTER/..."),
     "prepare": CommandLine("prepare", "Make sharded RecordIO files of raw files, here or on a Spark cluster."),
     "repair": CommandLine("repair", "Replace damaged RecordIO files by what is good in them."),
     "rm": CommandLine("rm", "Remove files and trees."),

@@ -33,7 +33,7 @@ def listing(invocation: Invocation) -> None:
 
     path = config.config_path()
     invocation.output.record({"file": path, "exists": os.path.exists(path)}, _heading(path))
-    for name in config.custom_schemes():
+    for name in config.sections():
         section = config.get_custom_scheme(name) or {}
         shown = {key: _value(key, str(value)) for key, value in section.items()}
         text = "\n".join([f"\n[{name}]", *(f"{key} = {value}" for key, value in shown.items())])
@@ -56,7 +56,7 @@ def check(invocation: Invocation) -> int:
     for section, problem in found:
         invocation.output.record({"section": section, "problem": problem}, problem)
     if not found:
-        count = len(config.custom_schemes())
+        count = len(config.sections())
         text = f"{config.config_path()}: {count} sections, nothing is wrong"
         invocation.output.record({"section": None, "problem": None}, text)
     return FAILED if found else 0
@@ -79,8 +79,9 @@ def _problems() -> Iterator[tuple[str, str]]:
         warnings.simplefilter("ignore", ConfigWarning)
         for problem in config.problems():
             yield "", problem
-        for name in config.custom_schemes():
+        for name in config.sections():
             try:
-                schemes.backend(locations.parsed(f"{name}://authority/path"), {}, strict=True)
+                url = f"pfs://{name}/home" if config.is_datacenter(name) else f"{name}://authority/path"
+                schemes.backend(locations.parsed(url), {}, strict=True)
             except (ValueError, ImportError, TypeError) as exc:
                 yield name, str(exc)

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..copying import pieces
+from .paths import Paths
+from .program import FAILED, Invocation
 
 if TYPE_CHECKING:
     from ..blobs import Blob
     from ..fs import FS
 
 _BLOCK = 64 * 1024
+
+
+def write_each(invocation: Invocation, paths: tuple[str, ...], write: Callable[[FS, str], None]) -> int:
+    """Call `write` for each file that paths name, and return the exit code; an error does not stop the others."""
+    code = 0
+    with Paths() as resolver:
+        for text in paths:
+            try:
+                for found in resolver.expand(text):
+                    write(found.fs, found.path)
+            except (OSError, ValueError) as exc:
+                if isinstance(exc, BrokenPipeError) and exc.filename is None:
+                    raise
+                invocation.error(exc)
+                code = FAILED
+        sys.stdout.buffer.flush()
+    return code
 
 
 def write_content(fs: FS, path: str) -> None:

@@ -12,8 +12,7 @@ from ..copying.trees import TreePlan
 from .content import write_content
 from .paths import PIPE, Paths, ResolvedPath, path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, progress_option
-from .transfers import Transfer, transfer_options, wanted
+from .transfers import Transfer, TransferOptions, transfer_options
 
 _PIECE = 1 << 20
 
@@ -26,7 +25,6 @@ _PIECE = 1 << 20
 @click.option("-n", "--no-clobber", is_flag=True, help="Leave files that are at the target, also if they differ.")
 @click.option("--checksum", is_flag=True, help="Compare contents to know what is at the target already, not times.")
 @transfer_options
-@progress_option
 @common
 def command(
     invocation: Invocation,
@@ -36,11 +34,7 @@ def command(
     force: bool,
     no_clobber: bool,
     checksum: bool,
-    verbose: bool,
-    jobs: int | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    progress: Mode,
+    options: TransferOptions,
 ) -> int:
     """Copy files, directories and the members of containers.
 
@@ -53,24 +47,19 @@ def command(
     """
     if force and no_clobber:
         raise click.UsageError("-f and -n exclude each other")
-    existing: Literal["replace", "skip", "compare"] = "replace" if force else "skip" if no_clobber else "compare"
-    plan = TreePlan(existing, checksum, wanted=wanted(include, exclude))
+    plan = TreePlan(existing_of(force, no_clobber), checksum, wanted=options.wanted)
     if PIPE in (*sources, target):
         return _pipe(invocation, sources, target)
-    with Paths() as paths, Transfer(invocation, progress, verbose, jobs, "copied") as transfer:
+    with Paths() as paths, Transfer(invocation, options, "copied") as transfer:
         into = paths.resolve(target, "a")
         for source, place in places(paths, sources, into, transfer):
-            try:
-                stat = source.stat()
-                if not (stat.directory or source.contents):
-                    transfer.file(source, stat, place, plan)
-                elif recursive:
-                    transfer.tree(source, place, plan)
-                else:
-                    raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
-            except (OSError, ValueError) as exc:
-                transfer.error(exc)
+            transfer.copy(source, place, plan, recursive)
         return FAILED if transfer.failed else 0
+
+
+def existing_of(force: bool, no_clobber: bool) -> Literal["replace", "skip", "compare"]:
+    """Return the plan for files that are at the target already."""
+    return "replace" if force else "skip" if no_clobber else "compare"
 
 
 def places(

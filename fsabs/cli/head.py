@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from .content import write_first
-from .paths import Paths, path_argument
-from .program import FAILED, Invocation, common
+from .content import write_each, write_first
+from .paths import path_argument
+from .program import Invocation, common
 
 
 @click.command()
@@ -22,16 +20,6 @@ def command(invocation: Invocation, paths: tuple[str, ...], lines: int, size: in
     \b
     Example: fsabs head -n 5 s3://bucket/train.zip/labels.csv
     """
-    code = 0
-    with Paths() as resolver:
-        for text in paths:
-            try:
-                for found in resolver.expand(text):
-                    write_first(found.fs, found.path, None if size is not None else lines, size)
-            except (OSError, ValueError) as exc:
-                if isinstance(exc, BrokenPipeError) and exc.filename is None:
-                    raise
-                invocation.error(exc)
-                code = FAILED
-        sys.stdout.buffer.flush()
-    return code
+    return write_each(
+        invocation, paths, lambda fs, path: write_first(fs, path, None if size is not None else lines, size)
+    )

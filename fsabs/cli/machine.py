@@ -43,9 +43,9 @@ def _configuration() -> Iterator[Finding]:
             "configuration", "fault", problem, "mend the section; `fsabs config check` shows all that is wrong"
         )
     if not problems:
-        yield ok("configuration", f"{path}: {len(config.custom_schemes())} sections")
+        yield ok("configuration", f"{path}: {len(config.sections())} sections")
     mode = os.stat(path).st_mode
-    if mode & 0o044 and any("secret" in key for name in config.custom_schemes() for key in _keys(name)):
+    if mode & 0o044 and any("secret" in key for name in config.sections() for key in _keys(name)):
         yield Finding("configuration", "warning", f"{path} has secrets and is readable by others", f"chmod 600 {path}")
 
 

@@ -20,6 +20,11 @@ def command(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> in
     \b
     Example: fsabs mkdir -p hdfs:///user/me/runs/7
     """
+    return make_all(invocation, paths, parents)
+
+
+def make_all(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> int:
+    """Make directories, and return the exit code; the error of one path does not stop the others."""
     code = 0
     with Paths() as resolver:
         for text in paths:

@@ -10,25 +10,19 @@ from ..copying.trees import TreePlan
 from .cp import places
 from .paths import Paths, ResolvedPath, path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, progress_option
-from .transfers import Transfer, transfer_options, wanted
+from .transfers import Transfer, TransferOptions, transfer_options
 
 
 @click.command()
 @path_argument("sources", count=-1)
 @path_argument("target")
 @transfer_options
-@progress_option
 @common
 def command(
     invocation: Invocation,
     sources: tuple[str, ...],
     target: str,
-    verbose: bool,
-    jobs: int | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    progress: Mode,
+    options: TransferOptions,
 ) -> int:
     """Move files and directories; TARGET means what it means to cp.
 
@@ -38,15 +32,15 @@ def command(
     \b
     Example: fsabs mv /scratch/run-7 s3://bucket/runs/
     """
-    plan = TreePlan("compare", move=True, wanted=wanted(include, exclude))
-    with Paths() as paths, Transfer(invocation, progress, verbose, jobs, "moved") as transfer:
+    plan = TreePlan("compare", move=True, wanted=options.wanted)
+    with Paths() as paths, Transfer(invocation, options, "moved") as transfer:
         into = paths.resolve(target, "a")
         for source, place in places(paths, sources, into, transfer):
             try:
                 stat = source.stat()
                 source.fs._require("remove", "move", source.path)
                 if plan.wanted is None and _is_renamed(source, place):
-                    transfer.moved(place)
+                    transfer.moved(source, place)
                 elif stat.directory or source.contents:
                     transfer.tree(source, place, plan)
                 else:

@@ -47,9 +47,7 @@ def run(
     invocation.how_to_go_on = f"{archive} is as it was; run the same command again"
     with Paths() as paths, Progress(progress) as shown:
         found, target = paths.resolve(source), paths.resolve(archive)
-        tree = found.fs.subfs("/" + found.path) if found.path else found.fs
-        done = pack(
-            tree, target.fs, "/" + target.path, mode=mode, force_type=kind, progress=shown.update, concurrency=jobs
-        )
+        tree = found.fs.subfs(found.path) if found.path else found.fs
+        done = pack(tree, target.fs, target.path, mode=mode, force_type=kind, progress=shown.update, concurrency=jobs)
     text = f"{target.shown}: {done.files:,} files ({size_text(done.bytes)})"
     invocation.output.record({"archive": target.shown, **done._asdict()}, text)

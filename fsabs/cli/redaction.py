@@ -53,7 +53,7 @@ def _configured() -> set[str]:
     found: set[str] = set()
     if config is None:
         return found
-    for name in config.custom_schemes():
+    for name in config.sections():
         try:
             section = config.get_custom_scheme(name) or {}
         except ValueError:  # a section that can't be read: none of its values is used

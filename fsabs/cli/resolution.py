@@ -32,7 +32,11 @@ def of_url(url: str) -> Iterator[Fact]:
     path = config.config_path()
     yield Fact("configuration", path if os.path.exists(path) else f"{path} (not there)", _source_of_path())
     scheme = location.scheme
-    custom = None if registry.backend(scheme) else config.resolve(scheme)
+    center = config.datacenter(location.authority) if scheme == locations.PFS else None
+    custom = None if center or registry.backend(scheme) else config.resolve(scheme)
+    if center is not None:
+        yield Fact("section", f"[{location.authority}]", path)
+        yield Fact("datacenter", locations.parsed(center.url).text, f"only the home of {center.username} is written to")
     if custom is not None:
         yield Fact("section", " -> ".join([*(f"[{name}]" for name in _chain(scheme)), custom.scheme]), path)
         if custom.prefix:
@@ -42,9 +46,11 @@ def of_url(url: str) -> Iterator[Fact]:
     if resolved.authority:
         yield Fact("authority", resolved.authority.rpartition("@")[2])  # without user and password
     yield Fact("path", resolved.path or "/")
-    origins = custom.origins if custom is not None else {}
+    section = location.authority if center is not None else scheme
+    configured = center or custom
     for name, value in {**options, **settings}.items():
-        yield _option(scheme, name, value, origins.get(name) or ("query" if custom is None else f"[{scheme}]"))
+        source = configured.origins.get(name) or f"[{section}]" if configured is not None else "query"
+        yield _option(section, name, value, source)
 
 
 def of_fs(fs: FS) -> Iterator[Fact]:
@@ -82,7 +88,7 @@ def _chain(name: str) -> Iterator[str]:
     """Yield the names of the sections that a custom scheme builds on."""
     while (section := config.get_custom_scheme(name)) is not None:
         yield name
-        name = str(section["scheme"])
+        name = str(section.get("scheme", ""))
 
 
 def _option(scheme: str, name: str, value: Any, source: str) -> Fact:

@@ -23,6 +23,13 @@ def command(
     \b
     Example: fsabs rm -r s3://bucket/runs/old/ '/scratch/*.tmp'
     """
+    return remove_all(invocation, paths, recursive, force, dry_run, verbose)
+
+
+def remove_all(
+    invocation: Invocation, paths: tuple[str, ...], recursive: bool, force: bool, dry_run: bool, verbose: bool
+) -> int:
+    """Remove what paths name, and return the exit code; the error of one path does not stop the others."""
     code = 0
     with Paths() as resolver:
         for text in paths:

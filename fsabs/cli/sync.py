@@ -7,8 +7,7 @@ import click
 from ..copying.trees import TreePlan
 from .paths import Paths, path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, progress_option
-from .transfers import Transfer, transfer_options, wanted
+from .transfers import Transfer, TransferOptions, transfer_options
 
 
 @click.command()
@@ -18,7 +17,6 @@ from .transfers import Transfer, transfer_options, wanted
 @click.option("--dry-run", is_flag=True, help="Show what would be done.")
 @click.option("--checksum", is_flag=True, help="Compare contents, not times.")
 @transfer_options
-@progress_option
 @common
 def command(
     invocation: Invocation,
@@ -27,11 +25,7 @@ def command(
     delete: bool,
     dry_run: bool,
     checksum: bool,
-    verbose: bool,
-    jobs: int | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    progress: Mode,
+    options: TransferOptions,
 ) -> int:
     """Copy what is new or changed in a directory to another one.
 
@@ -41,7 +35,7 @@ def command(
     \b
     Example: fsabs sync --delete --dry-run /data/train s3://bucket/train
     """
-    plan = TreePlan("compare", checksum, dry_run=dry_run, wanted=wanted(include, exclude))
-    with Paths() as paths, Transfer(invocation, progress, verbose, jobs, "copied") as transfer:
+    plan = TreePlan("compare", checksum, dry_run=dry_run, wanted=options.wanted)
+    with Paths() as paths, Transfer(invocation, options, "copied") as transfer:
         transfer.tree(paths.resolve(source), paths.resolve(target, "a"), plan, delete)
         return FAILED if transfer.failed else 0

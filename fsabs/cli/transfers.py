@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from .. import keys
 from ..copying.copier import Copier, CopyResult, FileCopy
 from ..copying.trees import TreeEvent, TreePlan, TreeTransfer
-from .progress import Mode, Progress
+from .progress import Mode, Progress, progress_option
 from .summary import Retries, Summary
 
 if TYPE_CHECKING:
@@ -24,32 +25,58 @@ Wanted = Callable[["FileStat"], bool]
 _WOULD = {"copied": "would copy", "skipped": "would skip", "removed": "would remove", "failed": "failed"}
 
 
+class TransferOptions(NamedTuple):
+    """The options that `cp`, `mv` and `sync` share."""
+
+    verbose: bool
+    jobs: int | None
+    wanted: Wanted | None
+    """Whether a file or directory is to be copied; None for all."""
+    progress: Mode
+
+
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `-v`, `--jobs`, `--include` and `--exclude` to a command."""
+    """Add `-v`, `--jobs`, `--include`, `--exclude` and `--progress` to a command, as its parameter `options`."""
+
+    @functools.wraps(command)
+    def with_options(
+        *args: Any,
+        verbose: bool,
+        jobs: int | None,
+        include: tuple[str, ...],
+        exclude: tuple[str, ...],
+        progress: Mode,
+        **others: Any,
+    ) -> Any:
+        options = TransferOptions(verbose, jobs, wanted(include, exclude), progress)
+        return command(*args, options=options, **others)
+
+    found: Callable[..., Any] = with_options
     for option in (
+        progress_option,
         click.option("-v", "--verbose", is_flag=True, help="Write a line for each file."),
         click.option("--jobs", type=click.IntRange(min=1), help="Files under way at once; by default what suits."),
         click.option("--include", multiple=True, help="Only files that match a pattern; one with / is of the path."),
         click.option("--exclude", multiple=True, help="No files, and no directories, that match a pattern."),
     ):
-        command = option(command)
-    return command
+        found = option(found)
+    return found
 
 
 class Transfer:
     """Copies of one command; a context manager, which writes the summary at its end."""
 
-    def __init__(self, invocation: Invocation, progress: Mode, verbose: bool, jobs: int | None, verb: str) -> None:
-        self._invocation = invocation
+    def __init__(self, invocation: Invocation, options: TransferOptions, verb: str) -> None:
+        self.invocation = invocation
         self._output = invocation.output
-        self._verbose = verbose
-        self._jobs = jobs
+        self._verbose = options.verbose
+        self._jobs = options.jobs
         self._dry = False
         self.summary = Summary(verb, "skipped", "failed", "retried")
         self._verb = verb
         self._files = self._size = self._skipped = 0
         self._totals: tuple[int | None, int | None] = (None, None)
-        self._progress = Progress(progress)
+        self._progress = Progress(options.progress)
         self._exits = contextlib.ExitStack()
         self._retries = Retries()
 
@@ -57,6 +84,23 @@ class Transfer:
     def failed(self) -> bool:
         """True if anything failed."""
         return self.summary.counts["failed"] > 0
+
+    def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool) -> None:
+        """Copy a file or, if `recursive`, a directory; report what goes wrong."""
+        try:
+            stat = source.stat()
+            if not (stat.directory or source.contents):
+                self.file(source, stat, target, plan)
+            elif recursive:
+                self.tree(source, target, plan)
+            else:
+                raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
+        except (OSError, ValueError) as exc:
+            self.error(exc)
+
+    def line(self, action: str, source: ResolvedPath, target: ResolvedPath) -> str:
+        """Return the line of `-v` for a file."""
+        return f"{action} {self._output.name(target.shown)}"
 
     def tree(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, delete: bool = False) -> None:
         """Copy what is in a directory."""
@@ -66,7 +110,8 @@ class Transfer:
             self._count_in_background(source, plan.wanted)
 
         def report(event: TreeEvent) -> None:
-            self._report(event, target.member(keys.relative(event.key, dst)) if event.key != dst else target)
+            name = keys.relative(event.key, dst) if event.key != dst else ""
+            self._report(event, source.member(name) if name else source, target.member(name) if name else target)
 
         target.fs._require("write", "copy", dst)
         transfer = TreeTransfer(source.fs, src, target.fs, dst, plan, report, self._count, self._jobs)
@@ -83,7 +128,7 @@ class Transfer:
         if plan.existing != "replace" and target.fs.capabilities.read and self._is_there(source, stat, target, plan):
             if plan.move and plan.existing != "skip":
                 source.fs.remove(source.path)
-            self._report(TreeEvent("skipped", dst, stat.size), target)
+            self._report(TreeEvent("skipped", dst, stat.size), source, target)
             return
 
         if not target.fs.capabilities.implied_directories and keys.parent(dst):
@@ -91,20 +136,20 @@ class Transfer:
 
         def ended(result: CopyResult) -> None:
             action = "failed" if result.error is not None else "copied"
-            self._report(TreeEvent(action, dst, result.size, result.error), target)  # type: ignore[arg-type]
+            self._report(TreeEvent(action, dst, result.size, result.error), source, target)  # type: ignore[arg-type]
 
         with Copier(source.fs, target.fs, ended, self._count, self._jobs, plan.move) as copier:
             copier.add(FileCopy(src, dst, stat))
             copier.finish()
 
-    def moved(self, target: ResolvedPath) -> None:
+    def moved(self, source: ResolvedPath, target: ResolvedPath) -> None:
         """Report what was moved by the store."""
-        self._report(TreeEvent("copied", "", 0), target)
+        self._report(TreeEvent("copied", "", 0), source, target)
 
     def error(self, exc: Exception) -> None:
         """Report an error; the command goes on."""
         self._progress.clear()
-        self._invocation.error(exc)
+        self.invocation.error(exc)
         self.summary.add("failed")
 
     def _is_there(self, source: ResolvedPath, stat: FileStat, target: ResolvedPath, plan: TreePlan) -> bool:
@@ -122,7 +167,7 @@ class Transfer:
         src, dst = source.fs._key(source.path, "copy"), target.fs._key(target.path, "copy")
         return comparison.are_equal(src, stat, dst, there)
 
-    def _report(self, event: TreeEvent, target: ResolvedPath) -> None:
+    def _report(self, event: TreeEvent, source: ResolvedPath, target: ResolvedPath) -> None:
         if event.error is not None:
             self.error(event.error)
             return
@@ -139,7 +184,7 @@ class Transfer:
             self._progress.clear()
             what = _WOULD[event.action] if self._dry else name
             if not (self._dry and event.action == "skipped"):
-                self._output.line(f"{what} {self._output.name(target.shown)}")
+                self._output.line(self.line(what, source, target))
         self._show()
 
     def _count(self, size: int) -> None:
@@ -171,7 +216,7 @@ class Transfer:
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: Any) -> None:
         if kind is KeyboardInterrupt:
-            self._invocation.how_to_go_on = (
+            self.invocation.how_to_go_on = (
                 f"{self.summary.text()}; no file is half-written, run the same command again to go on"
             )
         self._exits.__exit__(kind, exc, trace)

@@ -38,8 +38,8 @@ def command(invocation: Invocation, archive: str, target: str, jobs: int | None,
     with Paths() as paths, Progress(progress) as shown:
         found = paths.resolve(archive if archive.endswith("/") else archive + "/")
         place = paths.resolve(target)
-        tree = found.fs.subfs("/" + found.path) if found.path else found.fs
-        done = unpack(tree, place.fs, "/" + place.path, workers=jobs, progress=shown.update)
+        tree = found.fs.subfs(found.path) if found.path else found.fs
+        done = unpack(tree, place.fs, place.path, workers=jobs, progress=shown.update)
         left = _left_out(invocation, found.fs)
     text = f"{place.shown}: {done.files:,} files ({size_text(done.bytes)})" + (f", left out {left}" if left else "")
     invocation.output.record({"target": place.shown, **done._asdict(), "left_out": left}, text)

@@ -44,7 +44,7 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
     from .. import registry
 
     if registry.container_of(found.path) and not found.is_directory():
-        with found.fs.open_container("/" + found.path) as container:
+        with found.fs.open_container(found.path) as container:
             verify = getattr(container, "verify", None)
             if verify is None:
                 raise ValueError(f"{found.shown}: containers of this kind can't be verified")

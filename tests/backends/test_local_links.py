@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,28 @@ def test_links_that_stay_inside(tree: Path) -> None:
         with pytest.raises(PermissionError):
             refusing.read_text(path)
     assert refusing.read_text("sub/deep.txt") == "deep"
+
+
+@pytest.mark.parametrize("layer", ["cache", "trace", "lazify", "subfs"])
+@pytest.mark.filterwarnings("ignore:a cache around local files")
+def test_layers_refuse_what_their_fs_refuses(tree: Path, tmp_path: Path, layer: str) -> None:
+    if layer == "lazify":
+        fs: FS = fsabs.lazify(functools.partial(Local, tree, links="inside"))
+    else:
+        options = {"cache": {"cache": str(tmp_path / "cache")}, "trace": {"trace": True}, "subfs": {"trace": True}}[
+            layer
+        ]
+        fs = fsabs.from_url(tree, links="inside", **options)
+    paths = ["out/secret", "file", "hop"]
+    if layer == "subfs":
+        fs, paths = fs.subfs("sub"), ["root/inner.txt", "up/secret"]
+    for path in paths:
+        with pytest.raises(PermissionError):
+            fs.read_bytes(path)
+        with pytest.raises(PermissionError):
+            list(fs.read_many([path]))
+        with pytest.raises(PermissionError):
+            fs.write_bytes(path, b"x")
 
 
 @pytest.mark.parametrize("links", ["inside", "refuse"])

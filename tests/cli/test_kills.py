@@ -1,17 +1,20 @@
-"""`cp -r`, `sync` and `mv` are killed at random moments: nothing is half-written, nothing is lost, and a second run
-finishes.
+"""`cp -r`, `sync`, `mv`, `pack` and `unpack` are killed at random moments: nothing is half-written, nothing is lost,
+and a second run finishes.
 
-`FSABS_KILL_ROUNDS` sets how many rounds are run in all; `FSABS_KILL_SEED` makes them others.
+`FSABS_KILL_ROUNDS` sets how many rounds are run of each command on each store, and has all pairs of them run;
+`FSABS_KILL_SEED` makes them others.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +24,16 @@ from fsabs.files import is_partial
 from tests.cli.commands import fsabs, make_tree
 from tests.cli.stores import s3_bucket
 from tests.servers.ceph import CephGateway
+from tests.servers.hdfs import HdfsCluster
 
-ROUNDS = int(os.environ.get("FSABS_KILL_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("FSABS_KILL_ROUNDS", "1"))
 SEED = int(os.environ.get("FSABS_KILL_SEED", "7"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 LARGE = 70 << 20
+ALL = [(verb, kind) for verb in ("cp", "sync", "mv", "pack", "unpack") for kind in ("local", "s3", "hdfs")]
+SOME = [("cp", "hdfs"), ("sync", "s3"), ("mv", "local"), ("mv", "s3"), ("pack", "s3"), ("unpack", "hdfs")]
 
-pytestmark = pytest.mark.timeout(120 + 30 * ROUNDS)
+pytestmark = pytest.mark.timeout(120 + 90 * ROUNDS)
 
 
 def files() -> dict[str, bytes]:
@@ -38,8 +44,10 @@ def files() -> dict[str, bytes]:
     return found
 
 
-def run_and_kill(arguments: list[str], when: random.Random, env: dict[str, str]) -> int:
-    """Start the command and end it at a random moment; return how it ended, 0 if it was done before."""
+def run_and_kill(arguments: list[str], when: random.Random, env: dict[str, str], seconds: float = 0.0) -> int:
+    """Start the command and end it at a random moment, after some lines, or within `seconds`; return how it ended, 0 if
+    it was done before.
+    """
 
     def heed() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,10 +58,10 @@ def run_and_kill(arguments: list[str], when: random.Random, env: dict[str, str])
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        lines = when.choice((0, 1, 100, 400, 595))
+        lines = 0 if seconds else when.choice((0, 1, 100, 400, 595))
         for _ in range(lines):
             process.stdout.readline()
-        time.sleep(when.random() * 0.2)
+        time.sleep(when.random() * (seconds or 0.2))
         sent = when.choice(SIGNALS)
         process.send_signal(sent)
         process.stdout.read()
@@ -78,18 +86,33 @@ def check_whole(fs: library.FS, expected: dict[str, bytes], missing_from: dict[s
         assert not set(expected) - there - set(missing_from)
 
 
-@pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
-@pytest.mark.parametrize("kind", ["local", "s3"])
-def test_kills(
-    verb: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[str, dict[str, str]]]:
+    """Return the function that makes a directory on a store of a kind: its URL, and the environment."""
+
+    def make(kind: str) -> tuple[str, dict[str, str]]:
+        if kind == "s3":
+            gateway: CephGateway = request.getfixturevalue("ceph")
+            url, env = s3_bucket(gateway, monkeypatch)
+            return url.rstrip("/"), env
+        if kind == "hdfs":
+            cluster: HdfsCluster = request.getfixturevalue("hdfs")
+            return f"{cluster.url}/kills-{tmp_path.name}", {}
+        return f"{tmp_path}/target", {}
+
+    return make
+
+
+@pytest.mark.parametrize(("verb", "kind"), [pair for pair in (ALL if ROUNDS > 1 else SOME) if "pack" not in pair[0]])
+def test_kills_of_copies(
+    verb: str, kind: str, tmp_path: Path, place: Callable[[str], tuple[str, dict[str, str]]]
 ) -> None:
-    expected, env, url = files(), dict[str, str](), f"{tmp_path}/target"
-    if kind == "s3":
-        gateway: CephGateway = request.getfixturevalue("ceph")
-        url, env = s3_bucket(gateway, monkeypatch)
+    expected, (url, env) = files(), place(kind)
     when, killed = random.Random(f"{SEED} {verb} {kind}"), 0
-    for number in range(max(1, ROUNDS // 6)):
-        source, target = make_tree(tmp_path / f"source{number}", expected), f"{url.rstrip('/')}/{number}"
+    for number in range(ROUNDS):
+        source, target = make_tree(tmp_path / f"source{number}", expected), f"{url}/{number}"
         command = [verb, *(["-r"] if verb == "cp" else []), f"{source}/", target]
         for _ in range(3):
             if run_and_kill(command, when, env) == 0:
@@ -107,4 +130,37 @@ def test_kills(
         assert verb != "mv" or not [path for path in source.rglob("*") if path.is_file()]
         if kind == "local":
             assert not [path for path in Path(target).rglob("*") if is_partial(path.name) and ".kept" in path.name]
+        shutil.rmtree(source, ignore_errors=True)
+        with library.from_url(url) as fs:
+            fs.remove(str(number), recursive=True)
+    print(f"{verb} {kind}: {killed} kills")
+
+
+@pytest.mark.parametrize(("verb", "kind"), [pair for pair in (ALL if ROUNDS > 1 else SOME) if "pack" in pair[0]])
+def test_kills_of_packing(
+    verb: str, kind: str, tmp_path: Path, place: Callable[[str], tuple[str, dict[str, str]]]
+) -> None:
+    expected, (url, env) = files(), place(kind)
+    source, archive = make_tree(tmp_path / "source", expected), tmp_path / "whole.zip"
+    begin = time.monotonic()
+    fsabs("pack", str(source), str(archive))
+    seconds = time.monotonic() - begin
+    when, killed = random.Random(f"{SEED} {verb} {kind}"), 0
+    for number in range(ROUNDS):
+        target = f"{url}/{number}.zip" if verb == "pack" else f"{url}/{number}"
+        command = ["pack", str(source), target] if verb == "pack" else ["unpack", str(archive), target]
+        for _ in range(3):
+            if run_and_kill(command, when, env, 1.5 * seconds) == 0:
+                break
+            killed += 1
+            with library.from_url(url, create=True) as fs:
+                if verb == "unpack" and fs.isdir(str(number)):
+                    check_whole(fs.subfs(str(number)), expected)
+                elif verb == "pack" and fs.exists(f"{number}.zip"):
+                    assert fs.read_bytes(f"{number}.zip") == archive.read_bytes()
+        fsabs(*command, env=env)
+        with library.from_url(f"{target}/") as fs:
+            check_whole(fs, expected, {})
+        with library.from_url(url) as fs:
+            fs.remove(target.rpartition("/")[2], recursive=True)
     print(f"{verb} {kind}: {killed} kills")

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import IO, Any
 
-from ... import config, errors, registry, roots
+from ... import config, errors, registry, roots, urls
 from ...paths import Path
 
 Call = Callable[[Any], Any]
@@ -28,6 +28,8 @@ _scheme = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://").match
 def is_ours(path: object) -> bool:
     """Return whether `path` is a `Path`, or the URL of a scheme that this library opens."""
     if isinstance(path, str):
+        if path.startswith("/pfs/"):
+            return urls.parse(path).scheme != "file"
         return "://" in path and (found := _scheme(path)) is not None and _known(found[1].lower())
     return isinstance(path, Path)
 
