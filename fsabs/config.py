@@ -18,7 +18,6 @@ The file is the one named by `$PFIO_CONFIG_PATH`, else `$XDG_CONFIG_HOME/pfio.in
 
 from __future__ import annotations
 
-import configparser
 import itertools
 import os
 import re
@@ -33,6 +32,7 @@ from .errors import ConfigError, ConfigWarning
 from .limits import Limits
 
 _PFS = "pfs"
+_BOOLEANS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
 _added: dict[str, dict[str, Any]] = {}
 _read: tuple[Any, _File] | None = None
 
@@ -198,11 +198,11 @@ def convert(value: Any, annotation: Any, where: str) -> Any:
         return None
     if Mapping in kinds:
         return _pairs(text, where)
-    if {bool, str} <= kinds and text.lower() not in configparser.ConfigParser.BOOLEAN_STATES:
+    if {bool, str} <= kinds and text.lower() not in _BOOLEANS:
         return value
     try:
         if bool in kinds:
-            return configparser.ConfigParser.BOOLEAN_STATES[text.lower()]
+            return _BOOLEANS[text.lower()]
         if int in kinds and (float not in kinds or text.lstrip("+-").isdigit()):
             return int(text)
         if float in kinds:
@@ -272,6 +272,8 @@ _HEADER = re.compile(r"\[([^\]]+)\]")
 
 def _parse(path: str) -> _File:
     """Read the file section by section, so that a bad one breaks none of the others."""
+    import configparser
+
     try:
         with open(path, encoding="utf-8-sig") as file:
             lines = file.read().split("\n")
@@ -315,6 +317,8 @@ def _key(written: str) -> str:
 
 
 def _parse_section(text: str, defaults: Mapping[str, str]) -> dict[str, str]:
+    import configparser
+
     parser = configparser.RawConfigParser(defaults, inline_comment_prefixes=(";", "#"))
     parser.read_string(text)
     found = parser[parser.sections()[0]] if parser.sections() else parser.defaults()
@@ -322,6 +326,8 @@ def _parse_section(text: str, defaults: Mapping[str, str]) -> dict[str, str]:
 
 
 def _message(exc: Exception) -> str:
+    import configparser
+
     if isinstance(exc, configparser.MissingSectionHeaderError):
         return f"line {exc.lineno} stands before the first [section]"
     if isinstance(exc, configparser.ParsingError):

@@ -10,7 +10,6 @@ import abc
 import errno
 import io
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 
 from . import copying, errors, keys, writemany
@@ -360,4 +359,4 @@ class Core(abc.ABC):
 
 
 def _new_token() -> str:
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()

@@ -7,7 +7,6 @@ else. An identity is weaker than the thing that it names as soon as one of its p
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import NamedTuple, Protocol
 
@@ -85,11 +84,15 @@ def decode(data: bytes) -> list[str]:
 
 def digest(data: bytes) -> str:
     """Return 40 hexadecimal digits that stand for `data`."""
+    import hashlib
+
     return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
 def digest_of_secret(secret: bytes) -> str:
     """Return digits that stand for a secret, slow enough to make that guesses can't be tried by the million."""
+    import hashlib
+
     return hashlib.scrypt(secret, salt=b"fsabs", n=1 << 12, r=8, p=1, dklen=16).hex()
 
 

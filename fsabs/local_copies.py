@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
 from errno import EEXIST, EISDIR, ENOENT
 from typing import TYPE_CHECKING, cast
@@ -86,7 +83,9 @@ class _TemporaryFolder:
     """
 
     def __init__(self) -> None:
-        self.path = os.path.join(tempfile.gettempdir(), f"fsabs-{secrets.token_hex(8)}")
+        import tempfile
+
+        self.path = os.path.join(tempfile.gettempdir(), f"fsabs-{os.urandom(8).hex()}")
         self._made_in = process.generation()
         process.abort_at_exit(self)
 
@@ -103,6 +102,8 @@ class _TemporaryFolder:
 
 def _remove(folder: str) -> None:
     """Remove a folder. `shutil.rmtree`, which may close a descriptor twice if it is interrupted, is for directories."""
+    import shutil  # loaded by `tempfile` when the folder was made
+
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(folder):
             path = os.path.join(folder, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import typing
 import warnings
@@ -123,6 +122,8 @@ def _fsspec_opener(scheme: str, location: Location) -> Opener:
     if not fsspec.knows(scheme):
         known = ", ".join([*registry.schemes(), *config.custom_schemes()])
         if scheme != location.scheme:
+            import difflib
+
             near = difflib.get_close_matches(scheme, [*registry.schemes(), *config.custom_schemes()], n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UnknownSchemeError(
@@ -187,6 +188,8 @@ def only(options: dict[str, Any], opener: Opener, location: Location) -> dict[st
 
 
 def _unknown(name: str, known: dict[str, Any], owner: str) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, [*known, *SETTINGS], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
     return f"{owner} has no option {name!r}{hint}"

@@ -10,7 +10,6 @@ import abc
 import contextlib
 import errno
 import os
-import secrets
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -33,7 +32,7 @@ PARTIAL_SUFFIX = ".fsabs-partial"
 def partial_name(name: str) -> str:
     """A hidden name beside `name`, within the 255 bytes that most filesystems have for one."""
     short = name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "ignore")
-    return f".{short}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}"
+    return f".{short}.{os.urandom(6).hex()}{PARTIAL_SUFFIX}"
 
 
 def is_partial(name: str) -> bool:

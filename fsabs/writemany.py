@@ -7,13 +7,14 @@ those under way are written to their end, each whole or not at all, and the fail
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from .process import Lock
 from .threads import most_at_once
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from typing_extensions import Buffer
 
 P = TypeVar("P")
@@ -65,6 +66,8 @@ def one_by_one(write: Callable[[str, bytes], None], pairs: Iterator[Content]) ->
 
 def in_threads(write: Callable[[str, bytes], None], pairs: Iterator[Content], workers: int) -> int:
     """Write files by `workers` threads, with at most `MAX_BYTES` under way; return how many."""
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     failures, count, under_way = Failures(), 0, dict[Future[None], int]()
     workers = min(workers, most_at_once())
     with ThreadPoolExecutor(workers, thread_name_prefix="fsabs-write") as pool:
@@ -86,6 +89,8 @@ def in_threads(write: Callable[[str, bytes], None], pairs: Iterator[Content], wo
 def _ended(under_way: dict[Future[None], int], failures: Failures) -> int:
     """Wait for a write to end, and return how many ended well."""
     count = 0
+    from concurrent.futures import FIRST_COMPLETED, wait
+
     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
         del under_way[future]
         exc = future.exception()

@@ -14,7 +14,6 @@ import functools
 import io
 import math
 import os
-import socket
 import stat as stat_bits
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -317,6 +316,8 @@ def _machine() -> str:
     with contextlib.suppress(OSError), open("/etc/machine-id", encoding="ascii", errors="replace") as file:
         if name := file.read().strip():
             return name
+    import socket
+
     return socket.gethostname()
 
 

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import time
 
 from .. import owners
@@ -27,7 +26,7 @@ _swept: set[str] = set()
 
 def partial_path(folder: str, name: str) -> str:
     """Return the path of a hidden file beside `name` in `folder`, within the 255 bytes that a name may have."""
-    writer = f"{owners.namespace()}-{os.getpid():x}-{secrets.token_hex(4)}"
+    writer = f"{owners.namespace()}-{os.getpid():x}-{os.urandom(4).hex()}"
     return f"{folder}/.{_short(name)}.{writer}{PARTIAL_SUFFIX}"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -56,6 +55,8 @@ def _below(base: str, stat: FileStat) -> FileStat:
 def remove_tree(path: str) -> None:
     """Remove the directory `path` and all that is in it, following no link."""
     try:
+        import shutil
+
         shutil.rmtree(path)
     except RecursionError:  # before Python 3.13: a tree of a thousand levels
         folders = [path]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -61,6 +60,8 @@ class Output:
         if self.json or not sys.stdout.isatty():
             self.record(values, text)
             return
+        import shutil
+
         text = redacted(text)[: shutil.get_terminal_size().columns - 1]
         sys.stdout.write("\r" + text.ljust(self._drawn))
         sys.stdout.flush()

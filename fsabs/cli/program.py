@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -38,6 +37,8 @@ class Invocation:
         """Write an error as one line, and its traceback with `--debug`; the command may go on."""
         self.output.flush()
         if self.debug:
+            import traceback
+
             sys.stderr.write(redacted("".join(traceback.format_exception(exc))))
         sys.stderr.write(coloured(f"fsabs: {_line(exc)}", "error", sys.stderr) + "\n")
 

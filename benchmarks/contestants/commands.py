@@ -1,0 +1,54 @@
+"""Commands of a shell, each run as a process of its own: ours and its peers'."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import Run
+
+
+def running(
+    command: Sequence[str], removed: Sequence[str] = (), environment: dict[str, str] | None = None, lines: int = 0
+) -> Run:
+    """A command, before which some files and folders are removed, which is not timed.
+
+    Args:
+        command: its program and arguments; a program `fsabs` is this package's.
+        removed: what an earlier round has written.
+        environment: variables beside those of the contestants.
+        lines: how many it writes to the standard output; 0 for any number.
+    """
+    program, *arguments = command
+    own = os.path.join(os.path.dirname(sys.executable), program)
+    started = [sys.executable, "-m", "fsabs"] if program == "fsabs" else [own if os.path.exists(own) else program]
+    started += arguments
+    variables = {**os.environ, **(environment or {})}
+
+    def run() -> dict[str, float]:
+        for path in removed:
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                Path(path).unlink(missing_ok=True)
+        return _run(started, variables, lines)
+
+    return run
+
+
+def _run(command: Sequence[str], environment: dict[str, str], lines: int) -> dict[str, float]:
+    start = time.perf_counter()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        written = sum(block.count(b"\n") for block in iter(lambda: process.stdout.read(1 << 20), b""))
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - start
+    if process.returncode or (lines and written != lines):
+        raise OSError(f"{' '.join(command)[:100]} ended with {process.returncode}, after {written} lines")
+    return {"seconds": seconds, "cpu": usage.ru_utime + usage.ru_stime, "memory": usage.ru_maxrss * 1024.0}
