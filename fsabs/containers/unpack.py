@@ -6,10 +6,12 @@ are read and never made, and a link in the target is not followed out of it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
 import signal
+import stat as stat_bits
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +24,7 @@ from ..fs import FS, FileStat, Path
 _SMALL = 1024 * 1024  # members up to this size are read as a whole, many at once
 _BATCH_FILES = 256
 _BATCH_BYTES = 32 * 1024 * 1024
+_PERMISSIONS = stat_bits.S_IRWXU | stat_bits.S_IRWXG | stat_bits.S_IRWXO
 _FEW = 1000  # members that no process is worth being started for
 
 Progress = Callable[[int, int], None]
@@ -47,7 +50,8 @@ def unpack(
     """Write all files and directories of `source`, a container or a directory in one, below `path` of `target`.
 
     Each file is written whole or not at all, and replaces the one that is there. On the local disk files get the times
-    of the members. A run that was ended can be repeated.
+    of the members, and their permissions without what the umask takes away; directories stay accessible to their owner.
+    Nothing becomes setuid, setgid or sticky. A run that was ended can be repeated.
 
     Args:
         source: where the members are.
@@ -68,9 +72,9 @@ def unpack(
     folder = f"/{base}" if target.url(f"/{base}") == f"file:///{keys.to_url_path(base)}" else None
     if folder is not None and not tells_names_apart(folder):
         _refuse_collisions(members, target.url("/" + base))
-    directories = [stat.filename.rstrip("/") for stat in members if stat.directory]
-    for name in directories:
-        _make(target, base, name, folder)
+    directories = [stat for stat in members if stat.directory]
+    for stat in directories:
+        _make(target, base, stat.filename.rstrip("/"), folder)
     files = [stat for stat in members if not stat.directory]
     count = _workers(source, files, workers) if folder is not None else 1
     writer = _Writer(source, target, base, folder)
@@ -78,6 +82,8 @@ def unpack(
         done = _total(writer.write(list(_batches(files))), progress)
     else:
         done = _in_processes(writer, list(_batches(files)), count, progress)
+    for stat in reversed(directories):
+        writer.set_mode(stat, "/" + keys.join(base, stat.filename.rstrip("/")), stat_bits.S_IRWXU)
     return Unpacked(done[0], len(directories), done[1])
 
 
@@ -160,6 +166,7 @@ class _Writer:
         self._base = base
         self._folder = folder
         self._inside: set[str] = set()
+        self._umask = _umask() if folder is not None else 0
 
     def write(self, batches: Sequence[list[FileStat]]) -> Iterator[tuple[int, int]]:
         """Write batches of members, and yield the files and bytes of each batch."""
@@ -172,6 +179,7 @@ class _Writer:
                 contents = self._source.read_many(names)
                 self._target.write_many(zip(paths, contents, strict=True))
             for stat, path in zip(batch, paths, strict=True):
+                self.set_mode(stat, path)
                 self._set_time(stat, path)
             yield len(batch), sum(stat.size for stat in batch)
 
@@ -187,9 +195,25 @@ class _Writer:
                 raise errors.error(errno.EACCES, "unpack", self._target.url(path), "there is a link of that name")
         return path
 
+    def set_mode(self, stat: FileStat, path: str, least: int = 0) -> None:
+        """Give a file or directory of the local disk the permissions of its member, and `least`."""
+        if self._folder is not None:
+            os.chmod(path, stat.mode & _PERMISSIONS & ~self._umask | least)
+
     def _set_time(self, stat: FileStat, path: str) -> None:
         if self._folder is not None and stat.last_modified is not None and stat.last_modified >= 0:
             os.utime(path, (stat.last_modified, stat.last_modified))
+
+
+def _umask() -> int:
+    """Return the mask of this process; other threads never see another one where /proc tells it."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _total(done: Iterator[tuple[int, int]], progress: Progress | None) -> tuple[int, int]:

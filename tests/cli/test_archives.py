@@ -78,6 +78,49 @@ def test_times_and_many_members_by_several_processes(tmp_path: Path) -> None:
         assert {int(path.stat().st_mtime) for path in (tmp_path / f"out{jobs}").rglob("*") if path.is_file()} == {MTIME}
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize("suffix", [".zip", ".tar"])
+def test_permissions_are_those_of_the_members(tmp_path: Path, suffix: str) -> None:
+    modes = {
+        "run": 0o755,
+        "secret": 0o600,
+        "shared": 0o666,
+        "root": 0o4755,
+        "group": 0o2770,
+        "dir/": 0o1777,
+        "ro/": 0o555,
+    }
+    archive = tmp_path / f"a{suffix}"
+    with zipfile.ZipFile(archive, "w") if suffix == ".zip" else tarfile.open(archive, "w") as file:
+        for name, mode in modes.items():
+            if isinstance(file, zipfile.ZipFile):
+                entry = zipfile.ZipInfo(name)
+                entry.external_attr = (mode | (0o040000 if name.endswith("/") else 0o100000)) << 16
+                file.writestr(entry, b"")
+            else:
+                member = tarfile.TarInfo(name)
+                member.mode, member.type = mode, tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+                file.addfile(member)
+    before = os.umask(0o027)
+    try:
+        for _ in range(2):
+            with library.from_url(archive) as fs:
+                library.unpack(fs, Local(tmp_path), "out")
+    finally:
+        os.umask(before)
+    found = {name: os.stat(tmp_path / "out" / name).st_mode & 0o7777 for name in modes}
+    expected = {
+        "run": 0o750,
+        "secret": 0o600,
+        "shared": 0o640,
+        "root": 0o750,
+        "group": 0o750,
+        "dir/": 0o750,
+        "ro/": 0o750,
+    }
+    assert found == expected
+
+
 # ---- hostile archives
 
 

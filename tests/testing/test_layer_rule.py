@@ -152,6 +152,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_resolved_store",
         "_unnamed",
         "_principal",
+        "_check_links",
         "_describe_store",
         "_is_settled",
         "_in_storage_order",
