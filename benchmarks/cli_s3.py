@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsabs
 from tests.servers.ceph import CephGateway
@@ -55,9 +56,9 @@ def _write(folder: Path, count: int) -> None:
 
 
 def _upload(ceph: CephGateway, folder: Path) -> None:
-    options = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
+    options: dict[str, Any] = {"aws_access_key_id": ceph.access_key, "aws_secret_access_key": ceph.secret_key}
     with fsabs.from_url(f"s3://bench/{folder.name}", endpoint=ceph.endpoint, **options) as target:
-        fsabs.Local(folder).copy_tree("", target)
+        fsabs.Local(folder).copy_tree("", "", target)
 
 
 def _from_store(bench: Bench, ceph: CephGateway, environment: dict[str, str]) -> None:

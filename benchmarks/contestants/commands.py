@@ -45,7 +45,9 @@ def _run(command: Sequence[str], environment: dict[str, str], lines: int) -> dic
     start = time.perf_counter()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        written = sum(block.count(b"\n") for block in iter(lambda: process.stdout.read(1 << 20), b""))
+        written = 0
+        while block := process.stdout.read(1 << 20):
+            written += block.count(b"\n")
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
