@@ -8,10 +8,7 @@ process's id and time of start, since ids are used again.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import secrets
-import socket
 
 from . import process
 
@@ -26,11 +23,14 @@ def namespace() -> str:
 
 @functools.cache
 def _namespace(generation: int) -> str:
+    import hashlib
+    import socket
+
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             found = f"{socket.gethostname()} {file.read()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:  # no /proc: nothing is known of other processes
-        found = secrets.token_hex(8)
+        found = os.urandom(8).hex()
     return hashlib.sha256(found.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 

@@ -8,7 +8,6 @@ after it was last written to.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
@@ -40,6 +39,8 @@ def kept_path(folder: str, name: str, identity: str) -> str:
     It is one for each content, by its identity, and for each start of this machine, whose loss of power may lose bytes
     in the middle of a file. No sweep removes it before a week.
     """
+    import hashlib
+
     digest = hashlib.sha256(f"{identity} {owners.namespace()}".encode()).hexdigest()[:20]
     return f"{folder}/.{_short(name)}.{digest}.kept{PARTIAL_SUFFIX}"
 
