@@ -1,0 +1,118 @@
+"""`write_many` to S3 by two pipelines: all contents arrive, the caller's iterable stays in the caller's thread, and a
+failure of either pipeline ends both.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.s3 import S3, pipeline, write_many
+from tests.servers.hostile_store import Answer, HostileStore, Request, error
+
+pytestmark = pytest.mark.timeout(60)
+SIZE = write_many.MIN_SHARED
+COUNT = 300
+
+
+class RefusingStore(HostileStore):
+    """A store without faults that refuses to write some keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: tuple[str, ...] = ()
+
+    def answer(self, request: Request) -> Answer:
+        if request.method == "PUT" and request.key in self.refused:
+            return error(403, "AccessDenied")
+        return super().answer(request)
+
+
+@pytest.fixture
+def store() -> Iterator[RefusingStore]:
+    with RefusingStore() as made:
+        yield made
+
+
+@pytest.fixture
+def fs(store: RefusingStore, monkeypatch: pytest.MonkeyPatch) -> S3:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return S3(
+        "bucket", endpoint=store.endpoint, aws_access_key_id="me", aws_secret_access_key="secret", region="us-east-1"
+    )
+
+
+@pytest.fixture
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads that pipelines ran in."""
+    threads, send_many = list[int](), pipeline.send_many
+
+    def sent(*args: Any, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return send_many(*args, **options)
+
+    monkeypatch.setattr(write_many, "send_many", sent)
+    return threads
+
+
+@pytest.mark.parametrize(("size", "expected"), [(SIZE, 2), (SIZE - 1, 1)])
+def test_every_content_arrives(fs: S3, store: RefusingStore, pipelines: list[int], size: int, expected: int) -> None:
+    contents = {f"{number}": os.urandom(size) for number in range(COUNT)}
+    threads = set()
+
+    def pairs() -> Iterator[tuple[str, bytes]]:
+        for pair in contents.items():
+            threads.add(threading.get_ident())
+            yield pair
+
+    assert fs.write_many(pairs()) == COUNT
+    assert store.written == contents
+    assert threads == {threading.get_ident()}
+    assert len(set(pipelines)) == expected
+
+
+def test_no_content_is_taken_after_a_failure(fs: S3, store: RefusingStore) -> None:
+    store.refused = tuple(f"{number}" for number in range(20, 25))
+    taken = 0
+
+    def pairs() -> Iterator[tuple[str, bytes]]:
+        nonlocal taken
+        for number in range(COUNT):
+            taken += 1
+            yield f"{number}", bytes([number % 251]) * SIZE
+
+    with pytest.raises(PermissionError) as caught:
+        fs.write_many(pairs(), concurrency=8)
+    assert str(caught.value.filename).removeprefix("s3://bucket/") in store.refused
+    assert taken < COUNT
+    for key, data in store.written.items():
+        assert data == bytes([int(key) % 251]) * SIZE
+
+
+@pytest.mark.parametrize("exc", [ZeroDivisionError, KeyboardInterrupt])
+def test_an_exception_of_the_callers_iterable_is_raised_when_all_has_ended(
+    fs: S3, store: RefusingStore, exc: type[BaseException]
+) -> None:
+    def pairs() -> Iterator[tuple[str, bytes]]:
+        for number in range(50):
+            yield f"{number}", bytes(SIZE)
+        raise exc
+
+    with pytest.raises(exc):
+        fs.write_many(pairs(), concurrency=4)
+    there = dict(store.written)
+    assert there
+    assert store.written == there
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fsabs-write")]
+
+
+def test_a_version_that_can_not_be_written_is_refused_by_name(fs: S3, store: RefusingStore) -> None:
+    pinned = fsabs.from_url("s3://bucket", endpoint=store.endpoint, versions={"7": "v1"}, anonymous=True)
+    with pytest.raises(OSError, match="version") as caught:
+        pinned.write_many({f"{number}": bytes(SIZE) for number in range(20)})
+    assert "s3://bucket/7" in str(caught.value.filename)
