@@ -68,10 +68,11 @@ def tables(bench: Bench, bucket: Path, endpoint: str) -> None:
 
 def arrays(bench: Bench, bucket: Path, endpoint: str) -> None:
     """A whole array of Zarr 3, whose chunks are not compressed."""
-    values: Any = np.random.default_rng(3).random((SIDE, SIDE), dtype=np.float32)
-    zarr.save_array(str(bucket / "a.zarr"), values, zarr_format=3, chunks=(CHUNK, CHUNK), compressors=None)
+    options: dict[str, Any] = {"shape": (SIDE, SIDE), "chunks": (CHUNK, CHUNK), "dtype": "f4", "compressors": None}
+    array: Any = zarr.create_array(str(bucket / "a.zarr"), zarr_format=3, **options)
+    array[:] = np.random.default_rng(3).random((SIDE, SIDE), dtype=np.float32)
     with bench.race("a Zarr array of 64 MiB in 256 chunks from S3", "array", rounds=5) as race:
-        options: dict[str, Any] = {"endpoint": endpoint, "side": SIDE}
+        options = {"endpoint": endpoint, "side": SIDE}
         ours = race.ours("fsabs+s3://", "libraries.fsabs_array", 1, **options)
         s3fs = race.peer("s3fs", "s3fs", "libraries.s3fs_array", 1, of="adapters", **options)
         obstore = race.peer("obstore", "obstore", "libraries.obstore_array", 1, of="adapters", **options)
