@@ -101,6 +101,17 @@ class AbortsOnError:
             self.abort()
 
 
+def _copied(view: memoryview, step: int) -> Iterator[bytes]:
+    """Yield copies of a buffer that may change: of a large one in steps, whose memory is used again."""
+    step = max(step, WRITE_BUFFER_SIZE) if step else view.nbytes
+    if view.nbytes <= step or not view.c_contiguous:
+        yield view.tobytes()
+        return
+    data = view.cast("B")
+    for start in range(0, len(data), step):
+        yield data[start : start + step].tobytes()
+
+
 class WriteFile(AbortsOnError, BinaryFile):
     """A binary file being written: visible, complete, once `close()` has returned; else never."""
 
@@ -138,19 +149,21 @@ class WriteFile(AbortsOnError, BinaryFile):
 
     def write(self, data: Buffer, /) -> int:
         """Take all of `data`; returns the number of its bytes."""
-        piece = data if type(data) is bytes else memoryview(data).tobytes()  # what may change is copied
+        size = 0
         with self._lock:
             self._check_open()
             self._writing = True
-            self._pieces.append(piece)
-            self._buffered += len(piece)
-            if self._buffered >= self._buffer_size:
-                self._drain()
-            elif len(self._pieces) >= _MOST_PIECES:
-                self._pieces = [b"".join(self._pieces)]
-            self._position += len(piece)
+            for piece in (data,) if type(data) is bytes else _copied(memoryview(data), self._buffer_size):
+                self._pieces.append(piece)
+                self._buffered += len(piece)
+                if self._buffered >= self._buffer_size:
+                    self._drain()
+                elif len(self._pieces) >= _MOST_PIECES:
+                    self._pieces = [b"".join(self._pieces)]
+                self._position += len(piece)
+                size += len(piece)
             self._writing = False
-            return len(piece)
+            return size
 
     def flush(self) -> None:
         """Hand what is buffered to the store; nothing is visible before `close()`."""

@@ -206,6 +206,19 @@ def test_a_small_file_is_no_zip_file(tmp_path: Path) -> None:
         assert not zipfile.is_zipfile(file)
 
 
+@pytest.mark.parametrize("buffering", [-1, 16, 1 << 20])
+def test_large_buffers_of_any_kind_are_copied_whole(buffering: int, tmp_path: Path) -> None:
+    numbers: Any = np.arange(700_000, dtype="f8").reshape(1000, 700)
+    with fsabs.from_url(tmp_path).open("x", "wb", buffering) as file:
+        for data in (b"head", memoryview(numbers), bytearray(numbers), numbers[:, ::2], memoryview(b""), b"tail"):
+            assert file.write(data) == memoryview(data).nbytes
+        position = file.tell()
+    whole = numbers.tobytes()
+    expected = b"head" + whole + whole + numbers[:, ::2].tobytes() + b"tail"
+    assert (tmp_path / "x").read_bytes() == expected
+    assert position == len(expected)
+
+
 def test_an_unbuffered_file_is_written_at_once(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     with fs.open("x", "ab", 0) as file:

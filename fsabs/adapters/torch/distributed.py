@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -25,8 +24,10 @@ from torch.futures import Future
 
 from ...paths import Path
 
+_SMALL_BYTES = 1024 * 1024
+"""Size up to which an item is collected in memory; larger ones are streamed to their file."""
 _FILE_BYTES = 32 * 1024 * 1024
-"""Size up to which items share a file; larger ones are streamed to files of their own."""
+"""Size up to which items share a file."""
 
 
 class _Directory(FileSystemBase):
@@ -69,13 +70,13 @@ class _Group(NamedTuple):
 
     name: str
     items: list[WriteItem]
-    large: bool = False
+    large: bool
 
 
 class DistributedWriter(FileSystemWriter):
     """Write a checkpoint of `torch.distributed.checkpoint` into a directory at a URL or `Path`.
 
-    Small tensors share files of some 32 MiB, which are written many at once; a larger tensor is a file of its own. Each
+    Tensors share files of some 32 MiB; files of small ones are written many at once, and large ones are streamed. Each
     file is whole or not at all, and `.metadata`, which makes the checkpoint complete, is the last: it is written only
     if all others were. A directory that holds a complete checkpoint is refused: a new one goes into a new directory.
 
@@ -110,25 +111,19 @@ class DistributedWriter(FileSystemWriter):
 
 
 def _grouped(items: list[WriteItem], prefix: str) -> list[_Group]:
-    """Return the files of a plan: small items together, in their order; a large one alone."""
-    groups, open_group, open_size = [], list[WriteItem](), 0
-    count = itertools.count()
-
-    def name() -> str:
-        return f"{prefix}{next(count)}{DEFAULT_SUFFIX}"
-
+    """Return the files of a plan: small items together, and large ones together, in their order."""
+    groups: list[_Group] = []
+    current: dict[bool, _Group] = {}
+    sizes = {False: 0, True: 0}
     for item in items:
         size = _size_of(item)
-        if size > _FILE_BYTES:
-            groups.append(_Group(name(), [item], large=True))
-            continue
-        if open_group and open_size + size > _FILE_BYTES:
-            groups.append(_Group(name(), open_group))
-            open_group, open_size = [], 0
-        open_group.append(item)
-        open_size += size
-    if open_group:
-        groups.append(_Group(name(), open_group))
+        large = size > _SMALL_BYTES
+        if large not in current or sizes[large] + size > _FILE_BYTES:
+            current[large] = _Group(f"{prefix}{len(groups)}{DEFAULT_SUFFIX}", [], large)
+            groups.append(current[large])
+            sizes[large] = 0
+        current[large].items.append(item)
+        sizes[large] += size
     return groups
 
 
