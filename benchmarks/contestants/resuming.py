@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import os
 import pickle
 import random
@@ -23,8 +24,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import Run
+
 EPOCHS_AFTER = 4
 TIMEOUT = 120  # seconds, of one rank
+SECONDS = 60.0  # after which a round begins no further case
 
 
 class Case(NamedTuple):
@@ -260,25 +264,63 @@ def _counted(case: Case, before: list[Any], after: list[Any], states: list[Any],
     return {"lost": lost, "repeated": repeated, "epochs": last + 1}
 
 
-def run(seed: int, cases: int, total: int = 254, report: Any = print) -> dict[str, int]:
-    """Run random cases of the matrix, and return the sums; each case with a fault is reported."""
+def run(
+    seed: int, cases: int, total: int = 254, report: Any = print, log: Path | None = None, seconds: float = math.inf
+) -> dict[str, int]:
+    """Run random cases of the matrix, and return the sums; each case with a fault is reported.
+
+    Case number k is the same in every run with this seed. With a `log`, each case is recorded there, cases that are
+    recorded already are not run again, and after `seconds` no further case begins.
+    """
     import torch
 
     torch.set_num_threads(1)
-    rng = random.Random(seed)
-    sums: Counter[str] = Counter()
+    started = time.monotonic()
+    done = _recorded(log, seed, total)
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder), total)
         for number in range(cases):
-            case = random_case(rng, total)
-            found = run_case(case, folder, total)
-            sums.update(found)
+            if number in done:
+                continue
+            if time.monotonic() - started >= seconds:
+                break
+            case = random_case(random.Random(f"{seed}/{number}"), total)
+            found = done[number] = run_case(case, folder, total)
             if found["lost"] or found["repeated"] or found["orders"]:
                 report(f"seed {seed}, case {number}: {case}: {found}")
-            sums["cases"] += 1
+            if log is not None:
+                line = {"seed": seed, "total": total, "case": number, "of": case._asdict(), "found": found}
+                with log.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+    sums: Counter[str] = Counter()
+    for number in range(cases):
+        if number in done:
+            sums.update({**done[number], "cases": 1})
     return dict(sums)
+
+
+def _recorded(log: Path | None, seed: int, total: int) -> dict[int, dict[str, int]]:
+    """Return what a log has of the cases of a seed."""
+    if log is None or not log.exists():
+        return {}
+    lines = map(json.loads, log.read_text().splitlines())
+    return {line["case"]: line["found"] for line in lines if (line["seed"], line["total"]) == (seed, total)}
+
+
+def matrix(seed: int, cases: int, total: int, log: str) -> Run:
+    """The cases that are not in the log yet, as many as a round has time for; the sums are of all in the log."""
+
+    def one_round() -> dict[str, float]:
+        warnings.simplefilter("ignore")  # more workers than cores
+        found = run(seed, cases, total, lambda fault: print(fault, file=sys.stderr), Path(log), SECONDS)
+        return {name: float(number) for name, number in found.items()}
+
+    return one_round
 
 
 if __name__ == "__main__":
     began = time.monotonic()
-    print(run(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])), time.monotonic() - began)
+    _seed, _cases, _total = map(int, sys.argv[1:4])
+    _log = Path(sys.argv[4]) if len(sys.argv) > 4 else None
+    print(run(_seed, _cases, _total, print, _log, float(sys.argv[5]) if len(sys.argv) > 5 else math.inf))
+    print(f"{time.monotonic() - began:.0f} s")

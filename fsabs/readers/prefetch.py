@@ -1,7 +1,8 @@
-"""Reading ahead in an order that is known: whole files in batches, within a bound on bytes.
+"""Reading ahead in an order that is known: in batches, within a bound on bytes.
 
-`prefetch` is what a data set uses that knows its sampler's order; `Ahead` is the thread behind it, which is made where
-it is first needed, in each process anew. An FS that can use the order itself (a cache) receives it.
+`prefetch` is for a data set that knows its sampler's order; `read_ahead` is the same for anything that is read in
+batches, and `Ahead` is the thread behind both, which is made where it is first needed, in each process anew. An FS that
+can use the order itself (a cache) receives it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import functools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from .. import process
+from .. import mounts, process
+from ..backends.local import Local
+from ..backends.memory import Memory
 from ..fs import FS, Path
 
 T = TypeVar("T")
@@ -30,8 +33,8 @@ class TakesOrder(Protocol):
         """Receive the files that are read next, in order."""
 
 
-def hand_over(fs: FS, order: Sequence[Path]) -> None:
-    """Tell the order to the outermost layer of `fs` that takes it."""
+def hand_over(fs: FS, order: Iterable[Path]) -> None:
+    """Set the order of the outermost layer of `fs` that takes one; `order` is not iterated if there is none."""
     layer: Any = fs
     while layer is not None:
         if isinstance(layer, TakesOrder):
@@ -41,35 +44,85 @@ def hand_over(fs: FS, order: Sequence[Path]) -> None:
         layer = getattr(layer, "inner", None)
 
 
-def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> process.Resumable[bytes]:
+def is_immediate(fs: FS) -> bool:
+    """Return whether reading from `fs` waits for no other machine, so that reading ahead gains nothing.
+
+    True for a local disk and for memory; False for all else, containers and layers included.
+    """
+    if isinstance(fs, Local):
+        return not mounts.is_network(mounts.filesystem_of(f"/{fs._root}"))
+    return isinstance(fs, Memory)
+
+
+def prefetch(
+    fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES, whole: Iterable[Path] | None = None
+) -> process.Resumable[bytes]:
     """The contents of the files `order`, in order, read ahead of the consumer by batches (`read_many`).
 
     About `max_bytes` bytes are held at most, going by the largest file seen so far; one file is always read, however
     large. The iterator goes on in a forked child and after pickling, reading ahead there by itself; `close()` ends it
     early. An error of a file is raised where its content would have come.
+
+    `whole` is the order in which all processes together read, of which `order` is the part of this one: a cache below
+    receives it. It is iterated in each process that has a cache.
+    """
+    order = list(order)
+    begin = functools.partial(_hand_over, fs, whole)
+    return read_ahead(fs.read_many, order, len, max_bytes=max_bytes, begin=begin)
+
+
+def _hand_over(fs: FS, whole: Iterable[Path] | None, order: Sequence[Path]) -> None:
+    hand_over(fs, order if whole is None else whole)
+
+
+def read_ahead(
+    read: Callable[[Sequence[Any]], Iterable[T]],
+    wanted: Sequence[Any],
+    weigh: Callable[[T], int],
+    *,
+    max_bytes: int,
+    begin: Callable[[Sequence[Any]], object] = lambda wanted: None,
+    largest_batch: int = LARGEST_BATCH,
+) -> process.Resumable[T]:
+    """Return an iterator of what `read` gives for batches of `wanted`, one item for each, read ahead by a thread.
+
+    `weigh(item)` is an item's size in bytes. `begin` is called with what is still wanted, in each process that begins.
     """
     if max_bytes < 1:
         raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
-    order = list(order)
-    return process.Resumable(functools.partial(_from_there, fs, order, max_bytes))
-
-
-def _from_there(fs: FS, order: list[Path], max_bytes: int, start: int) -> Iterator[bytes]:
-    coming = order[start:] if start else order
-    hand_over(fs, coming)
     # One half of the bound is for what waits, the other for the batch that is under way.
     half = max(1, max_bytes // 2)
-    return Ahead(functools.partial(_in_batches, fs, coming, half), len, half)
+    return process.Resumable(functools.partial(_from_there, read, wanted, weigh, half, begin, largest_batch))
 
 
-def _in_batches(fs: FS, order: list[Path], max_bytes: int) -> Iterator[bytes]:
+def _from_there(
+    read: Callable[[Sequence[Any]], Iterable[T]],
+    wanted: Sequence[Any],
+    weigh: Callable[[T], int],
+    max_bytes: int,
+    begin: Callable[[Sequence[Any]], object],
+    largest_batch: int,
+    start: int,
+) -> Iterator[T]:
+    coming = wanted[start:] if start else wanted
+    begin(coming)
+    return Ahead(functools.partial(_in_batches, read, coming, weigh, max_bytes, largest_batch), weigh, max_bytes)
+
+
+def _in_batches(
+    read: Callable[[Sequence[Any]], Iterable[T]],
+    wanted: Sequence[Any],
+    weigh: Callable[[T], int],
+    max_bytes: int,
+    largest_batch: int,
+) -> Iterator[T]:
     at, largest, batch = 0, 1, 4
-    while at < len(order):
-        for content in fs.read_many(order[at : at + batch]):
-            largest = max(largest, len(content))
-            yield content
+    while at < len(wanted):
+        for item in read(wanted[at : at + batch]):
+            largest = max(largest, weigh(item))
+            yield item
         at += batch
-        batch = max(1, min(max_bytes // largest, 4 * batch, LARGEST_BATCH))
+        batch = max(1, min(max_bytes // largest, 4 * batch, largest_batch))
 
 
 class Ahead(Iterator[T], Generic[T]):

@@ -49,7 +49,7 @@ def test_every_record_once_and_any_suffix(
     workers = data.draw(st.integers(1, 12))
     parts = [walk(epoch, part(whole, number, workers)) for number in range(workers)]
     assert [one for piece in parts for one in piece] == found
-    assert sorted(epoch.shards(whole)) == [at for at, count in enumerate(counts) if count]
+    assert sorted(epoch.shards_in_turn([whole])) == [at for at, count in enumerate(counts) if count]
 
 
 def test_what_is_shuffled() -> None:

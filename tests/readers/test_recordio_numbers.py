@@ -137,5 +137,5 @@ def mutate(rng: random.Random, chunks: list[bytearray]) -> None:
         chunk[rng.randrange(min(20, len(chunk)))] ^= 1 << rng.randrange(8)
     elif kind < 0.95:
         chunk[rng.randrange(len(chunk))] = rng.randrange(256)
-    else:
-        del chunks[-1][rng.randrange(1, len(chunks[-1])) :]
+    else:  # a chunk that was cut before may be one byte long
+        del chunks[-1][rng.randrange(1, max(2, len(chunks[-1]))) :]

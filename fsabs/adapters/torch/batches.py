@@ -9,21 +9,22 @@ from typing import Any
 from torch.utils.data import Sampler
 
 from .sampler import EpochSampler
+from .sampling import EpochBatches
 
 
 class AnnouncedBatch(list[int]):
-    """The first batch of a worker, with the indices of all its batches in the epoch."""
+    """The first batch of a worker, with all batches that the loader hands out in the epoch."""
 
-    def __init__(self, indices: Iterable[int], coming: array[int]) -> None:
+    def __init__(self, indices: Iterable[int], batches: EpochBatches) -> None:
         super().__init__(indices)
-        self.coming = coming
+        self.batches = batches
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AnnouncedBatch, (list(self), self.coming)
+        return AnnouncedBatch, (list(self), self.batches)
 
 
 class PlannedBatches(Sampler[list[int]]):
-    """Batches of a sampler's indices, as torch's `BatchSampler` makes them, which announce to each worker what it gets.
+    """Batches of a sampler's indices, as torch's `BatchSampler` makes them, which announce the epoch to each worker.
 
     Give it to the `DataLoader` as `batch_sampler`, with the loader's own `num_workers`. A data set of this package then
     reads ahead; for any other, the batches are lists. Set the epoch on the sampler, as always. With an `EpochSampler`,
@@ -48,20 +49,19 @@ class PlannedBatches(Sampler[list[int]]):
 
     def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
         """Yield the batches of these indices."""
-        order = array("q", indices)
+        import numpy as np
+
+        order = np.frombuffer(array("q", indices), np.int64)
         size = self.batch_size
         if self.drop_last:
             order = order[: len(order) // size * size]
-        starts = range(0, len(order), size)
-        for number, start in enumerate(starts):
-            batch = order[start : start + size]
+        following = self.sampler.following() if isinstance(self.sampler, EpochSampler) else None
+        for number, start in enumerate(range(0, len(order), size)):
+            batch = order[start : start + size].tolist()
             if number < self._workers:  # the loader gives every batch to the next worker in turn
-                coming = array("q")
-                for at in starts[number :: self._workers]:
-                    coming.extend(order[at : at + size])
-                yield AnnouncedBatch(batch, coming)
+                yield AnnouncedBatch(batch, EpochBatches(order[start:], size, self._workers, following))
             else:
-                yield batch.tolist()
+                yield batch
 
     def __len__(self) -> int:
         total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from torch.utils.data import Dataset
-
-from ... import errors
+from ... import errors, process
 from ...readers.data import RecordIODataReader, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent
 from ...readers.data.files import Location
+from ...readers.prefetch import MAX_BYTES, read_ahead
+from ...threads import in_threads
+from .ahead import ReadAheadDataset
 from .files import Transform
+from .sampling import EpochBatches
 from .shared import WorkerCounts
 
+_LARGEST_BATCH = 4096  # records that are read ahead together: many of one chunk
+_SHARDS_AT_ONCE = 8
 
-class RecordIODataset(Dataset[Any]):
+
+class RecordIODataset(ReadAheadDataset):
     """The records of the RecordIO files at `location` (a directory or file, as a URL, a path or an FS), in their order.
 
     A sample is a record's bytes, or `transform` of them. A batch (`__getitems__`) reads each shard's records together,
-    and each chunk of a file once.
+    and each chunk of a file once. Where it is known which batches come (see `ReadAheadDataset`), they are read
+    ahead, within `max_bytes` bytes in each worker, unless the files are on a local disk.
 
     With `on_error="skip"`, damaged records are left out of their batch, and `skipped` counts them in all workers; more
     than `max_skipped` of them, or a batch of nothing else, raise.
@@ -34,8 +41,11 @@ class RecordIODataset(Dataset[Any]):
         *,
         on_error: OnError = "raise",
         max_skipped: int | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self.reader = RecordIODataReader(location, on_error=on_error)
+        super().__init__(max_bytes, predicts=self.reader.reads_ahead)
+        self._at_once = _SHARDS_AT_ONCE if self.reader.reads_ahead else 1
         self._skips = on_error == "skip"
         self.max_skipped = max_skipped
         self._counts = WorkerCounts()
@@ -43,29 +53,46 @@ class RecordIODataset(Dataset[Any]):
         self.transform = transform
         self._ends = list(accumulate(shard.count for shard in self.shards))
 
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
     def __getitem__(self, index: int) -> Any:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A batch of samples, in the order of `indices`."""
+        transform = self.transform
+        found = self.read_batch(indices)
+        if transform is not None:
+            found = [record if record is LOST else transform(record) for record in found]
+        return self._without_lost(found) if self._skips else found
+
+    def _total(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _fetch(self, indices: Sequence[int]) -> list[Any]:
         by_shard: dict[int, list[tuple[int, int]]] = {}
         for place, index in enumerate(indices):
             number, record = self._find(index)
             by_shard.setdefault(number, []).append((record, place))
+        read = functools.partial(self._read_shard, by_shard)
+        width = min(self._at_once, len(by_shard))
+        contents = in_threads(read, list(by_shard), width) if width > 1 else map(read, by_shard)
         found: list[Any] = [None] * len(indices)
-        for number, wanted in by_shard.items():
-            name, records = self.shards[number].name, [record for record, _ in wanted]
-            if self._skips:
-                contents = self.reader.read_available(name, records)
-            else:
-                contents = iter(self.reader.reader(name).read_many(records))
-            for (_, place), data in zip(wanted, contents, strict=True):
-                found[place] = data if self.transform is None or data is LOST else self.transform(data)
+        for wanted, records in zip(by_shard.values(), contents, strict=True):
+            for (_, place), data in zip(wanted, records, strict=True):
+                found[place] = data
         self.reader.trim()
-        return self._without_lost(found) if self._skips else found
+        return found
+
+    def _read_shard(self, wanted: dict[int, list[tuple[int, int]]], number: int) -> list[Any]:
+        name, records = self.shards[number].name, [record for record, _ in wanted[number]]
+        if self._skips:
+            return list(self.reader.read_available(name, records))
+        return self.reader.reader(name).read_many(records)
+
+    def _prefetch(self, batches: EpochBatches) -> process.Resumable[Any] | None:
+        if not self._predicts:
+            return None  # on a local disk, a thread costs more than it gains
+        own = batches.own().tolist()
+        return read_ahead(self._fetch, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
 
     def _without_lost(self, found: list[Any]) -> list[Any]:
         left = [sample for sample in found if sample is not LOST]
@@ -90,8 +117,13 @@ class RecordIODataset(Dataset[Any]):
 
     def _find(self, index: int) -> tuple[int, int]:
         """Shard and record of an index, which counts from the end where it is negative."""
-        at = index + len(self) if index < 0 else index
-        if not 0 <= at < len(self):
-            raise IndexError(f"record {index} of {len(self)}")
+        total = self._total()
+        at = index + total if index < 0 else index
+        if not 0 <= at < total:
+            raise IndexError(f"record {index} of {total}")
         number = bisect_right(self._ends, at)
         return number, at - (self._ends[number] - self.shards[number].count)
+
+
+def _weight(record: Any) -> int:
+    return len(record) if isinstance(record, bytes) else 0

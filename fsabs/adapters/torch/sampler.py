@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Sampler
 
@@ -11,8 +12,11 @@ from ...readers.data import Shard
 from ...readers.data.base import ShardContent
 from ...readers.data.order import Order, length
 from .epochs import Epochs, rank_of
-from .plan import Plan, Uneven
+from .plan import Place, Plan, Uneven
 from .states import Content
+
+if TYPE_CHECKING:
+    from .sampling import Numbers
 
 
 class EpochSampler(Sampler[int]):
@@ -90,6 +94,11 @@ class EpochSampler(Sampler[int]):
         if self._epochs.serial == serial:
             self._epochs.end()
 
+    def following(self) -> Callable[[], Numbers]:
+        """Return a function that returns the indices of the next epoch, and can be pickled."""
+        plan = self._epochs.plan.of_epoch(self._epochs.epoch + 1, self._epochs.total)
+        return functools.partial(_indices, self._order, plan, self._epochs.place, self._epochs.uneven)
+
     # ---- for batches that know their own state
 
     @property
@@ -136,6 +145,15 @@ class EpochSampler(Sampler[int]):
 
 
 _END = object()
+
+
+def _indices(order: Order, plan: Plan, place: Place, uneven: Uneven) -> Numbers:
+    """Return the indices that a rank has of a plan, in order."""
+    import numpy as np
+
+    epoch = order.epoch(plan.epoch)
+    found = [epoch.locate(start, end)[1] for start, end in plan.of_worker(place, uneven)]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def batch_rule(loader: Any) -> tuple[int, int]:

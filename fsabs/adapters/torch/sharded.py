@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -28,6 +28,8 @@ from .shared import SharedPlan, WorkerCounts, worker_pass
 from .source import in_chunks, reader_of, weigh
 from .states import Content, Remainder, plan_of_worker, remainders, state_of
 
+MAX_BYTES = 64 << 20
+
 
 class ShardedDataset(IterableDataset[Any]):
     """The records of a data reader's shards, each once an epoch, whichever rank and worker it falls to.
@@ -44,7 +46,8 @@ class ShardedDataset(IterableDataset[Any]):
         uneven: "keep" every sample, so that a rank may have one more than another; or "drop" the last ones of the epoch
             so that all ranks have as many.
         mode: of the shards: "training", "evaluation", "prediction".
-        max_bytes: so much is read ahead by a thread of each worker; None reads when asked.
+        max_bytes: so much is read ahead by a thread of each worker; None reads when asked. By default, 64 MiB where the
+            shards are in a store, and None where they are on a local disk or made by a reader of your own.
         on_error: "raise" a `CorruptFileError` for a record that is damaged, or "skip" it; `skipped` counts them.
         max_skipped: of records in a pass; one more raises. None skips any number.
 
@@ -67,7 +70,7 @@ class ShardedDataset(IterableDataset[Any]):
         ranks: int | None = None,
         uneven: Uneven = "keep",
         mode: str = Mode.TRAINING,
-        max_bytes: int | None = None,
+        max_bytes: int | Literal["auto"] | None = "auto",
         on_error: OnError = "raise",
         max_skipped: int | None = None,
     ) -> None:
@@ -77,6 +80,8 @@ class ShardedDataset(IterableDataset[Any]):
         self.transform = transform
         shards = shards_of(self.reader, mode)
         self._order = Order(shards, seed, block_size, buffer_size)
+        if max_bytes == "auto":
+            max_bytes = MAX_BYTES if self.reader.reads_ahead else None
         self._max_bytes = max_bytes
         self._skips = on_error == "skip"
         self.max_skipped = max_skipped
@@ -226,10 +231,10 @@ class ShardedDataset(IterableDataset[Any]):
         self._epochs.set_epoch(state_dict["epoch"])
         return self._epochs.plan, self._epochs.serial
 
-    def samples(self, epoch: int, intervals: list[Interval], start: int) -> Iterator[Any]:
-        """Yield the samples at these positions of an epoch, from number `start` on."""
-        order = self._order.epoch(epoch)
-        self.reader.expect([self._order.shards[number].name for number in order.shards(intervals)])
+    def samples(self, plan: Plan, place: Place, intervals: list[Interval], start: int) -> Iterator[Any]:
+        """Yield the samples at these positions of a plan's epoch, which are a worker's, from number `start` on."""
+        order = self._order.epoch(plan.epoch)
+        self.reader.expect(self._shards_of_all(plan, place))
         records = self._records(order, intervals, start)
         if self._max_bytes is not None:
             chunks = functools.partial(in_chunks, records)
@@ -238,6 +243,14 @@ class ShardedDataset(IterableDataset[Any]):
         if transform is None or not self._skips:
             return records if transform is None else map(transform, records)
         return (record if record is LOST else transform(record) for record in records)
+
+    def _shards_of_all(self, plan: Plan, place: Place) -> Iterator[str]:
+        """Yield the names of the shards that this rank's workers read together, in this epoch and the next one."""
+        for one in (plan, plan.of_epoch(plan.epoch + 1, self._order.total)):
+            workers = [place._replace(worker=number) for number in range(place.workers)]
+            parts = [one.of_worker(worker, self.uneven) for worker in workers]
+            for number in self._order.epoch(one.epoch).shards_in_turn(parts):
+                yield self._order.shards[number].name
 
     def _records(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
         for first, last in order.pieces(intervals, start):
@@ -365,7 +378,7 @@ class _Samples(Iterator[Any]):
 
     def _started(self) -> process.Resumable[Any]:
         running = self._pass
-        start = functools.partial(self._dataset.samples, running.plan.epoch, running.intervals)
+        start = functools.partial(self._dataset.samples, running.plan, running.place, running.intervals)
         return process.Resumable(start, running.taken)
 
     def __next__(self) -> Any:

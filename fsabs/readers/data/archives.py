@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ... import errors, keys, process
@@ -114,9 +114,14 @@ class ArchiveDataReader(AbstractDataReader):
                 self._open.popitem(last=False)  # not closed: someone may be reading it
         return archive
 
-    def expect(self, shard_names: Sequence[str]) -> None:
+    def expect(self, shard_names: Iterable[str]) -> None:
         """Hand the archives, in order, to a cache below."""
         self._files.expect(map(self._files.path, shard_names))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True unless the files are on a local disk."""
+        return self._files.reads_ahead
 
     def close(self) -> None:
         """Close the archives that are open in this process."""

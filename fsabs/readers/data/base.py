@@ -214,8 +214,13 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""
         return ShardContent(shard_name)
 
-    def expect(self, shard_names: Sequence[str]) -> None:
-        """Receive the shards that are read next, in order, so that a cache below can prefetch them."""
+    def expect(self, shard_names: Iterable[str]) -> None:
+        """Receive the shards that are read next by all workers, in order, so that a cache below knows what to keep."""
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True if its records may be read by a thread ahead of their use, and if that gains time."""
+        return False
 
     def close(self) -> None:
         """Free what is held in this process; may be called again, and reading opens anew."""

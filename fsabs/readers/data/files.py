@@ -11,7 +11,7 @@ from ... import errors, keys, urls
 from ...files import BlobReader
 from ...fs import FS, FileStat
 from ..locate import check_published
-from ..prefetch import hand_over
+from ..prefetch import hand_over, is_immediate
 
 Location = str | os.PathLike[str] | FS
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -75,7 +75,12 @@ class Files:
 
     def expect(self, paths: Iterable[str]) -> None:
         """Hand the order in which the files are read next to a cache, if one is below."""
-        hand_over(self.fs, list(paths))
+        hand_over(self.fs, paths)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True if reading them ahead of their use gains time."""
+        return not is_immediate(self.fs)
 
     def open(self, path: str) -> BlobReader:
         """The file at `path`; its `blob` is for positioned reads, and is closed with it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ... import errors, keys
@@ -90,10 +90,10 @@ class _ImageDataReader(AbstractDataReader):
         """The images with these numbers, in one batch."""
         yield from self.read_records(Task(0, shard_name, indices=tuple(numbers)))
 
-    def expect(self, shard_names: Sequence[str]) -> None:
+    def expect(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
         shards = {shard.name: shard for shard in self.create_shards()}
-        chosen = [shards[name] for name in shard_names]
+        chosen = (shards[name] for name in shard_names)
         self._files.expect(path for shard in chosen for path, _ in self.images[shard.start : shard.end])
 
     @property

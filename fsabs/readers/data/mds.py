@@ -13,7 +13,7 @@ import json
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -135,9 +135,14 @@ class MDSDataReader(AbstractDataReader):
         first = next(iter(self._shards.get().values()), None)
         return Metadata() if first is None else Metadata([column.name for column in first.columns])
 
-    def expect(self, shard_names: Sequence[str]) -> None:
+    def expect(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
         self._files.expect(map(self._files.path, shard_names))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True unless the files are on a local disk."""
+        return self._files.reads_ahead
 
     def close(self) -> None:
         """Close the shards that are open in this process."""

@@ -94,13 +94,26 @@ class Epoch:
             return (position // size + 1) * size
         return int(self._ends[self._ends.searchsorted(position, side="right")])
 
-    def shards(self, intervals: Iterable[Interval]) -> list[int]:
-        """The numbers of the shards that the intervals lead through, each once, in order."""
-        found: dict[int, None] = {}
-        for start, end in intervals:
-            first, last = self._ends.searchsorted([start, end - 1], side="right")
-            found.update(dict.fromkeys(self._blocks[first : last + 1, 0].tolist()))
-        return list(found)
+    def shards_in_turn(self, parts: Sequence[Sequence[Interval]]) -> list[int]:
+        """Return the numbers of the shards that readers at the same speed reach, each of them once, in order.
+
+        Args:
+            parts: the intervals of each reader.
+        """
+        import numpy as np
+
+        times, shards = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for intervals in parts:
+            taken = 0
+            for start, end in intervals:
+                first, last = self._ends.searchsorted([start, end - 1], side="right")
+                begins = self._ends[first : last + 1] - self._blocks[first : last + 1, 2]
+                times.append(taken + np.maximum(begins - start, 0))
+                shards.append(self._blocks[first : last + 1, 0])
+                taken += end - start
+        by_time = np.concatenate(shards)[np.argsort(np.concatenate(times), kind="stable")]
+        found, first_places = np.unique(by_time, return_index=True)
+        return [int(shard) for shard in found[np.argsort(first_places)]]
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions of one piece, in order."""

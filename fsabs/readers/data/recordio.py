@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -168,9 +168,14 @@ class RecordIODataReader(AbstractDataReader):
             kept -= reader.kept_bytes
             reader.let_go()
 
-    def expect(self, shard_names: Sequence[str]) -> None:
+    def expect(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
         self._files.expect(map(self._files.path, shard_names))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True unless the files are on a local disk."""
+        return self._files.reads_ahead
 
     @property
     def records_output_types(self) -> str:

@@ -1,0 +1,94 @@
+"""ReadAheadDataset: the base of the map-style data sets, which reads the batches ahead that a process will get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from ... import process
+from .batches import AnnouncedBatch
+from .sampling import EpochBatches, SamplerSeeds
+
+
+class ReadAheadDataset(Dataset[Any]):
+    """A map-style data set whose batches are read ahead of their use, where it is known which ones come.
+
+    They are known from the first batch of an epoch on, where that comes from `PlannedBatches`, or is the first batch of
+    torch's `RandomSampler` or `SequentialSampler`. A subclass implements `_total`, `_fetch` and `_prefetch`.
+    """
+
+    def __init__(self, max_bytes: int, predicts: bool) -> None:
+        """`predicts`: whether batches of torch's samplers are read ahead; `max_bytes` of them are, at most."""
+        self._max_bytes = max_bytes
+        self._predicts = predicts
+        self._sampler_seeds = SamplerSeeds()
+        self._ahead: _Ahead | None = None
+
+    def _total(self) -> int:
+        """Return the number of samples."""
+        raise NotImplementedError
+
+    def _fetch(self, indices: Sequence[int]) -> list[Any]:
+        """Read the contents of samples."""
+        raise NotImplementedError
+
+    def _prefetch(self, batches: EpochBatches) -> process.Resumable[Any] | None:
+        """Begin to read the contents of this process's batches ahead; None where that gains nothing."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        if self._predicts:
+            self._sampler_seeds.record()
+        return self._total()
+
+    def read_batch(self, indices: Sequence[int]) -> list[Any]:
+        """Return the contents of a batch, which may have been read ahead."""
+        if isinstance(indices, AnnouncedBatch):
+            self._begin(indices.batches)
+        elif self._predicts and not (self._ahead is not None and self._ahead.is_next(indices)):
+            self._begin(self._sampler_seeds.predict(indices, self._total()))
+        try:
+            contents = None if self._ahead is None else self._ahead.batch(indices)
+        except BaseException:
+            self._leave()  # nothing comes behind an error: the next batch is read when it is asked for
+            raise
+        if contents is None:
+            self._leave()  # the batches are not the ones that were announced
+            contents = self._fetch(indices)
+        return contents
+
+    def _begin(self, batches: EpochBatches | None) -> None:
+        self._leave()
+        contents = None if batches is None else self._prefetch(batches)
+        if batches is not None and contents is not None:
+            self._ahead = _Ahead(contents, batches.own())
+
+    def _leave(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.contents.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ahead": None}
+
+
+class _Ahead:
+    """The contents of a process's coming batches, being read."""
+
+    def __init__(self, contents: process.Resumable[Any], coming: Any) -> None:
+        self.contents = contents
+        self._coming = coming
+        self._at = 0
+
+    def is_next(self, indices: Sequence[int]) -> bool:
+        """Return whether `indices` are the next batch."""
+        return bool(self._coming[self._at : self._at + len(indices)].tolist() == list(indices))
+
+    def batch(self, indices: Sequence[int]) -> list[Any] | None:
+        """Return the contents of the next batch; None if `indices` are not it."""
+        if not self.is_next(indices):
+            return None
+        self._at += len(indices)
+        return [next(self.contents) for _ in indices]

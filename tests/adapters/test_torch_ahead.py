@@ -1,0 +1,226 @@
+"""Map-style data sets under loaders of torch: which files are read before their batch is asked for, and by whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
+
+import fsabs
+from fsabs import FS, LayerFS
+from fsabs.adapters.torch import EpochSampler, FileDataset, Loader, PlannedBatches, RecordIODataset, ShardedDataset
+from fsabs.readers.recordio import Writer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:.*use of fork\\(\\) may lead to deadlocks:DeprecationWarning"),
+]
+TOTAL = 60
+EVERYTHING = list(range(TOTAL))
+
+
+class Logged(LayerFS):
+    """Appends what is read, and the orders that are set, to a file, from all processes."""
+
+    def __init__(self, inner: FS, log: str) -> None:
+        super().__init__(inner)
+        self.log = log
+
+    def note(self, kind: str, what: Sequence[str]) -> None:
+        line = json.dumps([os.getpid(), threading.current_thread().name.partition("-")[0], kind, list(what)]) + "\n"
+        with open(self.log, "a") as file:
+            file.write(line)
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        self.note("read", [key.rpartition("/")[2] for key in wanted])
+        return map(self.inner._read_bytes, wanted)
+
+    def set_order(self, paths: Sequence[Any]) -> None:
+        self.note("order", [os.fspath(path).rpartition("/")[2] for path in paths])
+
+
+@pytest.fixture
+def fs(tmp_path: Path) -> Logged:
+    (tmp_path / "files").mkdir()
+    for number in EVERYTHING:
+        (tmp_path / "files" / f"{number:03}").write_bytes(b"%d" % number)
+    return Logged(fsabs.from_url(tmp_path / "files"), str(tmp_path / "log"))
+
+
+def logged(fs: Logged, kind: str) -> list[tuple[int, str, list[str]]]:
+    if not os.path.exists(fs.log):
+        return []
+    with open(fs.log) as file:
+        lines = [json.loads(line) for line in file]
+    return [(pid, thread, what) for pid, thread, one, what in lines if one == kind]
+
+
+def samples(batches: Iterable[Any]) -> list[int]:
+    return [int(sample) for batch in batches for sample in batch]
+
+
+def ahead(fs: Logged) -> list[int]:
+    """Return the files that threads read ahead, of all processes."""
+    return [int(name) for _, thread, names in logged(fs, "read") if thread == "fsabs" for name in names]
+
+
+def options(workers: int, context: str = "fork") -> dict[str, Any]:
+    return {"num_workers": workers, "multiprocessing_context": context if workers else None}
+
+
+@pytest.mark.parametrize(("workers", "context", "persistent"), [(0, "", False), (2, "fork", False), (3, "fork", True)])
+def test_a_shuffling_loader_reads_ahead(workers: int, context: str, persistent: bool, fs: Logged) -> None:
+    data = FileDataset(fs, transform=int)
+    loader = DataLoader(data, 4, shuffle=True, persistent_workers=persistent, **options(workers, context))
+    orders = []
+    for epoch in range(3):
+        orders.append(samples(loader))
+        assert len(loader) == 15
+        assert sorted(orders[-1]) == EVERYTHING
+        assert sorted(ahead(fs)) == sorted((epoch + 1) * EVERYTHING)  # each file once, and none when it is asked for
+    assert orders[0] != orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_new_processes_read_ahead(context: str, fs: Logged) -> None:
+    loader = DataLoader(FileDataset(fs, transform=int), 7, shuffle=True, **options(2, context))
+    assert sorted(samples(loader)) == EVERYTHING
+    assert sorted(ahead(fs)) == EVERYTHING
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_in_order_are_read_ahead(workers: int, fs: Logged) -> None:
+    loader = DataLoader(FileDataset(fs, transform=int), 8, **options(workers))
+    assert samples(loader) == EVERYTHING
+    assert sorted(ahead(fs)) == EVERYTHING
+
+
+def test_loaders_draw_what_they_draw_without_it(fs: Logged) -> None:
+    def order(data: Any) -> list[int]:
+        torch.manual_seed(3)
+        return samples(DataLoader(data, 5, shuffle=True))
+
+    assert order(FileDataset(fs, transform=int)) == order(EVERYTHING)
+
+
+@pytest.mark.parametrize("kind", ["generator", "replacement", "distributed", "batches"])
+def test_other_samplers_are_right(kind: str, fs: Logged) -> None:
+    data = FileDataset(fs, transform=int)
+    generator = torch.Generator().manual_seed(1)
+    if kind == "generator":
+        loader: Any = DataLoader(data, 4, shuffle=True, generator=generator)
+    elif kind == "replacement":
+        loader = DataLoader(data, 4, sampler=RandomSampler(data, replacement=True, num_samples=30))
+    elif kind == "distributed":
+        loader = DataLoader(data, 4, sampler=DistributedSampler(data, num_replicas=2, rank=1, seed=9))
+    else:
+        loader = DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data, generator=generator), 4, True))
+    state = generator.get_state()
+    wanted = [index for batch in loader.batch_sampler for index in batch] if kind == "distributed" else None
+    found = samples(loader)
+    if wanted is not None:
+        assert found == wanted
+    elif kind == "generator":
+        assert sorted(found) == EVERYTHING
+    assert ahead(fs) == []
+    assert kind in ("replacement", "distributed") or not torch.equal(state, generator.get_state())
+
+
+def test_a_prediction_that_turns_out_wrong_is_dropped(fs: Logged) -> None:
+    data = FileDataset(fs, transform=int)
+    assert data.__getitems__([0, 1, 2, 3]) == [0, 1, 2, 3]  # as if in order
+    assert data.__getitems__([9, 8, 7]) == [9, 8, 7]
+    assert data.__getitems__([4, 5]) == [4, 5]
+    with pytest.raises(IndexError):
+        data.__getitems__([TOTAL])
+    assert data.__getitems__([-1]) == [TOTAL - 1]
+
+
+def test_reading_ahead_begins_again_behind_an_error(fs: Logged) -> None:
+    data = FileDataset(fs, transform=int)
+    paths = data.paths
+    data.paths = [*paths[:5], "999", *paths[6:]]
+    batches = iter(DataLoader(data, 4))
+    assert samples([next(batches)]) == [0, 1, 2, 3]
+    with pytest.raises(FileNotFoundError, match="999"):
+        next(batches)
+    assert samples(batches) == EVERYTHING[8:]
+    assert set(EVERYTHING[8:]) < set(ahead(fs))
+
+
+def test_all_workers_hand_over_the_order_of_all(fs: Logged) -> None:
+    loader = Loader(FileDataset(fs, transform=int), 4, seed=1, **options(3))
+    first, second = samples(loader), samples(loader)
+    orders = [[int(name) for name in names] for _, _, names in logged(fs, "order")]
+    assert len({pid for pid, _, _ in logged(fs, "order")}) == 6
+    of_first = [order for order in orders if order[-TOTAL:] == second]
+    assert sorted(map(len, of_first)) == [2 * TOTAL - 8, 2 * TOTAL - 4, 2 * TOTAL]  # each from its first batch on
+    assert all((first + second)[-len(order) :] == order for order in of_first)
+
+
+def test_a_plan_without_a_next_epoch_has_the_order_of_one(fs: Logged) -> None:
+    order = [7, 3, 19, 0, 1, 2]
+    loader = DataLoader(FileDataset(fs, transform=int), batch_sampler=PlannedBatches(order, 2))
+    assert samples(loader) == order
+    assert [[int(name) for name in names] for _, _, names in logged(fs, "order")] == [order]
+    assert samples(pickle.loads(pickle.dumps(batch)) for batch in PlannedBatches(order, 4)) == order
+
+
+def test_the_next_epoch_is_what_is_read_then(fs: Logged) -> None:
+    sampler = EpochSampler(FileDataset(fs), seed=4, rank=1, ranks=2)
+    for _ in range(2):
+        list(sampler)
+        following = pickle.loads(pickle.dumps(sampler.following()))().tolist()
+        assert list(sampler) == following
+
+
+# ---- records
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Logged:
+    inner = fsabs.from_url(str(tmp_path / "shards"), create=True)
+    numbers = iter(EVERYTHING)
+    for shard in range(4):
+        with Writer(inner, f"{shard}.recordio", max_chunk_bytes=8) as writer:
+            for _ in range(TOTAL // 4):
+                writer.write(b"%d" % next(numbers))
+    return Logged(inner, str(tmp_path / "log"))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = RecordIODataset._fetch
+
+    def noted(self: RecordIODataset, indices: Sequence[int]) -> list[Any]:
+        shards.note("read", [str(index) for index in indices])
+        return fetch(self, indices)
+
+    monkeypatch.setattr(RecordIODataset, "_fetch", noted)
+    data = RecordIODataset(shards, int)
+    for loader in (DataLoader(data, 4, shuffle=True, **options(workers)), Loader(data, 4, seed=1, **options(workers))):
+        assert sorted(samples(loader)) == EVERYTHING
+        assert sorted(ahead(shards)) == EVERYTHING
+        os.unlink(shards.log)
+    local = RecordIODataset(shards.inner, int)
+    assert sorted(samples(DataLoader(local, 4, shuffle=True))) == EVERYTHING
+
+
+def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> None:
+    data = ShardedDataset(shards, int, seed=3)
+    assert data._max_bytes is not None
+    assert ShardedDataset(shards.inner, int)._max_bytes is None
+    assert sorted(samples(DataLoader(data, 4, **options(2)))) == EVERYTHING
+    orders = [names for _, _, names in logged(shards, "order")]
+    assert len(orders) == 2
+    assert orders[0] == orders[1]  # of both workers
+    assert len(orders[0]) == 8  # of this epoch and the next one
+    assert len(set(orders[0][:4])) == len(set(orders[0][4:])) == 4
