@@ -54,25 +54,15 @@ def is_immediate(fs: FS) -> bool:
     return isinstance(fs, Memory)
 
 
-def prefetch(
-    fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES, whole: Iterable[Path] | None = None
-) -> process.Resumable[bytes]:
+def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> process.Resumable[bytes]:
     """The contents of the files `order`, in order, read ahead of the consumer by batches (`read_many`).
 
     About `max_bytes` bytes are held at most, going by the largest file seen so far; one file is always read, however
     large. The iterator goes on in a forked child and after pickling, reading ahead there by itself; `close()` ends it
     early. An error of a file is raised where its content would have come.
-
-    `whole` is the order in which all processes together read, of which `order` is the part of this one: a cache below
-    receives it. It is iterated in each process that has a cache.
     """
     order = list(order)
-    begin = functools.partial(_hand_over, fs, whole)
-    return read_ahead(fs.read_many, order, len, max_bytes=max_bytes, begin=begin)
-
-
-def _hand_over(fs: FS, whole: Iterable[Path] | None, order: Sequence[Path]) -> None:
-    hand_over(fs, order if whole is None else whole)
+    return read_ahead(fs.read_many, order, len, max_bytes=max_bytes, begin=functools.partial(hand_over, fs))
 
 
 def read_ahead(
@@ -86,7 +76,8 @@ def read_ahead(
 ) -> process.Resumable[T]:
     """Return an iterator of what `read` gives for batches of `wanted`, one item for each, read ahead by a thread.
 
-    `weigh(item)` is an item's size in bytes. `begin` is called with what is still wanted, in each process that begins.
+    `wanted` may be a list, or an array of numbers. `weigh(item)` is an item's size in bytes. `begin` is called with the
+    rest of `wanted` in each process that begins.
     """
     if max_bytes < 1:
         raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")

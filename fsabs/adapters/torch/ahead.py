@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
 from ... import process
 from .batches import AnnouncedBatch
 from .sampling import EpochBatches, SamplerSeeds
+
+if TYPE_CHECKING:
+    from .sampling import Numbers
 
 
 class ReadAheadDataset(Dataset[Any]):
@@ -34,8 +37,8 @@ class ReadAheadDataset(Dataset[Any]):
         """Read the contents of samples."""
         raise NotImplementedError
 
-    def _prefetch(self, batches: EpochBatches) -> process.Resumable[Any] | None:
-        """Begin to read the contents of this process's batches ahead; None where that gains nothing."""
+    def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[Any] | None:
+        """Begin to read the contents of `own`, this process's indices, ahead; None where that gains nothing."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -61,9 +64,12 @@ class ReadAheadDataset(Dataset[Any]):
 
     def _begin(self, batches: EpochBatches | None) -> None:
         self._leave()
-        contents = None if batches is None else self._prefetch(batches)
-        if batches is not None and contents is not None:
-            self._ahead = _Ahead(contents, batches.own())
+        if batches is None:
+            return
+        own = batches.own()
+        contents = self._prefetch(batches, own)
+        if contents is not None:
+            self._ahead = _Ahead(contents, own)
 
     def _leave(self) -> None:
         ahead, self._ahead = self._ahead, None
@@ -77,14 +83,15 @@ class ReadAheadDataset(Dataset[Any]):
 class _Ahead:
     """The contents of a process's coming batches, being read."""
 
-    def __init__(self, contents: process.Resumable[Any], coming: Any) -> None:
+    def __init__(self, contents: process.Resumable[Any], coming: Numbers) -> None:
         self.contents = contents
         self._coming = coming
         self._at = 0
 
     def is_next(self, indices: Sequence[int]) -> bool:
         """Return whether `indices` are the next batch."""
-        return bool(self._coming[self._at : self._at + len(indices)].tolist() == list(indices))
+        coming: list[int] = self._coming[self._at : self._at + len(indices)].tolist()
+        return coming == list(indices)
 
     def batch(self, indices: Sequence[int]) -> list[Any] | None:
         """Return the contents of the next batch; None if `indices` are not it."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ... import process, urls
 from ...fs import FS, Path
 from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.files import visible
-from ...readers.prefetch import MAX_BYTES, is_immediate, prefetch
+from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_ahead
 from .ahead import ReadAheadDataset
 from .sampling import Chosen, EpochBatches
+
+if TYPE_CHECKING:
+    from .sampling import Numbers
 
 Transform = Callable[[Any], Any]
 
@@ -62,11 +66,18 @@ class FileDataset(ReadAheadDataset):
     def _fetch(self, indices: Sequence[int]) -> list[bytes]:
         return list(self.fs.read_many([self.paths[index] for index in indices]))
 
-    def _prefetch(self, batches: EpochBatches) -> process.Resumable[bytes]:
-        own = [self.paths[at] for at in batches.own().tolist()]
-        return prefetch(self.fs, own, max_bytes=self._max_bytes, whole=Chosen(self.paths, batches))
+    def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[bytes]:
+        begin = functools.partial(_hand_over, self.fs, Chosen(self.paths, batches))
+        return read_ahead(self._read, own, len, max_bytes=self._max_bytes, begin=begin)
+
+    def _read(self, indices: Numbers) -> Iterator[bytes]:
+        return self.fs.read_many([self.paths[index] for index in indices.tolist()])
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:
         """Return what tells this data set from others, for states: a digest of its paths."""
         paths = "\0".join(self.paths).encode("utf-8", "surrogatepass")
         return [(0, len(self.paths), ShardContent("the list of paths", None, digest_of(paths)))]
+
+
+def _hand_over(fs: FS, order: Iterable[str], coming: object) -> None:
+    hand_over(fs, order)  # of all workers, in place of this one's files

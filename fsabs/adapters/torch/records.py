@@ -6,7 +6,7 @@ import functools
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import errors, process
 from ...readers.data import RecordIODataReader, shards_of
@@ -16,8 +16,10 @@ from ...readers.prefetch import MAX_BYTES, read_ahead
 from ...threads import in_threads
 from .ahead import ReadAheadDataset
 from .files import Transform
-from .sampling import EpochBatches
 from .shared import WorkerCounts
+
+if TYPE_CHECKING:
+    from .sampling import EpochBatches, Numbers
 
 _LARGEST_BATCH = 4096  # records that are read ahead together: many of one chunk
 _SHARDS_AT_ONCE = 8
@@ -88,11 +90,13 @@ class RecordIODataset(ReadAheadDataset):
             return list(self.reader.read_available(name, records))
         return self.reader.reader(name).read_many(records)
 
-    def _prefetch(self, batches: EpochBatches) -> process.Resumable[Any] | None:
+    def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[Any] | None:
         if not self._predicts:
             return None  # on a local disk, a thread costs more than it gains
-        own = batches.own().tolist()
-        return read_ahead(self._fetch, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
+        return read_ahead(self._read, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
+
+    def _read(self, indices: Numbers) -> list[Any]:
+        return self._fetch(indices.tolist())
 
     def _without_lost(self, found: list[Any]) -> list[Any]:
         left = [sample for sample in found if sample is not LOST]
