@@ -111,6 +111,14 @@ def test_loaders_draw_what_they_draw_without_it(fs: Logged) -> None:
     assert order(FileDataset(fs, transform=int)) == order(EVERYTHING)
 
 
+def test_another_default_device_is_no_matter(fs: Logged) -> None:
+    data = FileDataset(fs, transform=int)
+    with torch.device("meta"):  # as where a model is built
+        assert len(FileDataset(fs)) == len(data) == TOTAL
+        assert data.__getitems__([0, 1, 2, 3]) == [0, 1, 2, 3]
+    assert samples(DataLoader(data, 8)) == EVERYTHING
+
+
 @pytest.mark.parametrize("kind", ["generator", "replacement", "distributed", "batches"])
 def test_other_samplers_are_right(kind: str, fs: Logged) -> None:
     data = FileDataset(fs, transform=int)

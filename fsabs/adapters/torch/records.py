@@ -29,7 +29,7 @@ class RecordIODataset(ReadAheadDataset):
     """The records of the RecordIO files at `location` (a directory or file, as a URL, a path or an FS), in their order.
 
     A sample is a record's bytes, or `transform` of them. A batch (`__getitems__`) reads each shard's records together,
-    and each chunk of a file once. Where it is known which batches come (see `ReadAheadDataset`), they are read
+    and each chunk of a file once. Where it is known which batches come (docs/datasets.md), they are read
     ahead, within `max_bytes` bytes in each worker, unless the files are on a local disk.
 
     With `on_error="skip"`, damaged records are left out of their batch, and `skipped` counts them in all workers; more

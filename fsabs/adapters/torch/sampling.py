@@ -67,7 +67,7 @@ class SamplerSeeds:
     """The seeds that `RandomSampler` may have drawn, recorded by the main process and shared with its workers."""
 
     def __init__(self) -> None:
-        self._words = torch.zeros(1 + _SEEDS, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._words = torch.zeros(1 + _SEEDS, dtype=torch.int64, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         self._failed = 0  # predictions in a row
         self._wait = 0  # batches until the next one
 
@@ -79,9 +79,9 @@ class SamplerSeeds:
         """Record the seed that would be drawn now, in the main process."""
         if get_worker_info() is not None:
             return
-        generator = torch.Generator()
+        generator = torch.Generator(device="cpu")
         generator.set_state(torch.get_rng_state())  # a copy: the default one is not advanced
-        seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+        seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator).item())
         count = int(self._words[0])
         if not count or int(self._words[1 + (count - 1) % _SEEDS]) != seed:
             self._words[1 + count % _SEEDS] = seed
@@ -103,15 +103,15 @@ class SamplerSeeds:
 
     def _orders(self, batch: list[int], total: int) -> Iterator[Numbers]:
         if batch == list(range(batch[0], batch[0] + len(batch))):
-            yield torch.arange(total).numpy()
+            yield torch.arange(total, device="cpu").numpy()
         if self._wait:
             self._wait -= 1
             return
         count, *seeds = self._words.tolist()
-        generator = torch.Generator()
+        generator = torch.Generator(device="cpu")
         for number in range(count - 1, max(-1, count - 1 - _SEEDS), -1):  # the last one first
             generator.manual_seed(seeds[number % _SEEDS])
-            yield torch.randperm(total, generator=generator).numpy()
+            yield torch.randperm(total, generator=generator, device="cpu").numpy()
         self._failed += 1
         self._wait = min(2**self._failed, _LONGEST_WAIT)  # a permutation takes time, and the sampler may be another
 
