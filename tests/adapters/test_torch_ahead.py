@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -16,7 +17,15 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Rando
 
 import fsabs
 from fsabs import FS, LayerFS
-from fsabs.adapters.torch import EpochSampler, FileDataset, Loader, PlannedBatches, RecordIODataset, ShardedDataset
+from fsabs.adapters.torch import (
+    EpochSampler,
+    FileDataset,
+    Loader,
+    PlannedBatches,
+    RecordIODataset,
+    ShardedDataset,
+    records,
+)
 from fsabs.readers.recordio import Writer
 
 pytestmark = [
@@ -206,13 +215,13 @@ def shards(tmp_path: Path) -> Logged:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = RecordIODataset._fetch
+    fetch = records._Records.fetch
 
-    def noted(self: RecordIODataset, indices: Sequence[int]) -> list[Any]:
+    def noted(self: Any, indices: Sequence[int]) -> list[Any]:
         shards.note("read", [str(index) for index in indices])
         return fetch(self, indices)
 
-    monkeypatch.setattr(RecordIODataset, "_fetch", noted)
+    monkeypatch.setattr(records._Records, "fetch", noted)
     data = RecordIODataset(shards, int)
     for loader in (DataLoader(data, 4, shuffle=True, **options(workers)), Loader(data, 4, seed=1, **options(workers))):
         assert sorted(samples(loader)) == EVERYTHING
@@ -232,3 +241,23 @@ def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> No
     assert orders[0] == orders[1]  # of both workers
     assert len(orders[0]) == 8  # of this epoch and the next one
     assert len(set(orders[0][:4])) == len(set(orders[0][4:])) == 4
+
+
+def test_a_single_record_starts_nothing(shards: Logged) -> None:
+    data = RecordIODataset(shards, int)
+    assert [data[0], data[1], data[-1]] == [0, 1, TOTAL - 1]
+    assert data._ahead is None
+
+
+@pytest.mark.parametrize("kind", [FileDataset, RecordIODataset])
+def test_a_data_set_that_is_dropped_stops_reading(kind: Any, fs: Logged, shards: Logged) -> None:
+    data = kind(fs if kind is FileDataset else shards, transform=int, max_bytes=8)
+    batches = iter(DataLoader(data, 4))
+    assert samples([next(batches)]) == [0, 1, 2, 3]
+    reading = [thread for thread in threading.enumerate() if thread.name == "fsabs-ahead"]
+    assert reading
+    del data, batches
+    gc.collect()
+    for thread in reading:
+        thread.join(10)
+        assert not thread.is_alive()

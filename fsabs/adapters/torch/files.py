@@ -68,15 +68,17 @@ class FileDataset(ReadAheadDataset):
 
     def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[bytes]:
         begin = functools.partial(_hand_over, self.fs, Chosen(self.paths, batches))
-        return read_ahead(self._read, own, len, max_bytes=self._max_bytes, begin=begin)
-
-    def _read(self, indices: Numbers) -> Iterator[bytes]:
-        return self.fs.read_many([self.paths[index] for index in indices.tolist()])
+        read = functools.partial(_read_many, self.fs, self.paths)  # not a method: the thread must not hold the data set
+        return read_ahead(read, own, len, max_bytes=self._max_bytes, begin=begin)
 
     def contents(self) -> list[tuple[int, int, ShardContent]]:
         """Return what tells this data set from others, for states: a digest of its paths."""
         paths = "\0".join(self.paths).encode("utf-8", "surrogatepass")
         return [(0, len(self.paths), ShardContent("the list of paths", None, digest_of(paths)))]
+
+
+def _read_many(fs: FS, paths: Sequence[str], indices: Numbers) -> Iterator[bytes]:
+    return fs.read_many([paths[index] for index in indices.tolist()])
 
 
 def _hand_over(fs: FS, order: Iterable[str], coming: object) -> None:

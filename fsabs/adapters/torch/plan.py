@@ -103,3 +103,29 @@ class Progress:
         first = self._last + 1
         order = [(first + number) % self.workers for number in range(self.workers)]
         return [list(drop(self._of[number], self.taken[number])) for number in order]
+
+
+class Pass:
+    """The part of an epoch that one iteration reads, and how many samples of it were taken.
+
+    The data set knows its last pass, and not the pass's iterator: what an iterator reads from is registered with the
+    process, and would never be freed if it referred to the iterator.
+    """
+
+    __slots__ = ("_uneven", "intervals", "place", "plan", "serial", "taken")
+
+    def __init__(self, plan: Plan, place: Place, serial: int, uneven: Uneven) -> None:
+        self.place = place
+        self.taken = 0
+        self._uneven = uneven
+        self.follow(plan, serial)
+
+    def follow(self, plan: Plan, serial: int) -> None:
+        """Read what this plan has for the place."""
+        self.plan = plan
+        self.serial = serial
+        self.intervals = plan.of_worker(self.place, self._uneven)
+
+    def remaining(self) -> list[Interval]:
+        """Return what is still to be taken."""
+        return list(drop(self.intervals, self.taken))

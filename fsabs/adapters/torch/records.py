@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ... import errors, process
-from ...readers.data import RecordIODataReader, shards_of
+from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent
 from ...readers.data.files import Location
 from ...readers.prefetch import MAX_BYTES, read_ahead
@@ -47,56 +47,37 @@ class RecordIODataset(ReadAheadDataset):
     ) -> None:
         self.reader = RecordIODataReader(location, on_error=on_error)
         super().__init__(max_bytes, predicts=self.reader.reads_ahead)
-        self._at_once = _SHARDS_AT_ONCE if self.reader.reads_ahead else 1
         self._skips = on_error == "skip"
         self.max_skipped = max_skipped
         self._counts = WorkerCounts()
         self.shards = [shard for shard in shards_of(self.reader) if shard.count]
         self.transform = transform
-        self._ends = list(accumulate(shard.count for shard in self.shards))
+        self._records = _Records(self.reader, self.shards, self._skips)
 
     def __getitem__(self, index: int) -> Any:
-        return self.__getitems__([index])[0]
+        return self._samples(self._records.fetch([index]))[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A batch of samples, in the order of `indices`."""
+        return self._samples(self.read_batch(indices))
+
+    def _samples(self, found: list[Any]) -> list[Any]:
         transform = self.transform
-        found = self.read_batch(indices)
         if transform is not None:
             found = [record if record is LOST else transform(record) for record in found]
         return self._without_lost(found) if self._skips else found
 
     def _total(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self._records.total
 
     def _fetch(self, indices: Sequence[int]) -> list[Any]:
-        by_shard: dict[int, list[tuple[int, int]]] = {}
-        for place, index in enumerate(indices):
-            number, record = self._find(index)
-            by_shard.setdefault(number, []).append((record, place))
-        read = functools.partial(self._read_shard, by_shard)
-        width = min(self._at_once, len(by_shard))
-        contents = in_threads(read, list(by_shard), width) if width > 1 else map(read, by_shard)
-        found: list[Any] = [None] * len(indices)
-        for wanted, records in zip(by_shard.values(), contents, strict=True):
-            for (_, place), data in zip(wanted, records, strict=True):
-                found[place] = data
-        self.reader.trim()
-        return found
-
-    def _read_shard(self, wanted: dict[int, list[tuple[int, int]]], number: int) -> list[Any]:
-        name, records = self.shards[number].name, [record for record, _ in wanted[number]]
-        if self._skips:
-            return list(self.reader.read_available(name, records))
-        return self.reader.reader(name).read_many(records)
+        return self._records.fetch(indices)
 
     def _prefetch(self, batches: EpochBatches, own: Numbers) -> process.Resumable[Any] | None:
         if not self._predicts:
             return None  # on a local disk, a thread costs more than it gains
-        return read_ahead(self._read, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
-
-    def _read(self, indices: Numbers) -> list[Any]:
-        return self._fetch(indices.tolist())
+        read = self._records.fetch  # not a method of this: the thread must not hold the data set
+        return read_ahead(read, own, _weight, max_bytes=self._max_bytes, largest_batch=_LARGEST_BATCH)
 
     def _without_lost(self, found: list[Any]) -> list[Any]:
         left = [sample for sample in found if sample is not LOST]
@@ -119,14 +100,47 @@ class RecordIODataset(ReadAheadDataset):
         """Return what tells this data set from others, for states: its shards."""
         return [(shard.start, shard.count, self.reader.content_of(shard.name)) for shard in self.shards]
 
+
+class _Records:
+    """The records of all shards by number, read in batches."""
+
+    def __init__(self, reader: RecordIODataReader, shards: list[Shard], skips: bool) -> None:
+        self._reader = reader
+        self._shards = shards
+        self._skips = skips
+        self._at_once = _SHARDS_AT_ONCE if reader.reads_ahead else 1
+        self._ends = list(accumulate(shard.count for shard in shards))
+        self.total = self._ends[-1] if self._ends else 0
+
+    def fetch(self, indices: Sequence[int] | Numbers) -> list[Any]:
+        """Return the records of these numbers, in their order; `LOST` for a damaged one that is skipped."""
+        by_shard: dict[int, list[tuple[int, int]]] = {}
+        for place, index in enumerate(indices):
+            number, record = self._find(int(index))
+            by_shard.setdefault(number, []).append((record, place))
+        read = functools.partial(self._read_shard, by_shard)
+        width = min(self._at_once, len(by_shard))
+        contents = in_threads(read, list(by_shard), width) if width > 1 else map(read, by_shard)
+        found: list[Any] = [None] * len(indices)
+        for wanted, records in zip(by_shard.values(), contents, strict=True):
+            for (_, place), data in zip(wanted, records, strict=True):
+                found[place] = data
+        self._reader.trim()
+        return found
+
+    def _read_shard(self, wanted: dict[int, list[tuple[int, int]]], number: int) -> list[Any]:
+        name, records = self._shards[number].name, [record for record, _ in wanted[number]]
+        if self._skips:
+            return list(self._reader.read_available(name, records))
+        return self._reader.reader(name).read_many(records)
+
     def _find(self, index: int) -> tuple[int, int]:
-        """Shard and record of an index, which counts from the end where it is negative."""
-        total = self._total()
-        at = index + total if index < 0 else index
-        if not 0 <= at < total:
-            raise IndexError(f"record {index} of {total}")
+        """Return shard and record of an index, which counts from the end where it is negative."""
+        at = index + self.total if index < 0 else index
+        if not 0 <= at < self.total:
+            raise IndexError(f"record {index} of {self.total}")
         number = bisect_right(self._ends, at)
-        return number, at - (self._ends[number] - self.shards[number].count)
+        return number, at - (self._ends[number] - self._shards[number].count)
 
 
 def _weight(record: Any) -> int:

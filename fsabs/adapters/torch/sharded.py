@@ -17,12 +17,12 @@ from ... import errors, process
 from ...readers.data import AbstractDataReader, Mode, shards_of
 from ...readers.data.base import LOST, OnError, exactly
 from ...readers.data.files import Location
-from ...readers.data.order import Epoch, Interval, Order, drop, length
+from ...readers.data.order import Epoch, Interval, Order, length
 from ...readers.prefetch import Ahead
 from .epochs import Epochs, rank_of
 from .files import Transform
 from .loader import Collate, Tag, Tagged
-from .plan import Place, Plan, Uneven
+from .plan import Pass, Place, Plan, Uneven
 from .sampler import batch_rule
 from .shared import SharedPlan, WorkerCounts, worker_pass
 from .source import in_chunks, reader_of, weigh
@@ -92,7 +92,7 @@ class ShardedDataset(IterableDataset[Any]):
         self._epochs = Epochs(content, self._order.total, rank_of(rank, ranks), uneven, self._shared.write)
         self._tagged = -1  # the serial number of the plan whose batches are counted by their tags
         self._counted = False  # the pass that begins is that of `consumed`
-        self._pass: _Pass | None = None  # the last one that began in this process
+        self._pass: Pass | None = None  # the last one that began in this process
         self._passes = 0  # that this process has begun, where it is a worker
         self._own: Plan | None = None  # of this worker, from a state that it was given
 
@@ -201,11 +201,11 @@ class ShardedDataset(IterableDataset[Any]):
         info = get_worker_info()
         if info is not None:
             place, plan = self._place(info), self._plan_of_worker(info)
-            self._pass = _Pass(plan, place, self._shared.serial, self.uneven)
+            self._pass = Pass(plan, place, self._shared.serial, self.uneven)
             return _Samples(self, self._pass)
         if not self._counted:
             self._begin()
-        self._pass = _Pass(self._epochs.plan, self._epochs.place, self._epochs.serial, self.uneven)
+        self._pass = Pass(self._epochs.plan, self._epochs.place, self._epochs.serial, self.uneven)
         return _Samples(self, self._pass)
 
     def _plan_of_worker(self, info: Any) -> Plan:
@@ -338,32 +338,6 @@ class ShardedDataset(IterableDataset[Any]):
         return {**self.__dict__, "_pass": None}
 
 
-class _Pass:
-    """The part of an epoch that one iteration reads, and how many samples of it were taken.
-
-    The data set knows its last pass, and not the pass's iterator: what an iterator reads from is registered with the
-    process, and would never be freed if it referred to the iterator.
-    """
-
-    __slots__ = ("_uneven", "intervals", "place", "plan", "serial", "taken")
-
-    def __init__(self, plan: Plan, place: Place, serial: int, uneven: Uneven) -> None:
-        self.place = place
-        self.taken = 0
-        self._uneven = uneven
-        self.follow(plan, serial)
-
-    def follow(self, plan: Plan, serial: int) -> None:
-        """Read what this plan has for the place."""
-        self.plan = plan
-        self.serial = serial
-        self.intervals = plan.of_worker(self.place, self._uneven)
-
-    def remaining(self) -> list[Interval]:
-        """Return what is still to be taken."""
-        return list(drop(self.intervals, self.taken))
-
-
 class _Samples(Iterator[Any]):
     """The samples of one pass, which counts what it gave.
 
@@ -371,7 +345,7 @@ class _Samples(Iterator[Any]):
     `StatefulDataLoader` asks for the state of this iterator, too: its pass is what the state left, even nothing.
     """
 
-    def __init__(self, dataset: ShardedDataset, running: _Pass) -> None:
+    def __init__(self, dataset: ShardedDataset, running: Pass) -> None:
         self._dataset = dataset
         self._pass = running
         self._samples = self._started()
