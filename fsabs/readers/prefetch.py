@@ -66,12 +66,12 @@ def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> pr
 
 
 def read_ahead(
-    read: Callable[[Sequence[Any]], Iterable[T]],
-    wanted: Sequence[Any],
+    read: Callable[[Any], Iterable[T]],
+    wanted: Any,
     weigh: Callable[[T], int],
     *,
     max_bytes: int,
-    begin: Callable[[Sequence[Any]], object] = lambda wanted: None,
+    begin: Callable[[Any], object] = lambda wanted: None,
     largest_batch: int = LARGEST_BATCH,
 ) -> process.Resumable[T]:
     """Return an iterator of what `read` gives for batches of `wanted`, one item for each, read ahead by a thread.
@@ -87,11 +87,11 @@ def read_ahead(
 
 
 def _from_there(
-    read: Callable[[Sequence[Any]], Iterable[T]],
-    wanted: Sequence[Any],
+    read: Callable[[Any], Iterable[T]],
+    wanted: Any,
     weigh: Callable[[T], int],
     max_bytes: int,
-    begin: Callable[[Sequence[Any]], object],
+    begin: Callable[[Any], object],
     largest_batch: int,
     start: int,
 ) -> Iterator[T]:
@@ -101,8 +101,8 @@ def _from_there(
 
 
 def _in_batches(
-    read: Callable[[Sequence[Any]], Iterable[T]],
-    wanted: Sequence[Any],
+    read: Callable[[Any], Iterable[T]],
+    wanted: Any,
     weigh: Callable[[T], int],
     max_bytes: int,
     largest_batch: int,

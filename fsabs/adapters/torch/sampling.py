@@ -2,8 +2,8 @@
 
 torch hands a data set one batch of indices at a time and says nothing of the others. But `RandomSampler` asks for the
 data set's length just before it draws its seed from torch's default generator: so the main process records, at each
-`len()`, the seed that would be drawn next, and whoever gets the first batch of an epoch tries the last of these. A
-prediction counts only if that batch is in it, so that a wrong one costs no correctness.
+`len()`, the seed that would be drawn next, and the process that gets the first batch of an epoch tries the last of
+these. A prediction counts only if that batch is in it, so that a wrong one costs no correctness.
 """
 
 from __future__ import annotations
