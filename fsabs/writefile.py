@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from . import errors, process
@@ -101,15 +101,16 @@ class AbortsOnError:
             self.abort()
 
 
-def _copied(view: memoryview, step: int) -> Iterator[bytes]:
-    """Yield copies of a buffer that may change: of a large one in steps, whose memory is used again."""
+def _copied(view: memoryview, step: int) -> Iterable[bytes]:
+    """Return copies of a buffer that may change: of a large one in steps, whose memory is used again."""
     step = max(step, WRITE_BUFFER_SIZE) if step else view.nbytes
     if view.nbytes <= step or not view.c_contiguous:
-        yield view.tobytes()
-        return
-    data = view.cast("B")
-    for start in range(0, len(data), step):
-        yield data[start : start + step].tobytes()
+        return (view.tobytes(),)
+    try:
+        data = view.cast("B")
+    except (TypeError, ValueError):  # a format of records, or of another byte order
+        return (view.tobytes(),)
+    return (data[start : start + step].tobytes() for start in range(0, len(data), step))
 
 
 class WriteFile(AbortsOnError, BinaryFile):
@@ -149,11 +150,12 @@ class WriteFile(AbortsOnError, BinaryFile):
 
     def write(self, data: Buffer, /) -> int:
         """Take all of `data`; returns the number of its bytes."""
+        pieces = (data,) if type(data) is bytes else _copied(memoryview(data), self._buffer_size)
         size = 0
         with self._lock:
             self._check_open()
             self._writing = True
-            for piece in (data,) if type(data) is bytes else _copied(memoryview(data), self._buffer_size):
+            for piece in pieces:
                 self._pieces.append(piece)
                 self._buffered += len(piece)
                 if self._buffered >= self._buffer_size:

@@ -209,12 +209,23 @@ def test_a_small_file_is_no_zip_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("buffering", [-1, 16, 1 << 20])
 def test_large_buffers_of_any_kind_are_copied_whole(buffering: int, tmp_path: Path) -> None:
     numbers: Any = np.arange(700_000, dtype="f8").reshape(1000, 700)
+    others: Any = numbers.astype(">f8"), np.zeros(300_000, dtype=[("a", "i4"), ("b", "f8")])
     with fsabs.from_url(tmp_path).open("x", "wb", buffering) as file:
-        for data in (b"head", memoryview(numbers), bytearray(numbers), numbers[:, ::2], memoryview(b""), b"tail"):
+        for data in (
+            b"head",
+            memoryview(numbers),
+            bytearray(numbers),
+            numbers[:, ::2],
+            memoryview(b""),
+            *others,
+            b"tail",
+        ):
             assert file.write(data) == memoryview(data).nbytes
+        with pytest.raises(TypeError):
+            file.write("text")  # type: ignore[arg-type]
         position = file.tell()
     whole = numbers.tobytes()
-    expected = b"head" + whole + whole + numbers[:, ::2].tobytes() + b"tail"
+    expected = b"head" + whole + whole + b"".join(each.tobytes() for each in (numbers[:, ::2], *others)) + b"tail"
     assert (tmp_path / "x").read_bytes() == expected
     assert position == len(expected)
 
