@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +18,7 @@ import fsabs
 from fsabs.backends.hdfs import Hdfs, writing
 from fsabs.backends.hdfs.rpc_errors import one_line
 from fsabs.files import partial_name
-from tests.servers.hdfs import HdfsCluster
+from tests.servers.hdfs import QUICK_START, HdfsCluster
 
 
 @pytest.fixture
@@ -160,3 +164,35 @@ def test_errors_are_one_line(fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_messages(raw: str, expected: str) -> None:
     assert one_line(raw) == expected
+
+
+@pytest.mark.timeout(180)
+def test_an_encryption_zone_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no key provider in the configuration: nothing is created, and nothing encrypted is read."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    keys = {"dfs.encryption.key.provider.uri": f"jceks://file{tmp_path}/keys.jceks"}
+    jvm = (*QUICK_START, "-Djdk.jceks.iterationCount=10000")  # the least: a key is derived for each file
+    with HdfsCluster(jvm, keys) as cluster:
+        cluster.mkdir("/zone")
+        cluster.encrypt("/zone")
+        with contextlib.suppress(OSError):  # Hadoop 2 can't free its buffers on a newer Java: the file is there
+            cluster.put("/zone/a", b"secret" * 100)
+        fs = fsabs.from_url(f"{cluster.url}/zone")
+        assert list(fs.list()) == ["a"]
+        calls: list[Callable[[], object]] = [
+            lambda: fs.read_bytes("a"),
+            lambda: list(fs.read_many(["a"])),
+            lambda: fs.open("a", "rb"),
+            lambda: fs.write_bytes("b", b"x"),
+            lambda: fs.open("b", "wb"),
+            lambda: fs.open("a", "ab"),
+        ]
+        for call in calls:
+            with pytest.raises(
+                OSError, match="^[^\n]*encryption zone[^\n]*hadoop.security.key.provider.path"
+            ) as caught:
+                call()
+            assert caught.value.errno == errno.EOPNOTSUPP
+            assert "OperationFailed" not in str(caught.value)
+        assert list(fs.list()) == ["a"]
+        fs.remove("a")

@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.crypto.key.KeyProvider;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -90,7 +91,7 @@ public class Node {
       server.set(translator, Proxy.newProxyInstance(Node.class.getClassLoader(),
           new Class[] {ClientProtocol.class}, new Patient(server.get(translator))));
     }
-    private static Object field(Object of, String name) throws Exception {
+    static Object field(Object of, String name) throws Exception {
       for (Class type = of.getClass(); type != null; type = type.getSuperclass()) {
         try {
           Field field = type.getDeclaredField(name);
@@ -128,7 +129,7 @@ public class Node {
             new BufferedOutputStream(socket.getOutputStream(), 65536));
         try {
           answer(in, out);
-        } catch (Exception e) {
+        } catch (Throwable e) {
           out.writeByte(1);
           out.write(e.toString().getBytes("UTF-8"));
         }
@@ -161,12 +162,25 @@ public class Node {
       else if (what.equals("standby")) node.getRpcServer().transitionToStandby(byUser);
       else if (what.equals("safe")) node.getRpcServer().setSafeMode(SafeModeAction.SAFEMODE_ENTER, false);
       else if (what.startsWith("snapshot ")) snapshot(what.split(" ")[1], what.split(" ")[2]);
+      else if (what.startsWith("encrypt ")) encrypt(what.split(" ")[1]);
       else if (what.equals("unsafe")) node.getRpcServer().setSafeMode(SafeModeAction.SAFEMODE_LEAVE, false);
       else throw new IOException("no such state: " + what);
     }
     private void snapshot(String path, String name) throws IOException {
       node.getRpcServer().allowSnapshot(path);
       node.getRpcServer().createSnapshot(path, name);
+    }
+    private void encrypt(String path) throws IOException {
+      try {
+        KeyProvider keys = (KeyProvider) Patient.field(node.getNamesystem(), "provider");
+        KeyProvider.Options options = new KeyProvider.Options(new HdfsConfiguration());
+        options.setBitLength(128);
+        keys.createKey("key", options);
+        keys.flush();
+      } catch (Throwable e) {
+        throw new IOException(e.toString());
+      }
+      node.getRpcServer().createEncryptionZone(path, "key");
     }
     private void put(Path path, long blockSize, short replication, DataInputStream in) throws IOException {
       OutputStream file = fs.create(path, true, 65536, replication, blockSize);

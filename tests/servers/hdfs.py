@@ -33,7 +33,7 @@ from tests.servers.hdfs_jvm import (
     write_xml,
 )
 
-__all__ = ["PRODUCTION", "HdfsCluster", "SideChannel", "install", "missing"]
+__all__ = ["PRODUCTION", "QUICK_START", "HdfsCluster", "SideChannel", "install", "missing"]
 
 
 class SideChannel:
@@ -92,6 +92,10 @@ class SideChannel:
     def snapshot(self, path: str, name: str) -> None:
         """Make a snapshot of a directory."""
         self.administer(f"snapshot {path} {name}")
+
+    def encrypt(self, path: str) -> None:
+        """Make an empty directory an encryption zone; wants `dfs.encryption.key.provider.uri` in the settings."""
+        self.administer(f"encrypt {path}")
 
     def administer(self, what: str) -> None:
         """Make the NameNode `active` or `standby`, or have it enter (`safe`) or leave (`unsafe`) safe mode."""

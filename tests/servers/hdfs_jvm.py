@@ -31,7 +31,7 @@ START_TIMEOUT = 90.0
 _JARS = re.compile(
     r"pyspark-[^/]+/deps/jars/((?:"
     r"hadoop-(?:annotations|auth|common|hdfs)|commons-(?:cli|codec|collections|compiler|compress"
-    r"|configuration|io|lang|logging)|guava|htrace-core|jackson-(?:core|mapper)-asl|janino"
+    r"|configuration|io|lang|logging)|gson|guava|htrace-core|jackson-(?:core|mapper)-asl|janino"
     r"|jakarta\.ws\.rs-api|javax\.servlet-api|jetty(?:-sslengine|-util)?|log4j|netty-all|protobuf-java"
     r"|slf4j-api|slf4j-log4j12|xercesImpl|xml-apis|xmlenc)-[0-9][^/]*\.jar)"
 )
@@ -71,8 +71,8 @@ def cache_dir() -> Path:
 
 
 def _jars_dir() -> Path:
-    """The folder that `install` makes: there with all its jars, or not there."""
-    return cache_dir() / f"hdfs-jars-pyspark-{_PYSPARK}"
+    """The folder that `install` makes: there with all its jars, or not there; another number, another set of jars."""
+    return cache_dir() / f"hdfs-jars-pyspark-{_PYSPARK}-2"
 
 
 @functools.cache

@@ -51,6 +51,7 @@ _STACK = re.compile(r"(?:\\+n|\n)\s*(?:\\+t|\t|\s)*at [\w.$]+\(|\\+n\\+tat |\n\t
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("[\w.]*\.([\w$]+)", "(.*)', re.DOTALL)
 _GSSAPI = re.compile(r'GSSAPIError\(.*?, \d+, "(.*)', re.DOTALL)
 _NODE = re.compile(r'ip_addr: \\*"([^"\\]*).*?xfer_port: (\d+)', re.DOTALL)
+_VARIANT = re.compile(r'(?:OperationFailed|InvalidArgument|InvalidPath|UnsupportedFeature)\("(.*)"\)', re.DOTALL)
 _QUOTED = re.compile(r'\\+(["\'\\])')
 
 
@@ -96,7 +97,9 @@ translated = Translated()
 def one_line(text: str) -> str:
     """Return a message of hdfs-native without Java's stack, dumps of structures and escapes."""
     text = _STACK.split(text, maxsplit=1)[0].strip()
-    if java := _JAVA.match(text):
+    if variant := _VARIANT.fullmatch(text):
+        text = variant[1]
+    elif java := _JAVA.match(text):
         text = f"{java[1]}: {java[2]}"
     elif gssapi := _GSSAPI.match(text):
         text = f"Kerberos: {gssapi[1]}"
