@@ -29,7 +29,7 @@ def close(
         run(map(close_one, map(held.pop, (-1,))), 0)
 
 
-class Held(list[int]):
+class HeldDescriptors(list[int]):
     """Descriptors that are closed when the list is freed, for a function that closes them at its end.
 
     An exception of a signal handler may end the `finally` block, too, that was to close them.

@@ -104,7 +104,7 @@ def lookup(kind: str, identity: Identity | None) -> CachedIndex | None:
         return None
     found = None
     with contextlib.suppress(OSError, ValueError, struct.error):  # whatever is wrong with it, it is not there
-        held = descriptors.Held()
+        held = descriptors.HeldDescriptors()
         try:
             fd = descriptors.open_into(held, str(path), os.O_RDONLY | os.O_NOFOLLOW)
             found = _opened(fd, identity.encode(kind), str(path.parent))
@@ -214,7 +214,7 @@ class _File:
         self.size = 0
         self._path = path
         self._partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-        self._held = descriptors.Held()
+        self._held = descriptors.HeldDescriptors()
         self._fingerprint = b""
         self._sums: list[int] = []
         self._limit = _limit()
@@ -304,7 +304,7 @@ def _sweep(folder: Path, saved: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         if 0 <= now - stamp.stat().st_mtime < SWEEP_EVERY and saved < limit // 16:
             return
-    held = descriptors.Held()
+    held = descriptors.HeldDescriptors()
     descriptors.open_into(held, str(stamp), os.O_CREAT | os.O_WRONLY, 0o600)
     descriptors.close(held)
     os.utime(stamp)

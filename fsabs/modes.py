@@ -35,7 +35,7 @@ UpdateBinaryMode = Literal["r+b", "rb+", "+br", "+rb", "b+r", "br+"]
 """The modes by what `open` returns, for type checkers."""
 
 
-class Mode:
+class OpenMode:
     """A parsed mode of `builtins.open`: `action` is one of `r w x a`, beside `update` (`+`) and `text`."""
 
     __slots__ = ("action", "text", "update")
@@ -55,12 +55,12 @@ class Mode:
 
 
 @functools.lru_cache(maxsize=64)
-def parsed(mode: str) -> Mode:
+def parsed(mode: str) -> OpenMode:
     """The mode, taken apart; `ValueError`, `TypeError`."""
-    return Mode(mode)
+    return OpenMode(mode)
 
 
-def check(mode: Mode, buffering: int, encoding: str | None, errors: str | None, newline: str | None) -> None:
+def check(mode: OpenMode, buffering: int, encoding: str | None, errors: str | None, newline: str | None) -> None:
     """Refuse what `builtins.open` refuses, before anything is opened or made."""
     if type(buffering) is not int:
         operator.index(buffering)

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast, overload
 from . import errors, files, local_copies, modes, process, texts, writemany
 from .core import Core
 from .files import BlobReader, WriteFile
-from .modes import Mode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
+from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -175,7 +175,7 @@ class FileMethods(Core):
             raise errors.error(EISDIR, "write_many", self._url(key))
         return key
 
-    def _open_writer(self, key: str, how: Mode, buffering: int) -> io.BufferedIOBase:
+    def _open_writer(self, key: str, how: OpenMode, buffering: int) -> io.BufferedIOBase:
         if how.update and how.action != "r":
             raise errors.unsupported(
                 "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"

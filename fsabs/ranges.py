@@ -14,22 +14,22 @@ Range = tuple[int, int]
 """Size and offset, in bytes."""
 
 
-class Share(NamedTuple):
+class RequestShare(NamedTuple):
     """The part of one request's bytes that is a range."""
 
     request: int
-    """Its number in `Plan.requests`."""
+    """Its number in `RequestPlan.requests`."""
     start: int
     """From where in the request's bytes."""
     size: int
 
 
-class Plan(NamedTuple):
+class RequestPlan(NamedTuple):
     """The requests for some ranges, and how their responses are divided."""
 
     requests: list[Range]
     """Ordered by offset."""
-    shares: list[list[Share]]
+    shares: list[list[RequestShare]]
     """For each range that was wanted, what it consists of, in order; nothing for an empty range."""
 
     def assemble(self, bodies: Sequence[bytes]) -> list[bytes]:
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
         return [_joined(shares, bodies) for shares in self.shares]
 
 
-def plan(wanted: Sequence[Range], gap: int, most: int) -> Plan:
+def plan(wanted: Sequence[Range], gap: int, most: int) -> RequestPlan:
     """The requests for `wanted` ranges, which may come in any order, overlap and be empty.
 
     Args:
@@ -46,14 +46,14 @@ def plan(wanted: Sequence[Range], gap: int, most: int) -> Plan:
         most: the size of a request at most, in bytes: what is larger is several requests of about the same size.
     """
     requests: list[Range] = []
-    shares: list[list[Share]] = [[] for _ in wanted]
+    shares: list[list[RequestShare]] = [[] for _ in wanted]
     for start, end, members in _runs(wanted, gap, most):
         size = _piece(end - start, most)
         first = len(requests)
         requests += [(min(size, end - at), at) for at in range(start, end, size)]
         for number in members:
             shares[number] = _shares(wanted[number], start, size, first)
-    return Plan(requests, shares)
+    return RequestPlan(requests, shares)
 
 
 def _runs(wanted: Sequence[Range], gap: int, most: int) -> list[tuple[int, int, list[int]]]:
@@ -78,18 +78,18 @@ def _piece(size: int, most: int) -> int:
     return -(-size // count)
 
 
-def _shares(wanted: Range, start: int, piece: int, first: int) -> list[Share]:
+def _shares(wanted: Range, start: int, piece: int, first: int) -> list[RequestShare]:
     size, offset = wanted
     at, end = offset - start, offset - start + size
-    found: list[Share] = []
+    found: list[RequestShare] = []
     while at < end:
         number, inside = divmod(at, piece)
-        found.append(Share(first + number, inside, min(piece - inside, end - at)))
+        found.append(RequestShare(first + number, inside, min(piece - inside, end - at)))
         at += found[-1].size
     return found
 
 
-def _joined(shares: list[Share], bodies: Sequence[bytes]) -> bytes:
+def _joined(shares: list[RequestShare], bodies: Sequence[bytes]) -> bytes:
     if len(shares) == 1:
         request, start, size = shares[0]
         return bodies[request][start : start + size]  # the same object where it is all of it

@@ -18,7 +18,7 @@ SETTINGS = (*registry.LAYERS, "limits")
 """What `from_url` and sections of `pfio.ini` may set beside the options of backends and containers."""
 
 
-class Opener:
+class BackendOpener:
     """A backend as from_url needs it: a function of authority, path and options, and the options that it knows."""
 
     def __init__(self, open_at: Callable[..., FS], options: dict[str, Any] | None, name: str) -> None:
@@ -36,7 +36,7 @@ class Opener:
 
 def backend(
     location: Location, options: dict[str, Any], strict: bool
-) -> tuple[Opener, Location, dict[str, Any], dict[str, Any]]:
+) -> tuple[BackendOpener, Location, dict[str, Any], dict[str, Any]]:
     """Return the backend of a URL: a registered one, one of fsspec, or a custom scheme's with its layers."""
     if location.scheme == PFS:
         return _of_datacenter(location, options, strict)
@@ -52,7 +52,7 @@ def backend(
     if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
-        opener = Opener(backend.from_location, known_options(backend), backend.__name__)
+        opener = BackendOpener(backend.from_location, known_options(backend), backend.__name__)
     else:
         opener = _fsspec_opener(scheme, location)
         if scheme in VERBATIM and location.scheme not in VERBATIM:
@@ -68,7 +68,7 @@ def backend(
 
 def _of_datacenter(
     location: Location, options: dict[str, Any], strict: bool
-) -> tuple[Opener, Location, dict[str, Any], dict[str, Any]]:
+) -> tuple[BackendOpener, Location, dict[str, Any], dict[str, Any]]:
     """Return the backend of a path in a datacenter: that of the section's URL, in a `PfsFS`."""
     from .pfs import PfsFS
 
@@ -92,7 +92,7 @@ def _of_datacenter(
     def open_at(authority: str, path: str, **options: Any) -> FS:
         return PfsFS.at(opener(authority, "/" + root, options), name, center.username, path)
 
-    return Opener(open_at, opener.known, PfsFS.__name__), found._replace(scheme=PFS), chosen, settings
+    return BackendOpener(open_at, opener.known, PfsFS.__name__), found._replace(scheme=PFS), chosen, settings
 
 
 def _key(location: Location, path: str) -> str:
@@ -116,7 +116,7 @@ def _options_of_query(backend: type[FS] | None, location: Location) -> dict[str,
     return found
 
 
-def _fsspec_opener(scheme: str, location: Location) -> Opener:
+def _fsspec_opener(scheme: str, location: Location) -> BackendOpener:
     from .backends import fsspec
 
     if not fsspec.knows(scheme):
@@ -134,7 +134,7 @@ def _fsspec_opener(scheme: str, location: Location) -> Opener:
             f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
             f"Custom schemes are looked for in {'; '.join([config.config_path(), *config.problems()])}"
         )
-    return Opener(fsspec.opener(scheme), None, scheme)
+    return BackendOpener(fsspec.opener(scheme), None, scheme)
 
 
 def _prefixed(prefix: str, location: Location) -> str:
@@ -161,7 +161,7 @@ def known_options(kind: type[FS]) -> dict[str, Any]:
 
 
 def _typed(
-    options: dict[str, Any], opener: Opener, scheme: str, origins: dict[str, str], strict: bool
+    options: dict[str, Any], opener: BackendOpener, scheme: str, origins: dict[str, str], strict: bool
 ) -> dict[str, Any]:
     """The options of a custom scheme in their types; a key of the file that the backend doesn't know is left out."""
     if opener.known is None:
@@ -178,7 +178,7 @@ def _typed(
     return found
 
 
-def only(options: dict[str, Any], opener: Opener, location: Location) -> dict[str, Any]:
+def only(options: dict[str, Any], opener: BackendOpener, location: Location) -> dict[str, Any]:
     """`options`, all of which the backend must know."""
     for name in options if opener.known is not None else ():
         assert opener.known is not None

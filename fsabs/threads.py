@@ -19,7 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Outcome(Generic[R]):
+class TaskOutcome(Generic[R]):
     """The result of a task: its return value, or the exception that it raised."""
 
     __slots__ = ("_error", "_value")
@@ -50,7 +50,7 @@ class Threads(Generic[R]):
     def __init__(self, size: int, wait: bool = False) -> None:
         self._size = min(size, most_at_once())
         self._wait = wait
-        self._tasks: SimpleQueue[tuple[Callable[[], R], Callable[[Outcome[R]], None]] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[Callable[[], R], Callable[[TaskOutcome[R]], None]] | None] = SimpleQueue()
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._started = 0
@@ -60,7 +60,7 @@ class Threads(Generic[R]):
         """True once the block has ended, and results are no longer needed."""
         return self._stopping
 
-    def submit(self, task: Callable[[], R], report: Callable[[Outcome[R]], None]) -> None:
+    def submit(self, task: Callable[[], R], report: Callable[[TaskOutcome[R]], None]) -> None:
         """Have `report` called, in a thread, with the outcome of `task()`."""
         self._tasks.put((task, report))
         if self._started < self._size:
@@ -71,7 +71,7 @@ class Threads(Generic[R]):
         try:
             while (task := self._tasks.get()) is not None:
                 if not self._stopping:
-                    task[1](Outcome(task[0]))
+                    task[1](TaskOutcome(task[0]))
                 del task
         finally:
             self._ended.put(None)
@@ -95,10 +95,10 @@ def most_at_once() -> int:
 
 def in_threads(function: Callable[[T], R], items: Iterable[T], size: int) -> Iterator[R]:
     """Yield `function` of each item, in order, with `size` threads and at most twice as many results waiting."""
-    waiting: deque[SimpleQueue[Outcome[R]]] = deque()
+    waiting: deque[SimpleQueue[TaskOutcome[R]]] = deque()
     with Threads[R](size) as threads:
         for item in items:
-            outcomes: SimpleQueue[Outcome[R]] = SimpleQueue()
+            outcomes: SimpleQueue[TaskOutcome[R]] = SimpleQueue()
             threads.submit(lambda item=item: function(item), outcomes.put)  # type: ignore[misc]
             waiting.append(outcomes)
             if len(waiting) >= 2 * size:

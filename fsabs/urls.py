@@ -21,7 +21,7 @@ from .limits import Limits
 from .locations import Location as Location
 from .locations import parse as parse
 from .locations import parsed
-from .schemes import SETTINGS, Opener
+from .schemes import SETTINGS, BackendOpener
 from .schemes import known_options as known_options
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _layered(fs: FS, layers: dict[str, Any]) -> FS:
 
 
 def _open_bare(
-    opener: Opener, location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
+    opener: BackendOpener, location: Location, mode: str, force_type: str | None, create: bool, options: dict[str, Any]
 ) -> tuple[FS, bool]:
     parts = [part for part in location.path.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -296,7 +296,7 @@ class _Descent:
     """The way down a path through the containers on it."""
 
     def __init__(
-        self, opener: Opener, location: Location, parts: list[str], forced: str | None, mode: str, create: bool
+        self, opener: BackendOpener, location: Location, parts: list[str], forced: str | None, mode: str, create: bool
     ) -> None:
         self._opener = opener
         self._location = location
@@ -334,7 +334,9 @@ class _Descent:
         }
         backend = {name: value for name, value in options.items() if name not in container}
         if mine is not None:
-            schemes.only(backend, Opener(self._opener._open_at, {**theirs, **mine}, self._opener.name), self._location)
+            schemes.only(
+                backend, BackendOpener(self._opener._open_at, {**theirs, **mine}, self._opener.name), self._location
+            )
         return backend, container
 
     def _type(self, at: int) -> str:

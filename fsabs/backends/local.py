@@ -164,7 +164,7 @@ class Local(FS):
             raise
 
     def _read_bytes(self, key: str) -> bytes:
-        held = descriptors.Held()
+        held = descriptors.HeldDescriptors()
         try:
             fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(fd)

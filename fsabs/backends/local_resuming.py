@@ -40,7 +40,7 @@ class ResumedWriter(Writer):
         """Return a writer of the content of this identity; None if another process writes it."""
         folder, _, name = path.rpartition("/")
         partial = partials.kept_path(folder, name, identity)
-        held = descriptors.Held()
+        held = descriptors.HeldDescriptors()
         try:
             fd = descriptors.open_into(held, partial, os.O_RDWR | os.O_CREAT, 0o666)
             try:

@@ -40,7 +40,7 @@ def write_at_once(path: str, kind: int | None, data: bytes) -> None:
     """Write a whole file by a hidden one beside it; `kind` is the mode of the regular file that it replaces, if any."""
     folder, _, name = path.rpartition("/")
     partials.sweep_once(folder or "/")
-    partial, held = partials.partial_path(folder, name), descriptors.Held()
+    partial, held = partials.partial_path(folder, name), descriptors.HeldDescriptors()
     try:
         fd = descriptors.open_into(held, partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         written = os.write(fd, data)

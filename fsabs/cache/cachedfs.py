@@ -23,9 +23,9 @@ from . import inner as inners
 from . import warming
 from .content import CLAIM_TIMEOUT
 from .disk import prepare, warn_once
-from .eviction import Limits
+from .eviction import DiskLimits
 from .options import share_of_disk, size_of
-from .policy import Order
+from .policy import ReadOrder
 from .reading import CachedFiles, CacheState
 from .stats import FileStats
 
@@ -81,7 +81,7 @@ class CachedFS(LayerFS):
         prepare()
         folder = os.path.abspath(dir) if dir is not None else _default_folder()
         floor = share_of_disk(folder) if min_free is None else size_of(min_free, "min_free")
-        limits = Limits(None if max_bytes is None else size_of(max_bytes, "max_bytes"), floor)
+        limits = DiskLimits(None if max_bytes is None else size_of(max_bytes, "max_bytes"), floor)
         memory = size_of(memory_bytes, "memory_bytes")
         make = functools.partial(CacheState, inner, folder, limits, memory, claim_timeout)
         self._state: process.PerProcess[CacheState] = process.PerProcess(make)
@@ -195,7 +195,7 @@ class CachedFS(LayerFS):
             paths: in the order of reading.
             position: the number in `paths` of the file that is read next, where an epoch is resumed.
         """
-        self._files.order = Order((self._url(self._key(path, "set_order")) for path in paths), position)
+        self._files.order = ReadOrder((self._url(self._key(path, "set_order")) for path in paths), position)
 
     def prefetch(
         self, paths: Iterable[Path], *, concurrency: int | None = None, max_bytes: int | str | None = None
@@ -207,7 +207,7 @@ class CachedFS(LayerFS):
         fetched is left to be read, and to fail, in its turn. `wait()` of what is returned waits, `cancel()` ends it.
         """
         wanted = [self._key(path, "prefetch") for path in paths]
-        self._files.order = Order(map(self._url, wanted))
+        self._files.order = ReadOrder(map(self._url, wanted))
         ahead = size_of(max_bytes, "max_bytes") if max_bytes is not None else warming.most_ahead(self._files)
         return warming.Prefetch(self._files, wanted, concurrency, ahead)
 

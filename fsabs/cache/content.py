@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .. import hooks, process
 from .disk import DiskCache
 from .memory import MemoryCache
-from .policy import Order, Passes
+from .policy import Passes, ReadOrder
 from .single_flight import MISSING, SingleFlight
 
 CLAIM_TIMEOUT = 60.0
@@ -47,7 +47,7 @@ class ContentCache:
 
     def __init__(self, disk: DiskCache | None, memory_bytes: int, timeout: float = CLAIM_TIMEOUT) -> None:
         self.disk = disk
-        self.order: Order = Order()
+        self.order: ReadOrder = ReadOrder()
         self._memory_bytes = memory_bytes
         self._fetches = SingleFlight(disk, timeout, PROCESS_TIMEOUT)
         self._begin()

@@ -17,12 +17,12 @@ import weakref
 from typing import Any
 
 from .. import mounts, process
-from ..descriptors import Held, open_into
+from ..descriptors import HeldDescriptors, open_into
 from . import frames, leases, policy
 from .checksums import checksum, crc32c
-from .eviction import Evictor, Limits, free
+from .eviction import DiskLimits, Evictor, free
 from .folder import EntryFolder
-from .policy import Order, Passes
+from .policy import Passes, ReadOrder
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 MARKS = 1 << 24
@@ -33,13 +33,13 @@ _RECORD_EVERY = 1.0  # seconds between two records of hits and misses for other 
 class DiskCache:
     """See the module; made by `open_disk`."""
 
-    def __init__(self, folder: str, limits: Limits) -> None:
+    def __init__(self, folder: str, limits: DiskLimits) -> None:
         self.folder = folder
         self.passes: Passes = Passes()
         self._entries = EntryFolder(os.path.join(folder, "entries-1"))
         self._evictor = Evictor(self._entries, limits, self.passes)
         self._leases = -1
-        self._marks = Held()  # closed with its last use: another thread may be writing to it
+        self._marks = HeldDescriptors()  # closed with its last use: another thread may be writing to it
         self._usable: bool | None = None
         self._lock = process.Lock()
         self._counted = [0, 0]
@@ -47,7 +47,7 @@ class DiskCache:
         self._generation = process.generation()
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DiskLimits:
         """The limits of the disk space that the cache may take."""
         return self._evictor.limits
 
@@ -87,7 +87,7 @@ class DiskCache:
         """Return if there is an entry; it may turn out to be damaged."""
         return (self._usable or self._prepare()) and os.path.exists(self._entries.path(name, policy.key_of(url)))
 
-    def put(self, name: bytes, url: str, content: bytes, order: Order, pinned: bool = False) -> bool:
+    def put(self, name: bytes, url: str, content: bytes, order: ReadOrder, pinned: bool = False) -> bool:
         """Admit an entry, others being evicted as need be; returns if it is there now."""
         if not (self._usable or self._prepare()) or len(name) > frames.LONGEST_NAME:
             return False
@@ -207,7 +207,7 @@ class DiskCache:
                     warn_once(f"network {self.folder}", message)
                 self._shut()
                 self._leases = os.open(f"{self._entries.root}/leases", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                open_into(marks := Held(), f"{self._entries.root}/marks", os.O_RDWR | os.O_CREAT, 0o600)
+                open_into(marks := HeldDescriptors(), f"{self._entries.root}/marks", os.O_RDWR | os.O_CREAT, 0o600)
                 self._marks = marks
                 self._usable = True
             except FAILURES as exc:
@@ -234,7 +234,7 @@ class DiskCache:
             self._shut()
 
     def _shut(self) -> None:
-        fd, self._leases, self._marks = self._leases, -1, Held()
+        fd, self._leases, self._marks = self._leases, -1, HeldDescriptors()
         if fd >= 0:
             os.close(fd)
 
@@ -281,7 +281,7 @@ def warn_once(what: str, message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-_disks: weakref.WeakValueDictionary[tuple[str, Limits], DiskCache] = weakref.WeakValueDictionary()
+_disks: weakref.WeakValueDictionary[tuple[str, DiskLimits], DiskCache] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 
 
@@ -295,7 +295,7 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def open_disk(folder: str, limits: Limits) -> DiskCache:
+def open_disk(folder: str, limits: DiskLimits) -> DiskCache:
     """Return this process's cache in a folder."""
     with _opening:
         disk = _disks.get((folder, limits))

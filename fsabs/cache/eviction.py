@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .. import hooks, process
 from . import policy
 from .folder import FOLDERS, EntryFile, EntryFolder, status_of
-from .policy import Order, Passes
+from .policy import Passes, ReadOrder
 
 BATCH = 0.01
 """The share of what is there that one eviction frees, down to a low-water mark, of what is not needed."""
@@ -28,7 +28,7 @@ REST = 50
 _PAGE = 4096
 
 
-class Limits(NamedTuple):
+class DiskLimits(NamedTuple):
     """The limits of the disk space that a cache may take."""
 
     max_bytes: int | None
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 class Evictor:
     """Keeps the entries of a folder within their limits."""
 
-    def __init__(self, folder: EntryFolder, limits: Limits, passes: Passes) -> None:
+    def __init__(self, folder: EntryFolder, limits: DiskLimits, passes: Passes) -> None:
         self.limits = limits
         self.evicted: int = 0
         """Entries that this process has evicted."""
@@ -48,10 +48,10 @@ class Evictor:
         self._passes = passes
         self._candidates: list[EntryFile] = []
         self._rests_until = 0.0
-        self._rests_for: tuple[Order | None, float] | None = None
+        self._rests_for: tuple[ReadOrder | None, float] | None = None
         self._lock = process.Lock()
 
-    def make_room(self, size: int, key: int, order: Order) -> bool:
+    def make_room(self, size: int, key: int, order: ReadOrder) -> bool:
         """Return whether an entry of `size` bytes is admitted, and make room for it."""
         limit, min_free = self.limits
         room = -(-size // _PAGE) * _PAGE
@@ -67,7 +67,7 @@ class Evictor:
         wanted = int(most + room)
         return wanted <= 0 or self._evict(wanted, order.need(key), order) >= wanted
 
-    def _evict(self, wanted: int, newcomer: float, order: Order) -> int:
+    def _evict(self, wanted: int, newcomer: float, order: ReadOrder) -> int:
         """Free so many bytes of entries that go for a newcomer, or for `ANY` of all; returns how many were freed."""
         if self._rests(newcomer, order):
             return 0
@@ -98,22 +98,22 @@ class Evictor:
                 instrument.record_span("cache", "cache.evict", begin, freed, self._folder.root)
         return freed
 
-    def _rests(self, newcomer: float, order: Order) -> bool:
+    def _rests(self, newcomer: float, order: ReadOrder) -> bool:
         """Return if a search for a newcomer of unknown use was in vain lately, and nothing has changed since."""
         rests = newcomer == math.inf and time.monotonic() < self._rests_until
         return rests and self._rests_for == (order or None, self._passes.unread_since)
 
-    def _is_dispensable(self, order: Order) -> bool:
+    def _is_dispensable(self, order: ReadOrder) -> bool:
         """Return if the next candidate is not needed as far as is known."""
         return bool(self._candidates) and self._rank(self._candidates[-1], order) >= policy.READ
 
-    def _goes(self, one: EntryFile, newcomer: float, order: Order) -> bool:
+    def _goes(self, one: EntryFile, newcomer: float, order: ReadOrder) -> bool:
         return newcomer == ANY or policy.goes_for(self._rank(one, order), newcomer)
 
-    def _rank(self, one: EntryFile, order: Order) -> float:
+    def _rank(self, one: EntryFile, order: ReadOrder) -> float:
         return policy.rank(one.key, one.last_read, order, self._passes)
 
-    def _refill(self, newcomer: float, order: Order) -> None:
+    def _refill(self, newcomer: float, order: ReadOrder) -> None:
         """Look at some folders for what can be done without best; it stands at the end."""
         begin = time.monotonic()
         found: list[EntryFile] = []

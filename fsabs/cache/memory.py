@@ -7,7 +7,7 @@ import time
 
 from .. import process
 from . import policy
-from .policy import Order, Passes
+from .policy import Passes, ReadOrder
 
 SAMPLE = 16
 """Entries among which the one that goes is chosen."""
@@ -54,7 +54,7 @@ class MemoryCache:
         self._passes.read(hash(name))
         return item.data
 
-    def put(self, name: bytes, url: str, data: bytes, order: Order) -> bool:
+    def put(self, name: bytes, url: str, data: bytes, order: ReadOrder) -> bool:
         """Admit an entry, others going as need be; False if it is not admitted."""
         if len(data) > self._limit or name in self._items:
             return False
@@ -88,7 +88,7 @@ class MemoryCache:
     def _sample(self) -> list[_Item]:
         return random.sample(self._all, min(SAMPLE, len(self._all)))
 
-    def _rank(self, item: _Item, order: Order) -> float:
+    def _rank(self, item: _Item, order: ReadOrder) -> float:
         return policy.rank(item.key, item.last_read, order, self._passes)
 
     def _unlink(self, item: _Item) -> None:

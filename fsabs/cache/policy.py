@@ -2,8 +2,8 @@
 
 Recency is the worst guide then: what was read last is needed last. Where nothing is known of the future, a cache keeps
 what it has, admits what fits, and evicts what was not read for a whole pass over the data (`Passes`). Where the order
-of reading is known (`Order`), what is needed last goes first, and what is needed later than all that is there is not
-admitted.
+of reading is known (`ReadOrder`), what is needed last goes first, and what is needed later than all that is there is
+not admitted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def key_of(url: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
 
 
-class Order:
+class ReadOrder:
     """In what order files will be read: positions by key, and how far reading has come in this process.
 
     A file may be there more than once: the orders of two epochs, one behind the other, are an order, too.
@@ -127,7 +127,7 @@ class Passes:
             self._seen, self._again = {}, 0
 
 
-def rank(key: int, last_read: float, order: Order, passes: Passes) -> float:
+def rank(key: int, last_read: float, order: ReadOrder, passes: Passes) -> float:
     """Return how well an entry can be done without: infinity if it goes for whatever is new, else its next position.
 
     An entry that is not needed as far as is known, and was read lately, has the rank `READ`: it goes only for something

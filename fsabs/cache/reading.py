@@ -20,8 +20,8 @@ from . import inner as inners
 from .blocks import BlockBlob, Blocks, WholeBlob
 from .content import ContentCache, EntryKey
 from .disk import open_disk
-from .eviction import Limits
-from .policy import Order
+from .eviction import DiskLimits
+from .policy import ReadOrder
 from .records import FileRecords
 from .stats import FileStats
 
@@ -46,7 +46,7 @@ class CachedFile(NamedTuple):
 class CacheState:
     """The per-process state of a `CachedFS`."""
 
-    def __init__(self, inner: FS, folder: str | None, limits: Limits, memory_bytes: int, timeout: float) -> None:
+    def __init__(self, inner: FS, folder: str | None, limits: DiskLimits, memory_bytes: int, timeout: float) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
         self.store: str = inner._resolved_store()
         self.by_request: bool = inners.is_asked_by_request(inner)
@@ -54,7 +54,7 @@ class CacheState:
         self.records: FileRecords = FileRecords(f"{self.store} {inner._principal()}", self.contents)
 
 
-class Opener:
+class FileOpener:
     """Opens a file in its store: the first time it returns what is open already, if something is."""
 
     def __init__(self, open_inner: Callable[[str], Blob], opened: Blob | None) -> None:
@@ -83,7 +83,7 @@ class CachedFiles:
         self.inner = inner
         self.stats = stats
         self.whole_size = whole_size
-        self.order: Order = Order()
+        self.order: ReadOrder = ReadOrder()
         self._fs = fs
         self._state = state
         self._block_size = block_size
@@ -190,7 +190,7 @@ class CachedFiles:
 
         `opened` is used, once, in place of what `open_inner` returns, and closed.
         """
-        opener = Opener(open_inner, opened)
+        opener = FileOpener(open_inner, opened)
         with opened if opened is not None else contextlib.nullcontext():
             for _ in range(_ATTEMPTS):
                 if file.entry is None or file.stat.size > self.whole_size:

@@ -9,7 +9,7 @@ import click
 from .output import size_text
 from .paths import path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, Progress, progress_option
+from .progress import ProgressDisplay, ProgressMode, progress_option
 from .redaction import redacted
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def status(invocation: Invocation, folder: str | None) -> None:
 @click.option("--jobs", type=click.IntRange(min=1), help="Files that are fetched at once.")
 @progress_option
 @common
-def warm(invocation: Invocation, url: str, folder: str | None, jobs: int | None, progress: Mode) -> None:
+def warm(invocation: Invocation, url: str, folder: str | None, jobs: int | None, progress: ProgressMode) -> None:
     """Fetch all files of the data set at URL that are not cached.
 
     \b
@@ -68,7 +68,7 @@ def warm(invocation: Invocation, url: str, folder: str | None, jobs: int | None,
     from .. import urls
 
     invocation.how_to_go_on = "what was fetched stays; run the same command again to go on"
-    with urls.from_url(url, cache={"dir": folder} if folder else True) as fs, Progress(progress) as shown:
+    with urls.from_url(url, cache={"dir": folder} if folder else True) as fs, ProgressDisplay(progress) as shown:
         done = fs.warm(progress=shown.update, concurrency=jobs)
     text = f"{redacted(url)}: {done.files:,} files ({size_text(done.bytes)}), fetched {size_text(done.fetched)}"
     invocation.output.record({"url": redacted(url), **done._asdict()}, text)

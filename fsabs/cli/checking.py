@@ -1,4 +1,4 @@
-"""The findings of `fsabs doctor`: a `Finding` is ok, a warning or a fault, and says what to do."""
+"""The findings of `fsabs doctor`: a `CheckFinding` is ok, a warning or a fault, and says what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SKEW = 60.0  # seconds; stores refuse requests from 300 to 900 on
 _SCRATCH = ".fsabs-doctor"
 
 
-class Finding(NamedTuple):
+class CheckFinding(NamedTuple):
     """The result of one check."""
 
     check: str
@@ -29,17 +29,17 @@ class Finding(NamedTuple):
     """What to do about a warning or a fault."""
 
 
-def ok(check: str, detail: str) -> Finding:
+def ok(check: str, detail: str) -> CheckFinding:
     """Return the finding that all is well."""
-    return Finding(check, "ok", detail)
+    return CheckFinding(check, "ok", detail)
 
 
-def guarded(check: str, find: Callable[[], Iterator[Finding]], advice: str) -> Iterator[Finding]:
+def guarded(check: str, find: Callable[[], Iterator[CheckFinding]], advice: str) -> Iterator[CheckFinding]:
     """Yield what a check finds; an error that ends it is a fault."""
     try:
         yield from find()
     except (OSError, ValueError, ImportError) as exc:
-        yield Finding(check, "fault", redacted(" ".join(str(exc).split()) or type(exc).__name__), advice)
+        yield CheckFinding(check, "fault", redacted(" ".join(str(exc).split()) or type(exc).__name__), advice)
 
 
 # ---- the network
@@ -56,13 +56,13 @@ class Address(NamedTuple):
     """A URL to ask for the time; empty where the store speaks no HTTP."""
 
 
-def network(address: Address) -> Iterator[Finding]:
+def network(address: Address) -> Iterator[CheckFinding]:
     """Check DNS, TCP, TLS and the clock."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as exc:
         advice = "check the spelling of the endpoint, /etc/resolv.conf, and the VPN"
-        yield Finding("dns", "fault", f"{address.host}: {exc.strerror or exc}", advice)
+        yield CheckFinding("dns", "fault", f"{address.host}: {exc.strerror or exc}", advice)
         return
     addresses = sorted({str(each[4][0]) for each in found})
     yield ok("dns", f"{address.host} is {', '.join(addresses[:4])}" + (", ..." if len(addresses) > 4 else ""))
@@ -71,20 +71,20 @@ def network(address: Address) -> Iterator[Finding]:
         connection = socket.create_connection((address.host, address.port), _SECONDS)
     except OSError as exc:
         advice = "check that the server runs, the port, firewalls, and proxies (HTTPS_PROXY, NO_PROXY)"
-        yield Finding("tcp", "fault", f"{address.host}:{address.port}: {exc.strerror or exc}", advice)
+        yield CheckFinding("tcp", "fault", f"{address.host}:{address.port}: {exc.strerror or exc}", advice)
         return
     with connection:
         yield ok("tcp", f"{address.host}:{address.port} in {(time.monotonic() - begin) * 1e3:.1f} ms")
         if not address.tls:
             if address.url:
-                yield Finding("tls", "warning", "plain HTTP", "use https:// where the network is not yours alone")
+                yield CheckFinding("tls", "warning", "plain HTTP", "use https:// where the network is not yours alone")
         else:
             yield from _tls(connection, address)
     if address.url:
         yield from _clock(address)
 
 
-def _tls(connection: socket.socket, address: Address) -> Iterator[Finding]:
+def _tls(connection: socket.socket, address: Address) -> Iterator[CheckFinding]:
     context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
     if address.verify is False:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -93,22 +93,22 @@ def _tls(connection: socket.socket, address: Address) -> Iterator[Finding]:
             version, certificate = wrapped.version(), wrapped.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
         advice = "set AWS_CA_BUNDLE or verify= to the file of the certificates that signed it"
-        yield Finding("tls", "fault", exc.verify_message, advice)
+        yield CheckFinding("tls", "fault", exc.verify_message, advice)
         return
     except OSError as exc:
-        yield Finding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
+        yield CheckFinding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
         return
     if address.verify is False:
-        yield Finding("tls", "warning", f"{version}, certificates are not checked", "remove verify=False")
+        yield CheckFinding("tls", "warning", f"{version}, certificates are not checked", "remove verify=False")
         return
     days = (ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time.time()) / 86400
     if days < 14:
-        yield Finding("tls", "warning", f"{version}, the certificate ends in {days:.0f} days", "renew it")
+        yield CheckFinding("tls", "warning", f"{version}, the certificate ends in {days:.0f} days", "renew it")
     else:
         yield ok("tls", f"{version}, the certificate is good for {days:.0f} days")
 
 
-def _clock(address: Address) -> Iterator[Finding]:
+def _clock(address: Address) -> Iterator[CheckFinding]:
     import urllib.error
     import urllib.request
 
@@ -126,15 +126,17 @@ def _clock(address: Address) -> Iterator[Finding]:
         date = exc.headers.get("Date")
         exc.close()
     except OSError as exc:
-        yield Finding("clock", "warning", f"the store was not asked for its time: {exc}", "see tcp and tls")
+        yield CheckFinding("clock", "warning", f"the store was not asked for its time: {exc}", "see tcp and tls")
         return
     if not date:
-        yield Finding("clock", "warning", "the store does not send its time", "compare the clocks by hand")
+        yield CheckFinding("clock", "warning", "the store does not send its time", "compare the clocks by hand")
         return
     skew = (begin + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5
     if abs(skew) > _SKEW:
         advice = "set this machine's clock by NTP: signed requests are refused from some minutes on"
-        yield Finding("clock", "fault", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's", advice)
+        yield CheckFinding(
+            "clock", "fault", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's", advice
+        )
     else:
         yield ok("clock", f"{abs(skew):.0f} s from the store's")
 
@@ -142,7 +144,7 @@ def _clock(address: Address) -> Iterator[Finding]:
 # ---- permissions
 
 
-def permissions(fs: FS) -> Iterator[Finding]:
+def permissions(fs: FS) -> Iterator[CheckFinding]:
     """Check that a data set can be listed and read, and written in a scratch key, which is removed."""
     name = ""
     try:
@@ -150,14 +152,14 @@ def permissions(fs: FS) -> Iterator[Finding]:
         name = next((found for found in names if not found.endswith("/")), "")
         yield ok("list", f"found {name}" if name else "there are no files")
     except OSError as exc:
-        yield Finding("list", "fault", _reason(exc), _advice(exc, "s3:ListBucket"))
+        yield CheckFinding("list", "fault", _reason(exc), _advice(exc, "s3:ListBucket"))
     if name:
         try:
             with fs.open_blob(name) as blob:
                 size = len(blob.pread(1024, 0))
             yield ok("read", f"{size} bytes of {name}")
         except OSError as exc:
-            yield Finding("read", "fault", _reason(exc), _advice(exc, "s3:GetObject"))
+            yield CheckFinding("read", "fault", _reason(exc), _advice(exc, "s3:GetObject"))
     if not fs.capabilities.write:
         yield ok("write", "not asked: the FS is read-only")
         return
@@ -166,13 +168,15 @@ def permissions(fs: FS) -> Iterator[Finding]:
         fs.write_bytes(scratch, b"fsabs doctor")
     except OSError as exc:
         advice = _advice(exc, "s3:PutObject") + "; jobs that only read need no such permission"
-        yield Finding("write", "warning", _reason(exc), advice)
+        yield CheckFinding("write", "warning", _reason(exc), advice)
         return
     try:
         fs.remove(scratch)
         yield ok("write", f"a scratch file was written and removed ({scratch})")
     except OSError as exc:
-        yield Finding("write", "warning", f"{scratch} was written and not removed: {_reason(exc)}", "remove it by hand")
+        yield CheckFinding(
+            "write", "warning", f"{scratch} was written and not removed: {_reason(exc)}", "remove it by hand"
+        )
 
 
 def _reason(exc: OSError) -> str:
@@ -204,27 +208,27 @@ def address_of(fs: FS) -> Address | None:
     return Address(host, port, parts.scheme == "https", verify, f"{parts.scheme}://{shown}:{port}/")
 
 
-def credentials(facts: dict[str, str]) -> Iterator[Finding]:
+def credentials(facts: dict[str, str]) -> Iterator[CheckFinding]:
     """Check that there are credentials, by their source alone."""
     source = facts.get("credentials")
     if source is None:
         return
     if source.startswith("none found"):
         advice = "set AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anonymous=True for a public bucket"
-        yield Finding("credentials", "fault", "none found", advice)
+        yield CheckFinding("credentials", "fault", "none found", advice)
     else:
         yield ok("credentials", source)
 
 
-def hadoop(facts: dict[str, Any]) -> Iterator[Finding]:
+def hadoop(facts: dict[str, Any]) -> Iterator[CheckFinding]:
     """Check the configuration of HDFS, and that its NameNodes are reached; the client needs no Java."""
     configuration = str(facts.get("configuration", ""))
     if configuration.startswith("none"):
         advice = "set HADOOP_CONF_DIR; a URL with host and port works without"
-        yield Finding("hadoop configuration", "warning", configuration, advice)
+        yield CheckFinding("hadoop configuration", "warning", configuration, advice)
     elif not os.path.isfile(os.path.join(configuration, "core-site.xml")):
         advice = "point HADOOP_CONF_DIR at the folder of core-site.xml and hdfs-site.xml"
-        yield Finding("hadoop configuration", "warning", f"{configuration} has no core-site.xml", advice)
+        yield CheckFinding("hadoop configuration", "warning", f"{configuration} has no core-site.xml", advice)
     else:
         yield ok("hadoop configuration", configuration)
     yield ok("java", "not needed: the client of HDFS is hdfs-native")

@@ -7,7 +7,7 @@ import click
 from . import pack
 from .paths import path_argument
 from .program import Invocation, common
-from .progress import Mode, progress_option
+from .progress import ProgressMode, progress_option
 
 
 @click.command()
@@ -17,7 +17,9 @@ from .progress import Mode, progress_option
 @click.option("--type", "kind", type=click.Choice(["zip", "tar", "hdf5"]), help="The format, whatever the suffix.")
 @progress_option
 @common
-def command(invocation: Invocation, source: str, target: str, keep: bool, kind: str | None, progress: Mode) -> None:
+def command(
+    invocation: Invocation, source: str, target: str, keep: bool, kind: str | None, progress: ProgressMode
+) -> None:
     """Write the members of the container SOURCE as the container TARGET, of the format of its suffix.
 
     \b

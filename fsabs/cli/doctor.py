@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from ..fs import FS
-from .checking import Finding, address_of, credentials, guarded, hadoop, network, permissions
+from .checking import CheckFinding, address_of, credentials, guarded, hadoop, network, permissions
 from .machine import findings
 from .output import coloured
 from .paths import path_argument
@@ -38,13 +38,13 @@ def command(invocation: Invocation, url: str | None) -> int:
     return worst
 
 
-def _findings(url: str | None) -> Iterator[Finding]:
+def _findings(url: str | None) -> Iterator[CheckFinding]:
     yield from findings()
     if url is not None:
         yield from guarded("url", lambda: _of_url(url), "`fsabs explain` shows how the URL resolves")
 
 
-def _of_url(url: str) -> Iterator[Finding]:
+def _of_url(url: str) -> Iterator[CheckFinding]:
     from .. import urls
     from .resolution import backend_of
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from .. import config, mounts
 from ..index_cache import cache_directory
-from .checking import Finding, ok
+from .checking import CheckFinding, ok
 from .output import size_text
 
 _FREE = 10 * 1000**3
@@ -19,7 +19,7 @@ _DESCRIPTORS = 4096
 _SHARED = 1000**3
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[CheckFinding]:
     """Yield what is found on this machine."""
     yield from _configuration()
     yield from _cache()
@@ -28,7 +28,7 @@ def findings() -> Iterator[Finding]:
     yield from _shared_memory()
 
 
-def _configuration() -> Iterator[Finding]:
+def _configuration() -> Iterator[CheckFinding]:
     path = config.config_path()
     if not os.path.exists(path):
         yield ok("configuration", f"{path} is not there, and need not be")
@@ -36,27 +36,31 @@ def _configuration() -> Iterator[Finding]:
     try:
         problems = config.problems()
     except (OSError, ValueError) as exc:
-        yield Finding("configuration", "fault", str(exc), "make the file readable, in UTF-8")
+        yield CheckFinding("configuration", "fault", str(exc), "make the file readable, in UTF-8")
         return
     for problem in problems:
-        yield Finding(
+        yield CheckFinding(
             "configuration", "fault", problem, "mend the section; `fsabs config check` shows all that is wrong"
         )
     if not problems:
         yield ok("configuration", f"{path}: {len(config.sections())} sections")
     mode = os.stat(path).st_mode
     if mode & 0o044 and any("secret" in key for name in config.sections() for key in _keys(name)):
-        yield Finding("configuration", "warning", f"{path} has secrets and is readable by others", f"chmod 600 {path}")
+        yield CheckFinding(
+            "configuration", "warning", f"{path} has secrets and is readable by others", f"chmod 600 {path}"
+        )
 
 
 def _keys(name: str) -> list[str]:
     return [key for key, value in (config.get_custom_scheme(name) or {}).items() if not str(value).startswith("$")]
 
 
-def _cache() -> Iterator[Finding]:
+def _cache() -> Iterator[CheckFinding]:
     folder = cache_directory()
     if folder is None:
-        yield Finding("cache directory", "warning", "none: nothing is kept", "set FSABS_CACHE_DIR to a local folder")
+        yield CheckFinding(
+            "cache directory", "warning", "none: nothing is kept", "set FSABS_CACHE_DIR to a local folder"
+        )
         return
     at = str(folder)
     while not os.path.isdir(at):
@@ -65,50 +69,54 @@ def _cache() -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=at):
             pass
     except OSError as exc:
-        yield Finding("cache directory", "fault", f"{folder}: {exc.strerror}", "set FSABS_CACHE_DIR to another folder")
+        yield CheckFinding(
+            "cache directory", "fault", f"{folder}: {exc.strerror}", "set FSABS_CACHE_DIR to another folder"
+        )
         return
     kind = mounts.filesystem_of(at)
     if mounts.is_network(kind):
-        yield Finding(
+        yield CheckFinding(
             "cache directory", "warning", f"{folder} is on a network ({kind})", "set FSABS_CACHE_DIR to a local disk"
         )
     else:
         yield ok("cache directory", f"{folder} ({kind or 'unknown filesystem'})")
     free = shutil.disk_usage(at).free
     if free < _FREE:
-        yield Finding(
+        yield CheckFinding(
             "cache space", "warning", f"{size_text(free)} free", "free some, or set FSABS_CACHE_DIR elsewhere"
         )
     else:
         yield ok("cache space", f"{size_text(free)} free")
 
 
-def _workers() -> Iterator[Finding]:
+def _workers() -> Iterator[CheckFinding]:
     method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_context().get_start_method()
     cpus = len(os.sched_getaffinity(0))
     yield ok("workers", f"start method {method}, {cpus} CPUs for this process")
 
 
-def _descriptors() -> Iterator[Finding]:
+def _descriptors() -> Iterator[CheckFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = "no limit" if soft == resource.RLIM_INFINITY else f"{soft}"
     if soft != resource.RLIM_INFINITY and soft < _DESCRIPTORS:
         most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
-        yield Finding(
+        yield CheckFinding(
             "file descriptors", "warning", text, f"raise the limit: ulimit -n {min(65536, hard) if hard > 0 else most}"
         )
     else:
         yield ok("file descriptors", text)
 
 
-def _shared_memory() -> Iterator[Finding]:
+def _shared_memory() -> Iterator[CheckFinding]:
     try:
         usage = shutil.disk_usage("/dev/shm")
     except OSError:
-        yield Finding("/dev/shm", "warning", "not there", "DataLoader workers need it: mount a tmpfs at /dev/shm")
+        yield CheckFinding("/dev/shm", "warning", "not there", "DataLoader workers need it: mount a tmpfs at /dev/shm")
         return
     text = f"{size_text(usage.free)} of {size_text(usage.total)} free"
     if usage.free < _SHARED:
-        yield Finding("/dev/shm", "warning", text, "DataLoader workers pass batches there: docker run --shm-size=8g")
+        yield CheckFinding(
+            "/dev/shm", "warning", text, "DataLoader workers pass batches there: docker run --shm-size=8g"
+        )
     else:
         yield ok("/dev/shm", text)

@@ -7,7 +7,7 @@ import click
 from .output import size_text
 from .paths import path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, Progress, progress_option
+from .progress import ProgressDisplay, ProgressMode, progress_option
 from .redaction import redacted
 from .summary import Summary
 
@@ -46,7 +46,7 @@ def create(
     digest: str,
     versions: bool,
     jobs: int | None,
-    progress: Mode,
+    progress: ProgressMode,
 ) -> None:
     """Write the manifest of the data set at URL; the suffix of MANIFEST is its format.
 
@@ -60,7 +60,7 @@ def create(
 
     invocation.how_to_go_on = "nothing was written; run the same command again"
     algorithm = None if digest == "none" else digest
-    with urls.from_url(url) as fs, Progress(progress) as shown:
+    with urls.from_url(url) as fs, ProgressDisplay(progress) as shown:
         done = manifests.create(
             fs,
             manifest,
@@ -79,7 +79,7 @@ def create(
 @click.option("--digests", is_flag=True, help="Read every file, and compare its digest.")
 @progress_option
 @common
-def check(invocation: Invocation, url: str, manifest: str, digests: bool, progress: Mode) -> int:
+def check(invocation: Invocation, url: str, manifest: str, digests: bool, progress: ProgressMode) -> int:
     """Show all that differs between the data set at URL and its manifest.
 
     The exit code is 1 if anything differs.
@@ -100,7 +100,7 @@ def check(invocation: Invocation, url: str, manifest: str, digests: bool, progre
     with (
         urls.from_url(url) as fs,
         manifests.Manifest(manifest, fs.url()) as pinned,
-        Progress(progress) as shown,
+        ProgressDisplay(progress) as shown,
     ):
         for drift in manifests.check(fs, pinned, digests=digests, progress=count):
             shown.clear()

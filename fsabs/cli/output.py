@@ -19,7 +19,7 @@ _BUFFERED_LINES = 2000
 _COLOURS = {"directory": "\033[1;34m", "error": "\033[31m", "good": "\033[32m", "warning": "\033[33m"}
 
 
-class Output:
+class CommandOutput:
     """The standard output of a command."""
 
     def __init__(self) -> None:

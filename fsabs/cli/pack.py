@@ -7,7 +7,7 @@ import click
 from .output import size_text
 from .paths import Paths, path_argument
 from .program import Invocation, common
-from .progress import Mode, Progress, progress_option
+from .progress import ProgressDisplay, ProgressMode, progress_option
 
 
 @click.command()
@@ -25,7 +25,7 @@ def command(
     keep: bool,
     kind: str | None,
     jobs: int | None,
-    progress: Mode,
+    progress: ProgressMode,
 ) -> None:
     """Pack all that is in the directory SOURCE into the new container ARCHIVE: a zip, tar or HDF5 file.
 
@@ -39,13 +39,19 @@ def command(
 
 
 def run(
-    invocation: Invocation, source: str, archive: str, mode: str, kind: str | None, jobs: int | None, progress: Mode
+    invocation: Invocation,
+    source: str,
+    archive: str,
+    mode: str,
+    kind: str | None,
+    jobs: int | None,
+    progress: ProgressMode,
 ) -> None:
     """Pack a directory, or the members of a container."""
     from ..containers.pack import pack
 
     invocation.how_to_go_on = f"{archive} is as it was; run the same command again"
-    with Paths() as paths, Progress(progress) as shown:
+    with Paths() as paths, ProgressDisplay(progress) as shown:
         found, target = paths.resolve(source), paths.resolve(archive)
         tree = found.fs.subfs(found.path) if found.path else found.fs
         done = pack(tree, target.fs, target.path, mode=mode, force_type=kind, progress=shown.update, concurrency=jobs)

@@ -10,7 +10,7 @@ from . import entries, rm
 from .cp import existing_of, places
 from .paths import Paths, ResolvedPath, path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, progress_option
+from .progress import ProgressMode, progress_option
 from .transfers import Transfer, TransferOptions
 
 
@@ -64,7 +64,7 @@ def copy(
     recursive: bool,
     existing: str | None,
     verbose: bool,
-    progress: Mode,
+    progress: ProgressMode,
 ) -> int:
     """Copy files to a datacenter, from one, or within one. Several sources need a directory as the target.
 

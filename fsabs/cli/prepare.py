@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 from .program import Invocation, common
-from .progress import Mode, Progress, progress_option
+from .progress import ProgressDisplay, ProgressMode, progress_option
 
 
 @click.command()
@@ -58,7 +58,7 @@ def command(
     prefix: str,
     on_error: Literal["fail", "skip"],
     validate: bool,
-    progress: Mode,
+    progress: ProgressMode,
 ) -> None:
     """Make sharded RecordIO files of raw files, on this machine or on a Spark cluster.
 
@@ -69,13 +69,12 @@ def command(
     \b
     Example: fsabs prepare model.py s3://bucket/raw.zip s3://bucket/train local --num-workers 8
     """
-    from ..prepare import Progress as State
-    from ..prepare import prepare
+    from ..prepare import PrepareProgress, prepare
 
     invocation.how_to_go_on = "run the same command again to go on"
-    with Progress(progress) as shown:
+    with ProgressDisplay(progress) as shown:
 
-        def show(state: State) -> None:
+        def show(state: PrepareProgress) -> None:
             shown.update(
                 state.files, state.bytes, state.total_files, state.total_bytes, f"{state.files_per_second:.0f} files/s"
             )

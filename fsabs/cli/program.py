@@ -16,7 +16,7 @@ import click
 
 from .. import __version__
 from . import COMMANDS
-from .output import Output, coloured
+from .output import CommandOutput, coloured
 from .redaction import redacted
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -29,7 +29,7 @@ class Invocation:
 
     def __init__(self) -> None:
         self.debug = False
-        self.output = Output()
+        self.output = CommandOutput()
         self.how_to_go_on = ""
         """A sentence that is shown after Ctrl-C."""
 

@@ -17,7 +17,7 @@ import click
 from .output import size_text
 from .redaction import redacted
 
-Mode = Literal["auto", "line", "plain", "none"]
+ProgressMode = Literal["auto", "line", "plain", "none"]
 _SECONDS = {"line": 0.1, "plain": 5.0}
 
 
@@ -32,13 +32,13 @@ def progress_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-class Progress:
+class ProgressDisplay:
     """Shows files, bytes, rate and the time that is left; a context manager, which removes its line at the end.
 
     `update` may be called as often as is convenient.
     """
 
-    def __init__(self, mode: Mode = "auto", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, mode: ProgressMode = "auto", clock: Callable[[], float] = time.monotonic) -> None:
         if mode == "auto":
             mode = "line" if sys.stderr.isatty() else "none"
         self._mode = mode
@@ -87,7 +87,7 @@ class Progress:
             self._width = len(text)
         sys.stderr.flush()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressDisplay:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import hooks
-from .output import Output, size_text
+from .output import CommandOutput, size_text
 
 
 class Summary:
@@ -30,7 +30,7 @@ class Summary:
             parts[0] += f" ({size_text(self.bytes)})"
         return ", ".join(parts)
 
-    def write(self, output: Output, before: str = "") -> None:
+    def write(self, output: CommandOutput, before: str = "") -> None:
         """Write the summary: a line on the standard error, or with `--json` an object on the standard output."""
         if output.json:
             output.record({"summary": {**self.counts, "bytes": self.bytes}}, "")

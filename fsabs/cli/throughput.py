@@ -25,7 +25,7 @@ LISTED = 100_000
 _WARM_UP = 0.2  # of the seconds of a step
 
 
-class Step(NamedTuple):
+class ThroughputStep(NamedTuple):
     """One measurement: `workers` processes, each with `concurrency` files in flight."""
 
     workers: int
@@ -70,7 +70,7 @@ def sample_of(fs: FS, count: int, seed: int = 0) -> Sample:
     return Sample([stat.filename for stat in chosen], len(files), size, len(files) < LISTED)
 
 
-def measure(fs: FS, names: Sequence[str], workers: int, concurrency: int, seconds: float) -> Step:
+def measure(fs: FS, names: Sequence[str], workers: int, concurrency: int, seconds: float) -> ThroughputStep:
     """Return what `workers` forked processes reach, each of which reads files of its own part of `names`."""
     context = multiprocessing.get_context("fork")
     children, connections = [], []
@@ -141,10 +141,10 @@ def _contents(fs: FS, names: list[str], concurrency: int, end: float) -> Iterato
             return
 
 
-def _step(counts: list[_Counts], workers: int, concurrency: int) -> Step:
+def _step(counts: list[_Counts], workers: int, concurrency: int) -> ThroughputStep:
     files = sum(one.files for one in counts)
     milliseconds = sorted(itertools.chain.from_iterable(one.milliseconds for one in counts))
-    return Step(
+    return ThroughputStep(
         workers,
         concurrency,
         sum(one.files / one.seconds for one in counts),
@@ -162,14 +162,14 @@ def concurrencies(fs: FS) -> list[int]:
     return sorted({1, max(1, fs.default_concurrency // 2), fs.default_concurrency, 2 * fs.default_concurrency})
 
 
-def best(steps: Sequence[Step]) -> Step:
+def best(steps: Sequence[ThroughputStep]) -> ThroughputStep:
     """Return the fastest step; of those that are nearly as fast, the one with the least in flight."""
     most = max(step.files_per_second for step in steps)
     near = [step for step in steps if step.files_per_second >= 0.93 * most]
     return min(near, key=lambda step: step.workers * step.concurrency)
 
 
-def bottleneck(steps: Sequence[Step]) -> str:
+def bottleneck(steps: Sequence[ThroughputStep]) -> str:
     """Return what keeps the fastest step from being faster."""
     cpus = len(os.sched_getaffinity(0))
     fastest = max(steps, key=lambda step: step.files_per_second)

@@ -13,7 +13,7 @@ import click
 from .. import keys
 from ..copying.copier import Copier, CopyResult, FileCopy
 from ..copying.trees import TreeEvent, TreePlan, TreeTransfer
-from .progress import Mode, Progress, progress_option
+from .progress import ProgressDisplay, ProgressMode, progress_option
 from .summary import Retries, Summary
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TransferOptions(NamedTuple):
     jobs: int | None
     wanted: Wanted | None
     """Whether a file or directory is to be copied; None for all."""
-    progress: Mode
+    progress: ProgressMode
 
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,7 +45,7 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
         jobs: int | None,
         include: tuple[str, ...],
         exclude: tuple[str, ...],
-        progress: Mode,
+        progress: ProgressMode,
         **others: Any,
     ) -> Any:
         options = TransferOptions(verbose, jobs, wanted(include, exclude), progress)
@@ -76,7 +76,7 @@ class Transfer:
         self._verb = verb
         self._files = self._size = self._skipped = 0
         self._totals: tuple[int | None, int | None] = (None, None)
-        self._progress = Progress(options.progress)
+        self._progress = ProgressDisplay(options.progress)
         self._exits = contextlib.ExitStack()
         self._retries = Retries()
 

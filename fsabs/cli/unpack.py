@@ -10,7 +10,7 @@ import click
 from .output import coloured, printable, size_text
 from .paths import Paths, path_argument
 from .program import FAILED, Invocation, common
-from .progress import Mode, Progress, progress_option
+from .progress import ProgressDisplay, ProgressMode, progress_option
 from .redaction import redacted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that write to the local disk.")
 @progress_option
 @common
-def command(invocation: Invocation, archive: str, target: str, jobs: int | None, progress: Mode) -> int:
+def command(invocation: Invocation, archive: str, target: str, jobs: int | None, progress: ProgressMode) -> int:
     """Write the members of the container ARCHIVE, or of a directory in it, to the directory TARGET.
 
     Files that are there are replaced, each whole or not at all. Nothing is written outside of TARGET. The exit code is
@@ -35,7 +35,7 @@ def command(invocation: Invocation, archive: str, target: str, jobs: int | None,
     from ..containers.unpack import unpack
 
     invocation.how_to_go_on = "files are whole or not there; run the same command again to go on"
-    with Paths() as paths, Progress(progress) as shown:
+    with Paths() as paths, ProgressDisplay(progress) as shown:
         found = paths.resolve(archive if archive.endswith("/") else archive + "/")
         place = paths.resolve(target)
         tree = found.fs.subfs(found.path) if found.path else found.fs

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import errors
-from ..threads import Outcome, Threads
+from ..threads import TaskOutcome, Threads
 from .large import copy_large
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Copier:
         self._cost += cost
         ended = functools.partial(_Ended, cost)
         if self._size == 1:
-            self._done.put(ended(Outcome(job)))
+            self._done.put(ended(TaskOutcome(job)))
             self._wait_for_all()
         else:
             self._threads.submit(job, lambda outcome: self._done.put(ended(outcome)))
@@ -291,4 +291,4 @@ class _Ended(NamedTuple):
     """The end of a job of a thread."""
 
     cost: int
-    outcome: Outcome[None]
+    outcome: TaskOutcome[None]

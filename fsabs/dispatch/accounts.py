@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from ..readers.data import TaskType
 from . import queries
-from .layout import Job
+from .layout import DispatchJob
 from .schema import FAILED, RUNNING, STATES, TODO, jobs, tasks
 from .status import Counters, FailedTask, LedgerEntry, Status
 
@@ -19,7 +19,7 @@ PAGE = 10_000
 """Entries of the ledger that are read at once."""
 
 
-def status(connection: sa.Connection, job: Job) -> Status:
+def status(connection: sa.Connection, job: DispatchJob) -> Status:
     """Return the counters of a job."""
     row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id)).one()
     values = {"job_id": job.id, "task_type": int(job.type)}
@@ -43,7 +43,7 @@ def _counters(rows: Any) -> Counters:
     return Counters(**counts, records=records)
 
 
-def ledger(connection: sa.Connection, job: Job, epoch: int, after: int) -> list[LedgerEntry]:
+def ledger(connection: sa.Connection, job: DispatchJob, epoch: int, after: int) -> list[LedgerEntry]:
     """Return the next tasks of an epoch behind number `after`; none at its end."""
     wanted = (tasks.c.job == job.id, tasks.c.type == job.type, tasks.c.epoch == epoch, tasks.c.number > after)
     page = sa.select(tasks).where(*wanted).order_by(tasks.c.number).limit(PAGE)
@@ -53,7 +53,7 @@ def ledger(connection: sa.Connection, job: Job, epoch: int, after: int) -> list[
     ]
 
 
-def failed(connection: sa.Connection, job: Job) -> list[FailedTask]:
+def failed(connection: sa.Connection, job: DispatchJob) -> list[FailedTask]:
     """Return the tasks that failed for good."""
     return [
         FailedTask(
@@ -63,7 +63,7 @@ def failed(connection: sa.Connection, job: Job) -> list[FailedTask]:
     ]
 
 
-def retry(connection: sa.Connection, job: Job) -> int:
+def retry(connection: sa.Connection, job: DispatchJob) -> int:
     """Put the failed tasks back; return how many."""
     mine = (tasks.c.job == job.id, tasks.c.state == FAILED)
     back = connection.execute(tasks.update().where(*mine).values(state=TODO, failures=0).returning(tasks.c.id)).all()
@@ -72,7 +72,7 @@ def retry(connection: sa.Connection, job: Job) -> int:
     return len(back)
 
 
-def reset(connection: sa.Connection, job: Job) -> None:
+def reset(connection: sa.Connection, job: DispatchJob) -> None:
     """Forget all that was done."""
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING, epoch=0, laid_out=0))
     connection.execute(tasks.delete().where(tasks.c.job == job.id))

@@ -12,7 +12,7 @@ from ..readers.data import AbstractDataReader, Mode, create_custom_data_reader, 
 from .dispatcher import TaskDispatcher
 
 
-class Job(NamedTuple):
+class JobArguments(NamedTuple):
     """A job that the arguments describe."""
 
     dispatcher: TaskDispatcher
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--job_name", default="default", help="name of the job in the database")
 
 
-def create_job(arguments: argparse.Namespace) -> Job:
+def create_job(arguments: argparse.Namespace) -> JobArguments:
     """Create the job that parsed arguments describe, or open it if it is there with the same data and settings.
 
     Raises `ValueError` if no data is given, or training and prediction data; `FileExistsError` for another job of that
@@ -62,7 +62,7 @@ def create_job(arguments: argparse.Namespace) -> Job:
         seed=arguments.shuffle_seed,
         exist_ok=True,
     )
-    return Job(dispatcher, readers)
+    return JobArguments(dispatcher, readers)
 
 
 def _reader(arguments: argparse.Namespace, origin: str) -> AbstractDataReader:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from .. import errors
 from ..readers.data import Mode, Shard, TaskType
-from .layout import Job, load_job, rows_of
+from .layout import DispatchJob, load_job, rows_of
 from .plan import ShardTable, checked_shards
 from .schema import RUNNING, jobs, now, shards, tasks
 
@@ -112,7 +112,7 @@ def insert(connection: sa.Connection, name: str, description: Description, exist
         connection.execute(shards.insert(), rows)
 
 
-def _same(connection: sa.Connection, there: Job, description: Description) -> bool:
+def _same(connection: sa.Connection, there: DispatchJob, description: Description) -> bool:
     wanted = description.row()
     row = connection.execute(sa.select(*(jobs.c[name] for name in wanted)).where(jobs.c.id == there.id)).one()
     tables: dict[TaskType, list[Shard]] = {there.type: there.table.shards}
@@ -121,7 +121,7 @@ def _same(connection: sa.Connection, there: Job, description: Description) -> bo
     return dict(row._mapping) == wanted and tables == {type: table.shards for type, table in description.tables.items()}
 
 
-def evaluate(connection: sa.Connection, job: Job, model_version: int) -> int:
+def evaluate(connection: sa.Connection, job: DispatchJob, model_version: int) -> int:
     """Lay out the evaluation shards for a version of the model; return how many tasks are new."""
     if job.evaluation is None or job.type == TaskType.EVALUATION:
         raise ValueError(f"job {job.name!r} has no evaluation shards beside those of its epochs")

@@ -19,7 +19,7 @@ from .. import hooks, process
 from ..readers.data import Mode, Task, TaskType
 from . import accounts, creation, queries, snapshot
 from .database import Database, Outage
-from .layout import Job, lay_out, load_job
+from .layout import DispatchJob, lay_out, load_job
 from .plan import shuffled_numbers
 from .recording import recorded
 from .schema import ABANDONED, DONE, FAILED, FINISHED, TODO, now, tasks, workers
@@ -55,7 +55,7 @@ class TaskDispatcher:
         self.job = job
         try:
             self._database.check()
-            self._job: Job = self._database.run(
+            self._job: DispatchJob = self._database.run(
                 "open", lambda connection: load_job(connection, job, self._database.url)
             )
         except BaseException:

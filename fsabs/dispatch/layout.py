@@ -17,7 +17,7 @@ BATCH = 1000
 """How many tasks are laid out at once."""
 
 
-class Job(NamedTuple):
+class DispatchJob(NamedTuple):
     """The facts of a job that do not change."""
 
     id: int
@@ -41,7 +41,7 @@ class Job(NamedTuple):
         return self.evaluation is not None
 
 
-def load_job(connection: sa.Connection, name: str, url: str) -> Job:
+def load_job(connection: sa.Connection, name: str, url: str) -> DispatchJob:
     """Return a job; `FileNotFoundError` that names those there are."""
     row = connection.execute(sa.select(jobs).where(jobs.c.name == name)).first()
     if row is None:
@@ -50,7 +50,7 @@ def load_job(connection: sa.Connection, name: str, url: str) -> Job:
         raise errors.error(errno.ENOENT, "open", url, f"no job is called {name!r}; {known}")
     type = TaskType(row.type)
     evaluation = _table(connection, row.id, TaskType.EVALUATION, row.records_per_task)
-    return Job(
+    return DispatchJob(
         row.id,
         name,
         type,
@@ -71,7 +71,7 @@ def _table(connection: sa.Connection, job: int, type: TaskType, records_per_task
     return ShardTable((Shard(*row) for row in rows), records_per_task)
 
 
-def rows_of(job: Job, table: ShardTable, type: TaskType, epoch: int, places: range) -> list[dict[str, Any]]:
+def rows_of(job: DispatchJob, table: ShardTable, type: TaskType, epoch: int, places: range) -> list[dict[str, Any]]:
     """Return the rows of the tasks at these places of an epoch's order."""
     number_at = permutation(table.tasks, job.seed if type == job.type else None, epoch)
     rows = []
@@ -93,7 +93,7 @@ def rows_of(job: Job, table: ShardTable, type: TaskType, epoch: int, places: ran
     return rows
 
 
-def lay_out(connection: sa.Connection, job: Job) -> str | None:
+def lay_out(connection: sa.Connection, job: DispatchJob) -> str | None:
     """Lay out the next tasks of the job, or end it; the queue was seen empty.
 
     Returns None if there may be free tasks, "WAIT" if there are none now, or the state in which the job has ended. One
@@ -120,7 +120,7 @@ def lay_out(connection: sa.Connection, job: Job) -> str | None:
     return None
 
 
-def _end(connection: sa.Connection, job: Job) -> str | None:
+def _end(connection: sa.Connection, job: DispatchJob) -> str | None:
     """End a job whose epochs are done; None while evaluations and the callback are not."""
     others = {"job_id": job.id, "types": [int(TaskType.EVALUATION), int(TaskType.TRAIN_END_CALLBACK)]}
     if any(connection.execute(query, others).first() is not None for query in (queries.any_doing, queries.any_todo)):
@@ -137,7 +137,7 @@ def _end(connection: sa.Connection, job: Job) -> str | None:
     return state
 
 
-def _callback_row(job: Job) -> dict[str, Any]:
+def _callback_row(job: DispatchJob) -> dict[str, Any]:
     # ElasticDL gives it the first records, for callbacks that export a model and need a batch for its shapes.
     piece = job.table.piece(0)
     return {

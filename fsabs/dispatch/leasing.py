@@ -57,7 +57,7 @@ class HeldTask:
         self.reported = False  # or it is being reported: it can't be renewed then
 
 
-class Chunk(NamedTuple):
+class TaskChunk(NamedTuple):
     """Some records of a task, in the order in which they were read."""
 
     held: HeldTask | None
@@ -99,7 +99,7 @@ class LeasedTasks:
         self._slow = 0  # tasks left that are read ahead
         self._reading = _Reading()
         self._renewing: threading.Thread | None = None
-        self._chunks: Generator[Chunk, None, None] | None = None
+        self._chunks: Generator[TaskChunk, None, None] | None = None
         self._generation = process.generation()
 
     @property
@@ -107,7 +107,7 @@ class LeasedTasks:
         """Seconds between two renewals of a lease."""
         return self._dispatcher.lease_seconds / 3
 
-    def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
+    def chunks(self, size: int = CHUNK) -> Iterator[TaskChunk]:
         """Yield the records of one task after the other until the job has ended; once for each object.
 
         A chunk has `size` records, the last one of a task may have fewer. A chunk of the type TRAIN_END_CALLBACK has
@@ -160,12 +160,12 @@ class LeasedTasks:
 
     # ---- the consumer
 
-    def _read(self, size: int) -> Generator[Chunk, None, None]:
+    def _read(self, size: int) -> Generator[TaskChunk, None, None]:
         opened = read_ahead(lambda: self._lease(size), 1)
         try:
             for task in opened:
                 if task is None:
-                    yield Chunk(None, [])
+                    yield TaskChunk(None, [])
                     continue
                 self._wanted = True  # the next one, while this one is consumed
                 self._woken.set()
@@ -175,7 +175,7 @@ class LeasedTasks:
                 self._stop()
             opened.close()  # type: ignore[attr-defined]
 
-    def _read_task(self, task: _OpenTask) -> Iterator[Chunk]:
+    def _read_task(self, task: _OpenTask) -> Iterator[TaskChunk]:
         with contextlib.closing(task.chunks):
             for chunk in task.chunks if task.first is None else (task.first,):
                 yield chunk
@@ -272,16 +272,18 @@ class _Reading:
 class _OpenTask:
     """The chunks of a task; with `ahead`, the first one is read at once."""
 
-    def __init__(self, chunks: Generator[Chunk, None, None], held: HeldTask, ahead: bool) -> None:
+    def __init__(self, chunks: Generator[TaskChunk, None, None], held: HeldTask, ahead: bool) -> None:
         self.chunks = chunks
-        self.first: Chunk | None = None
+        self.first: TaskChunk | None = None
         if held.task.type == TaskType.TRAIN_END_CALLBACK:
-            self.first = Chunk(held, [], last=True)
+            self.first = TaskChunk(held, [], last=True)
         elif ahead:
             self.first = next(chunks, None)
 
 
-def _chunks(reader: AbstractDataReader, held: HeldTask, size: int, reading: _Reading) -> Generator[Chunk, None, None]:
+def _chunks(
+    reader: AbstractDataReader, held: HeldTask, size: int, reading: _Reading
+) -> Generator[TaskChunk, None, None]:
     """Yield the chunks of a task; they may be taken by one thread after the other."""
     chunk: list[Any] = []
     at = number = 0
@@ -297,11 +299,11 @@ def _chunks(reader: AbstractDataReader, held: HeldTask, size: int, reading: _Rea
                     _check_end(records, held.task, at)
                 if before is not None:
                     reading.add(before, _clocks())
-                yield Chunk(held, chunk, last=at == held.size)
+                yield TaskChunk(held, chunk, last=at == held.size)
     except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
         if at < held.size:
-            yield Chunk(held, chunk)
-        yield Chunk(held, [], last=True, failure=exc)
+            yield TaskChunk(held, chunk)
+        yield TaskChunk(held, [], last=True, failure=exc)
 
 
 @contextlib.contextmanager

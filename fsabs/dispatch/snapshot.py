@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..readers.data import TaskType
-from .layout import Job
+from .layout import DispatchJob
 from .plan import permutation
 from .schema import DONE, RUNNING, TODO, jobs, tasks
 
@@ -23,7 +23,7 @@ _CHUNK = 500
 """Tasks that a statement names at most."""
 
 
-def take(connection: sa.Connection, job: Job) -> dict[str, Any]:
+def take(connection: sa.Connection, job: DispatchJob) -> dict[str, Any]:
     """Return the state of a job."""
     # The job's row first: while it is locked, no tasks are laid out.
     row = connection.execute(sa.select(jobs).where(jobs.c.id == job.id).with_for_update()).one()
@@ -44,12 +44,12 @@ def take(connection: sa.Connection, job: Job) -> dict[str, Any]:
     }
 
 
-def _content(job: Job) -> list[Any]:
+def _content(job: DispatchJob) -> list[Any]:
     shards = job.table.shards
     return [int(job.type), job.table.records_per_task, job.seed, len(shards), sum(shard.count for shard in shards)]
 
 
-def restore(connection: sa.Connection, job: Job, state: Mapping[str, Any]) -> None:
+def restore(connection: sa.Connection, job: DispatchJob, state: Mapping[str, Any]) -> None:
     """Put a job back to a state; `ValueError` for one of another job."""
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         raise ValueError(f"not a state of a job: {state!r}")
@@ -84,7 +84,7 @@ def restore(connection: sa.Connection, job: Job, state: Mapping[str, Any]) -> No
     connection.execute(jobs.update().where(jobs.c.id == job.id).values(state=RUNNING, epoch=epoch, laid_out=laid_out))
 
 
-def _keep_others(connection: sa.Connection, job: Job, kept: set[tuple[Any, ...]]) -> None:
+def _keep_others(connection: sa.Connection, job: DispatchJob, kept: set[tuple[Any, ...]]) -> None:
     """Remove evaluations and the callback that were laid out later."""
     found = sa.select(tasks.c.id, tasks.c.type, tasks.c.epoch, tasks.c.number).where(
         tasks.c.job == job.id, tasks.c.type.in_([int(TaskType.EVALUATION), int(TaskType.TRAIN_END_CALLBACK)])

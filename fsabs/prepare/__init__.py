@@ -11,19 +11,27 @@ from ..lazy import exports
 
 if TYPE_CHECKING:
     from .model import FeatureColumn, ModelError
-    from .report import PrepareReport, Progress, Shard
+    from .report import OutputShard, PrepareProgress, PrepareReport
     from .run import PrepareError, prepare
 
 _HOMES = {
     "FeatureColumn": "model",
     "ModelError": "model",
     "PrepareError": "run",
-    "Progress": "report",
+    "OutputShard": "report",
+    "PrepareProgress": "report",
     "PrepareReport": "report",
-    "Shard": "report",
     "prepare": "run",
 }
 
-__all__ = ["FeatureColumn", "ModelError", "PrepareError", "PrepareReport", "Progress", "Shard", "prepare"]
+__all__ = [
+    "FeatureColumn",
+    "ModelError",
+    "OutputShard",
+    "PrepareError",
+    "PrepareProgress",
+    "PrepareReport",
+    "prepare",
+]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

@@ -41,7 +41,7 @@ class InputFile(NamedTuple):
     size: int
 
 
-class Listing(NamedTuple):
+class InputListing(NamedTuple):
     """All raw files of a job, sorted by path within each root."""
 
     roots: tuple[Root, ...]
@@ -52,7 +52,7 @@ class Listing(NamedTuple):
     """The full URLs of the roots."""
 
 
-def list_files(source: str | os.PathLike[str], manifest: str | os.PathLike[str] | None = None) -> Listing:
+def list_files(source: str | os.PathLike[str], manifest: str | os.PathLike[str] | None = None) -> InputListing:
     """List the files at a URL, path or glob pattern; those that begin with a dot, or are below such, are left out.
 
     With a manifest of the data set at a URL, the files are those of the manifest, and the store is not listed.
@@ -79,7 +79,7 @@ def list_files(source: str | os.PathLike[str], manifest: str | os.PathLike[str] 
     if not found:
         shown = errors.without_secrets(os.fspath(source))
         raise errors.error(errno.ENOENT, "prepare", shown, "there are no files")
-    return Listing(tuple(roots), found, versions, tuple(full))
+    return InputListing(tuple(roots), found, versions, tuple(full))
 
 
 def _absolute(source: str) -> str:
@@ -101,7 +101,7 @@ def _urls(source: str, manifest: str | None) -> Iterator[str]:
                 yield fs.url(name)
 
 
-class Roots:
+class InputRoots:
     """The roots of a job, opened in this process when they are first used."""
 
     def __init__(self, roots: Sequence[Root]) -> None:

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Generator, Sequence
 
-from .plan import Job, Unit, UnitResult
+from .plan import PrepareJob, Unit, UnitResult
 
 ATTEMPTS = 3
 """How often a unit is begun before the job fails."""
@@ -25,7 +25,7 @@ ATTEMPTS = 3
 class LocalRunner:
     """Works on units in `workers` processes."""
 
-    def __init__(self, job: Job, workers: int) -> None:
+    def __init__(self, job: PrepareJob, workers: int) -> None:
         self._job = job
         self._workers = workers
         self._waiting: deque[Unit] = deque()

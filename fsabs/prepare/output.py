@@ -40,7 +40,7 @@ class Commit(NamedTuple):
     report: dict[str, Any]
 
 
-class Output:
+class OutputDirectory:
     """The output directory of a job, and its staging directory."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:

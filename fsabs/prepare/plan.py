@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .inputs import InputFile, Listing, Root
+from .inputs import InputFile, InputListing, Root
 from .model import ModelSource
 
 UNIT_BYTES = 256 << 20
@@ -39,7 +39,7 @@ class OutputFormat(NamedTuple):
     max_chunk_bytes: int
 
 
-class Job(NamedTuple):
+class PrepareJob(NamedTuple):
     """The description of a job that every process of it has."""
 
     model: ModelSource
@@ -61,7 +61,7 @@ class OutputFile(NamedTuple):
     bytes: int
 
 
-class Failure(NamedTuple):
+class FileFailure(NamedTuple):
     """A raw file that no record could be made of."""
 
     file: str
@@ -75,7 +75,7 @@ class UnitResult(NamedTuple):
     files: list[OutputFile]
     inputs: int
     input_bytes: int
-    failures: list[Failure]
+    failures: list[FileFailure]
     """The files that were skipped or, where `error`, the one that failed."""
     error: bool = False
 
@@ -93,11 +93,11 @@ class UnitResult(NamedTuple):
         """Return what `to_json` made the bytes of."""
         fields: dict[str, Any] = json.loads(data)
         fields["files"] = [OutputFile(*file) for file in fields["files"]]
-        fields["failures"] = [Failure(*failure) for failure in fields["failures"]]
+        fields["failures"] = [FileFailure(*failure) for failure in fields["failures"]]
         return cls(**fields)
 
 
-def units_of(listing: Listing, files_per_unit: int) -> Iterator[Unit]:
+def units_of(listing: InputListing, files_per_unit: int) -> Iterator[Unit]:
     """Yield the units of a job: up to `files_per_unit` files and `UNIT_BYTES` bytes each."""
     files: list[InputFile] = []
     size = number = 0
@@ -111,7 +111,7 @@ def units_of(listing: Listing, files_per_unit: int) -> Iterator[Unit]:
         yield Unit(number, files)
 
 
-def fingerprint(job: Job, listing: Listing, version: str) -> str:
+def fingerprint(job: PrepareJob, listing: InputListing, version: str) -> str:
     """Return a digest of all that the output depends on: only units of an equal job can be used again."""
     digest = hashlib.sha256(json.dumps([version, job.model.text, job.format, job.skip_errors, job.roots]).encode())
     for file, state in zip(listing.files, listing.versions, strict=True):

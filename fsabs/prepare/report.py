@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .plan import Failure, UnitResult
+from .plan import FileFailure, UnitResult
 
 
-class Shard(NamedTuple):
+class OutputShard(NamedTuple):
     """A file of the output."""
 
     name: str
@@ -28,9 +28,9 @@ class PrepareReport(NamedTuple):
     records: int
     input_bytes: int
     output_bytes: int
-    failures: tuple[Failure, ...]
+    failures: tuple[FileFailure, ...]
     """Raw files that were skipped, with the reasons."""
-    shards: tuple[Shard, ...]
+    shards: tuple[OutputShard, ...]
     """The files of the output, in order."""
     resumed_files: int
     """Raw files whose records an earlier run had made."""
@@ -51,8 +51,10 @@ class PrepareReport(NamedTuple):
     @classmethod
     def of(cls, fields: dict[str, Any]) -> PrepareReport:
         """Return the report whose fields `to_json` gave."""
-        failures = tuple(Failure(**failure) for failure in fields["failures"])
-        return cls(**{**fields, "failures": failures, "shards": tuple(Shard(**shard) for shard in fields["shards"])})
+        failures = tuple(FileFailure(**failure) for failure in fields["failures"])
+        return cls(
+            **{**fields, "failures": failures, "shards": tuple(OutputShard(**shard) for shard in fields["shards"])}
+        )
 
     def __str__(self) -> str:
         lines = [f"skipped {failure.file}: {failure.reason}" for failure in self.failures]
@@ -66,7 +68,7 @@ class PrepareReport(NamedTuple):
         return "\n".join(lines)
 
 
-class Progress(NamedTuple):
+class PrepareProgress(NamedTuple):
     """The progress of a job."""
 
     files: int
@@ -99,7 +101,7 @@ class Progress(NamedTuple):
         )
 
 
-class Tally:
+class PrepareTally:
     """Adds up results of units."""
 
     def __init__(self, total_files: int, total_bytes: int, earlier: Sequence[UnitResult]) -> None:
@@ -111,7 +113,7 @@ class Tally:
             self.add(result)
         self.resumed_files = self._files
 
-    def add(self, result: UnitResult) -> Progress:
+    def add(self, result: UnitResult) -> PrepareProgress:
         """Count a unit; return the progress."""
         self._files += result.inputs
         self._bytes += result.input_bytes
@@ -119,8 +121,8 @@ class Tally:
         self._failures += len(result.failures)
         return self.progress()
 
-    def progress(self) -> Progress:
+    def progress(self) -> PrepareProgress:
         """Return the progress."""
         seconds = time.monotonic() - self._started
         counted = self._files, self._total_files, self._bytes, self._total_bytes, self._records, self._failures
-        return Progress(*counted, self.resumed_files, seconds)
+        return PrepareProgress(*counted, self.resumed_files, seconds)

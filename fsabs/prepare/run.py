@@ -13,12 +13,12 @@ from ..errors import corrupt, without_secrets
 from ..fs import FS
 from ..readers.recordio import Reader
 from ..readers.recordio.format import COMPRESSORS
-from .inputs import Listing, Roots, list_files
+from .inputs import InputListing, InputRoots, list_files
 from .local import LocalRunner
 from .model import Model, ModelSource
-from .output import Commit, Output
-from .plan import Failure, Job, OutputFormat, Unit, UnitResult, fingerprint, units_of
-from .report import PrepareReport, Progress, Shard, Tally
+from .output import Commit, OutputDirectory
+from .plan import FileFailure, OutputFormat, PrepareJob, Unit, UnitResult, fingerprint, units_of
+from .report import OutputShard, PrepareProgress, PrepareReport, PrepareTally
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -53,7 +53,7 @@ def prepare(
     prefix: str = "data",
     on_error: OnError = "fail",
     validate: bool = False,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[PrepareProgress], object] | None = None,
 ) -> PrepareReport:
     """Make RecordIO files of raw files by the function of a model file; return the report.
 
@@ -77,7 +77,7 @@ def prepare(
         on_error: `fail`: the first raw file that fails ends the job, and the old output stays. `skip`: such files are
             left out, and the report lists them.
         validate: read all output files before they replace the old ones.
-        progress: called now and then with the `Progress`, in this thread.
+        progress: called now and then with the `PrepareProgress`, in this thread.
 
     Records are in the order of the sorted files, whatever the number of workers. A run after a crash continues from the
     units that are done. Raises `ModelError`, `PrepareError`, `OSError` and `ValueError`; the old output is then as it
@@ -89,11 +89,11 @@ def prepare(
         raise ValueError(f"compressor is one of {', '.join(COMPRESSORS)}, not {compressor!r}")
     source = ModelSource.read(model_file)
     Model(source)
-    with contextlib.closing(Output(output_directory)) as output:
+    with contextlib.closing(OutputDirectory(output_directory)) as output:
         listing = list_files(raw_data_directory, manifest)
         output.check(listing.urls)
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes)
-        job = Job(source, listing.roots, output.base, "", form, on_error == "skip")
+        job = PrepareJob(source, listing.roots, output.base, "", form, on_error == "skip")
         job_id = fingerprint(job, listing, __version__)
         job = job._replace(work=output.work(job_id))
         if on_error == "fail":
@@ -125,11 +125,11 @@ def _check_arguments(
         raise ValueError(f"in local mode the master is local[N], not {master!r}")
 
 
-def _check_empty(listing: Listing) -> None:
+def _check_empty(listing: InputListing) -> None:
     """Raise `PrepareError` for empty files, which are known before any work begins."""
     empty = [file for file in listing.files if not file.size]
     if empty:
-        with contextlib.closing(Roots(listing.roots)) as roots:
+        with contextlib.closing(InputRoots(listing.roots)) as roots:
             names = ", ".join(roots.name(file) for file in empty[:3])
         more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
         raise PrepareError(f"{len(empty)} of {len(listing.files)} files are empty: {names}{more}")
@@ -139,7 +139,12 @@ class _Run:
     """One run of a job."""
 
     def __init__(
-        self, job: Job, job_id: str, listing: Listing, output: Output, progress: Callable[[Progress], object] | None
+        self,
+        job: PrepareJob,
+        job_id: str,
+        listing: InputListing,
+        output: OutputDirectory,
+        progress: Callable[[PrepareProgress], object] | None,
     ) -> None:
         self._job, self._job_id, self._listing, self._output = job, job_id, listing, output
         self._progress = progress or (lambda _: None)
@@ -149,7 +154,7 @@ class _Run:
         listing, output = self._listing, self._output
         units = list(units_of(listing, self._job.format.records_per_file))
         earlier = output.begin(self._job_id)
-        tally = Tally(len(listing.files), sum(file.size for file in listing.files), earlier)
+        tally = PrepareTally(len(listing.files), sum(file.size for file in listing.files), earlier)
         done = {result.number for result in earlier}
         left = [unit for unit in units if unit.number not in done]
         self._progress(tally.progress())
@@ -180,7 +185,7 @@ class _Run:
             input_bytes=sum(result.input_bytes for result in results),
             output_bytes=sum(file.bytes for file in files),
             failures=failures,
-            shards=tuple(Shard(name, file.records, file.bytes) for name, file in zip(names, files, strict=True)),
+            shards=tuple(OutputShard(name, file.records, file.bytes) for name, file in zip(names, files, strict=True)),
             resumed_files=resumed_files,
             seconds=round(time.monotonic() - started, 3),
         )
@@ -189,7 +194,7 @@ class _Run:
         return report
 
 
-def _error(failure: Failure) -> PrepareError:
+def _error(failure: FileFailure) -> PrepareError:
     return PrepareError(f"{failure.file}: {failure.reason}")
 
 

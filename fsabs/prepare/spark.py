@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__, errors
-from .output import Output
-from .plan import Job, Unit, UnitResult
+from .output import OutputDirectory
+from .plan import PrepareJob, Unit, UnitResult
 from .work import UnitWorker
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _REASON = re.compile(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception|Interrupt)\
 class SparkRunner:
     """Works on units as tasks of Spark."""
 
-    def __init__(self, job: Job, output: Output, master: str | None, num_workers: int | None) -> None:
+    def __init__(self, job: PrepareJob, output: OutputDirectory, master: str | None, num_workers: int | None) -> None:
         for url in (job.base, *(part for root in job.roots for part in root)):
             if url is not None and errors.without_secrets(url) != url:
                 raise ValueError(
@@ -130,11 +130,11 @@ class SparkRunner:
 
 # ---- on the executors
 
-_worker: tuple[Job, UnitWorker] | None = None
+_worker: tuple[PrepareJob, UnitWorker] | None = None
 """Of this process: Spark uses its Python processes for many tasks."""
 
 
-def run_units(job: Job, units: Iterable[Unit]) -> None:
+def run_units(job: PrepareJob, units: Iterable[Unit]) -> None:
     """Work on the units of a partition."""
     global _worker
     if _worker is None or _worker[0] != job:

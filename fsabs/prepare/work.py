@@ -19,9 +19,9 @@ from ..errors import CorruptFileError, stale, without_secrets
 from ..fs import FS
 from ..readers.prefetch import prefetch
 from ..readers.recordio import Writer
-from .inputs import InputFile, Roots
+from .inputs import InputFile, InputRoots
 from .model import Model, RecordError
-from .plan import Failure, Job, OutputFile, Unit, UnitResult
+from .plan import FileFailure, OutputFile, PrepareJob, Unit, UnitResult
 
 LARGE = 64 << 20
 """Bytes from which on a file is not read as a whole."""
@@ -34,17 +34,17 @@ _OF_THE_FILE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirec
 class UnitWorker:
     """Works on units of a job in this process."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: PrepareJob) -> None:
         self._job = job
         self._model = Model(job.model)
-        self._roots = Roots(job.roots)
+        self._roots = InputRoots(job.roots)
         self._output = urls.from_url(job.base)
         self._copies: str | None = None  # a folder of copies of the current file
 
     def run(self, unit: Unit) -> UnitResult:
         """Work on a unit; the result of a failing file is returned, errors of the stores are raised."""
         job = self._job
-        failures: list[Failure] = []
+        failures: list[FileFailure] = []
         output = _RollingWriter(self._output, f"{job.work}/parts/{unit.number:06}-{uuid.uuid4().hex}", job)
         with output:
             for file, content in self._contents(unit.files):
@@ -60,7 +60,7 @@ class UnitWorker:
         self._output.write_bytes(f"{job.work}/done/{unit.number:06}", result.to_json())
         return result
 
-    def _process(self, file: InputFile, content: bytes | OSError | None, output: _RollingWriter) -> Failure | None:
+    def _process(self, file: InputFile, content: bytes | OSError | None, output: _RollingWriter) -> FileFailure | None:
         """Write the records of a file; return why it failed, or None. With `skip_errors`, a file has all or none."""
         records = self._records(file, content)
         if self._job.skip_errors:
@@ -85,8 +85,8 @@ class UnitWorker:
         with self._arguments(file, content) as arguments:
             yield from self._model.records(*arguments)
 
-    def _failure(self, file: InputFile, exc: Exception) -> Failure:
-        return Failure(self._roots.name(file), without_secrets(str(exc)))
+    def _failure(self, file: InputFile, exc: Exception) -> FileFailure:
+        return FileFailure(self._roots.name(file), without_secrets(str(exc)))
 
     @contextlib.contextmanager
     def _arguments(self, file: InputFile, content: bytes | None) -> Iterator[tuple[Any, ...]]:
@@ -170,7 +170,7 @@ def _many(fs: FS, files: list[InputFile]) -> Iterator[bytes]:
 class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
     """Writes records to numbered files, each with up to as many as the format says."""
 
-    def __init__(self, fs: FS, stem: str, job: Job) -> None:
+    def __init__(self, fs: FS, stem: str, job: PrepareJob) -> None:
         self.files: list[OutputFile] = []
         self._fs, self._stem, self._format = fs, stem, job.format
         self._writer: Writer | None = None

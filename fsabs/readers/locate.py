@@ -38,7 +38,7 @@ def locate(url: Path, **options: Any) -> tuple[FS, str]:
     return from_url(text[:cut] or ".", **options), name
 
 
-class Found:
+class LocatedFiles:
     """Files of one FS, which is closed at the end of a `with` block if it was opened here."""
 
     def __init__(self, fs: FS, paths: list[str], owned: bool) -> None:
@@ -54,26 +54,26 @@ class Found:
             self.fs.close()
 
 
-def find(paths: Path | Sequence[Path] | FS, fs: FS | None = None) -> Iterator[Found]:
+def find(paths: Path | Sequence[Path] | FS, fs: FS | None = None) -> Iterator[LocatedFiles]:
     """The files that URLs, paths and patterns name, each pattern's ordered; a directory means the files in it.
 
     With `fs`, they are paths in it, and not URLs. `FileNotFoundError` for what names nothing.
     """
     if isinstance(paths, FS):
-        yield Found(paths, _files(paths), owned=False)
+        yield LocatedFiles(paths, _files(paths), owned=False)
         return
     for one in [paths] if isinstance(paths, str | os.PathLike) else paths:
         if fs is not None:
-            yield Found(fs, _matches(fs, os.fspath(one)), owned=False)
+            yield LocatedFiles(fs, _matches(fs, os.fspath(one)), owned=False)
         else:
             yield _opened(os.fspath(one))
 
 
-def _opened(url: str) -> Found:
+def _opened(url: str) -> LocatedFiles:
     """Open the FS of a URL, and return it with what the URL names."""
     fs, path = (from_url(url), "") if url.endswith("/") or _is_root(url) else locate(url)
     try:
-        return Found(fs, _matches(fs, path), owned=True)
+        return LocatedFiles(fs, _matches(fs, path), owned=True)
     except BaseException:
         fs.close()
         raise

@@ -18,12 +18,12 @@ from ..fs import FS, Path
 from ..urls import from_url
 from . import instances
 from .recordio import Writer
-from .shards import Report, ShardReport, repair, verify
+from .shards import DataSetReport, ShardReport, repair, verify
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Report", "ShardReport", "convert", "convert_lines", "repair", "verify"]
+__all__ = ["DataSetReport", "ShardReport", "convert", "convert_lines", "repair", "verify"]
 
 Instances = Callable[[], Iterable[Any]]
 """A data reader: called without arguments, it gives the instances."""

@@ -43,7 +43,7 @@ class ShardReport(NamedTuple):
         return not self.damage
 
 
-class Report(NamedTuple):
+class DataSetReport(NamedTuple):
     """The content and the faults of a data set."""
 
     shards: tuple[ShardReport, ...]
@@ -71,7 +71,7 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-def verify(paths: Paths | FS, *, workers: int = 4) -> Report:
+def verify(paths: Paths | FS, *, workers: int = 4) -> DataSetReport:
     """Read all of a data set, and tell what is damaged, missing or stale.
 
     Args:
@@ -91,10 +91,10 @@ def verify(paths: Paths | FS, *, workers: int = 4) -> Report:
             gone, old = _set_of(one.fs, one.paths)
             missing += [one.fs.url(path) for path in gone]
             stale += [one.fs.url(path) for path in old]
-    return Report(shards, tuple(missing), tuple(stale))
+    return DataSetReport(shards, tuple(missing), tuple(stale))
 
 
-def repair(paths: Paths | FS) -> Report:
+def repair(paths: Paths | FS) -> DataSetReport:
     """Replace each damaged shard by one with its good chunks, and tell what was lost: what `verify` said before.
 
     A chunk whose payload is good, and whose header tells a wrong number of records, is saved with the right one. A

@@ -9,7 +9,7 @@ from typing import Any
 from .facts import Calls
 from .figures import Array, Grid, UnderWay
 from .findings import find
-from .reading import Source, sources
+from .reading import TraceSource, sources
 from .schema import (
     READS,
     Amplification,
@@ -21,7 +21,7 @@ from .schema import (
     Stall,
     Timeline,
 )
-from .tables import Columns, Files, Key, Slowest, Steps, Table, columns, operation
+from .tables import Columns, FileTable, Key, OperationTable, Slowest, Steps, columns, operation
 
 AT_ONCE = 16 * 1024
 """Events that are turned into arrays together."""
@@ -36,8 +36,8 @@ class _Pass:
 
     def __init__(self, zero: int) -> None:
         self.zero = zero
-        self.table = Table()
-        self.files = Files()
+        self.table = OperationTable()
+        self.files = FileTable()
         self.slowest = Slowest(SLOWEST)
         self.steps = Steps()
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
@@ -49,7 +49,7 @@ class _Pass:
         self.begin = 0
         self.end = 0
 
-    def process(self, source: Source) -> None:
+    def process(self, source: TraceSource) -> None:
         """All that a process left."""
         import numpy as np
 
@@ -197,7 +197,7 @@ def _upward(some: Columns) -> Array:
     return np.isin(some.key, [number for number, (_, name) in enumerate(some.keys) if operation(name) in UPWARD])
 
 
-def _info(source: Source, begin: int, end: int) -> ProcessInfo:
+def _info(source: TraceSource, begin: int, end: int) -> ProcessInfo:
     header = source.header
     return ProcessInfo(
         source.number, header["host"], header["pid"], header["rank"], header["worker"], header["program"],

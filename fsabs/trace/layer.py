@@ -18,7 +18,7 @@ from ..fs import FS, FileStat
 from ..layers import LayerFS
 from . import fast, session
 from .recorder import Recorder
-from .session import Plan
+from .session import TraceSettings
 
 T = TypeVar("T")
 
@@ -194,7 +194,7 @@ class TracedFS(LayerFS):
         return {**self.__dict__, "_plan": session.current()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        plan: Plan | None = state.pop("_plan")
+        plan: TraceSettings | None = state.pop("_plan")
         self.__dict__.update(state)
         if plan is not None:
             session.resume(plan)

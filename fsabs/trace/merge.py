@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from .reading import Source, sources
+from .reading import TraceSource, sources
 from .schema import OVERLAPPING
 from .writer import title
 
@@ -45,7 +45,7 @@ def merge(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = 
     return target
 
 
-def _pids(found: list[Source]) -> list[int]:
+def _pids(found: list[TraceSource]) -> list[int]:
     """A number for each process: its pid, but for what has one that is taken."""
     taken: set[int] = set()
     numbers = []
@@ -58,7 +58,7 @@ def _pids(found: list[Source]) -> list[int]:
     return numbers
 
 
-def _process(source: Source, pid: int, zero: int) -> Iterator[str]:
+def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
     for name, args in (
         ("process_name", {"name": title(source.header)}),
         ("process_sort_index", {"sort_index": source.number}),

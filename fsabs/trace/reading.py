@@ -20,7 +20,7 @@ PIECE = 64 * 1024
 SUFFIX = ".json.gz"
 
 
-class Source:
+class TraceSource:
     """The files of one process, read once from front to back by `chunks()`; the rest is known after that."""
 
     def __init__(self, base: str) -> None:
@@ -151,7 +151,7 @@ def _texts(path: str) -> Iterator[tuple[bytes, bool, int]]:
             yield bytes(found), False, begin
 
 
-def sources(folder: str | os.PathLike[str]) -> tuple[list[Source], list[str]]:
+def sources(folder: str | os.PathLike[str]) -> tuple[list[TraceSource], list[str]]:
     """The processes of a trace, in the order in which they began, on one time axis; and notes.
 
     Raises `FileNotFoundError` where the folder is none of a trace.
@@ -163,7 +163,7 @@ def sources(folder: str | os.PathLike[str]) -> tuple[list[Source], list[str]]:
             bases.add(os.path.join(folder, stem))
     if not bases:
         raise FileNotFoundError(2, "there is no trace here", os.fspath(folder))
-    every = [Source(base) for base in sorted(bases)]
+    every = [TraceSource(base) for base in sorted(bases)]
     found = [source for source in every if source.open()]
     notes = [note for source in every if not source.header for note in source.notes]
     found.sort(key=lambda source: (source.header["wall_ns"], source.base))
@@ -186,7 +186,7 @@ def events(folder: str | os.PathLike[str]) -> Iterator[Event]:
             yield from as_events(source, chunk)
 
 
-def as_events(source: Source, chunk: Iterable[dict[str, Any]]) -> Iterator[Event]:
+def as_events(source: TraceSource, chunk: Iterable[dict[str, Any]]) -> Iterator[Event]:
     """Events of a file as `Event`."""
     for event in chunk:
         args = event["args"]

@@ -27,7 +27,7 @@ FOLDER_VARIABLE = "FSABS_TRACE"
 DETAIL_VARIABLE = "FSABS_TRACE_DETAIL"
 
 
-class Plan(NamedTuple):
+class TraceSettings(NamedTuple):
     """The settings that all processes of a trace share."""
 
     folder: str
@@ -38,12 +38,12 @@ class Plan(NamedTuple):
 class _Running(NamedTuple):
     """A trace of this process that has begun."""
 
-    plan: Plan
+    plan: TraceSettings
     recorder: Recorder
     flusher: Flusher
 
 
-_plan: Plan | None = None
+_plan: TraceSettings | None = None
 _running: _Running | None = None
 _lock = threading.RLock()
 
@@ -64,7 +64,7 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
     global _plan
     if detail not in ("events", "histograms"):
         raise ValueError(f"detail is 'events' or 'histograms', not {detail!r}")
-    plan = Plan(os.path.abspath(os.fspath(folder)), detail, max_bytes)
+    plan = TraceSettings(os.path.abspath(os.fspath(folder)), detail, max_bytes)
     with _lock:
         if _plan == plan:
             return
@@ -112,14 +112,14 @@ def trace(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
             stop()
 
 
-def current() -> Plan | None:
+def current() -> TraceSettings | None:
     """Return this process's trace, or None."""
     if _plan is None and isinstance(hooks.active, hooks.Deferred):
         return _environments_plan()
     return _plan
 
 
-def resume(plan: Plan) -> None:
+def resume(plan: TraceSettings) -> None:
     """Trace as another process does, from the first event on, if this one traces nothing."""
     global _plan
     with _lock:
@@ -140,16 +140,16 @@ def from_environment() -> Recorder | None:
         return _begin_quietly(_plan)
 
 
-def _environments_plan() -> Plan | None:
+def _environments_plan() -> TraceSettings | None:
     folder = os.environ.get(FOLDER_VARIABLE)
     detail: Detail = "histograms" if os.environ.get(DETAIL_VARIABLE) == "histograms" else "events"
-    return Plan(os.path.abspath(folder), detail, MAX_BYTES) if folder else None
+    return TraceSettings(os.path.abspath(folder), detail, MAX_BYTES) if folder else None
 
 
 # ---- one process
 
 
-def _begin_quietly(plan: Plan) -> Recorder | None:
+def _begin_quietly(plan: TraceSettings) -> Recorder | None:
     """As `_begin`, but a process that can't trace warns instead of raising."""
     try:
         with _lock:
@@ -161,7 +161,7 @@ def _begin_quietly(plan: Plan) -> Recorder | None:
         return None
 
 
-def _begin(plan: Plan) -> Recorder:
+def _begin(plan: TraceSettings) -> Recorder:
     global _running
     os.makedirs(plan.folder, exist_ok=True)
     header = _header(plan)
@@ -189,7 +189,7 @@ def _finish() -> None:
         running.flusher.finish()
 
 
-def _header(plan: Plan) -> dict[str, Any]:
+def _header(plan: TraceSettings) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "host": os.uname().nodename,

@@ -141,7 +141,7 @@ class Sums:
         )  # fmt: skip
 
 
-class Table:
+class OperationTable:
     """The summary table."""
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ def _order(row: Row) -> tuple[int, float, str]:
     return (kinds.index(row.kind) if row.kind in kinds else len(kinds), -row.seconds, row.layer + row.operation)
 
 
-class Files:
+class FileTable:
     """The operations on each file."""
 
     def __init__(self) -> None:

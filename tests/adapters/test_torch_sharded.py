@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fsabs import CorruptFileError
 from fsabs.adapters.torch import Loader, ShardedDataset
-from fsabs.adapters.torch.plan import Plan
+from fsabs.adapters.torch.plan import EpochPlan
 from fsabs.adapters.torch.shared import CAPACITY, SharedPlan
 from fsabs.readers.data import Task
 
@@ -430,10 +430,10 @@ def test_importing_fsabs_does_not_import_torch() -> None:
 
 def test_plans_in_shared_memory() -> None:
     shared = SharedPlan()
-    plan = Plan(3, "rank", (((0, 5), (7, 9)), (), ((20, 21),)))
+    plan = EpochPlan(3, "rank", (((0, 5), (7, 9)), (), ((20, 21),)))
     shared.write(7, plan)
     assert (shared.serial, shared.read()) == (7, plan)
-    shared.write(8, Plan(3, "all", (tuple((3 * number, 3 * number + 1) for number in range(CAPACITY)),)))
+    shared.write(8, EpochPlan(3, "all", (tuple((3 * number, 3 * number + 1) for number in range(CAPACITY)),)))
     assert shared.serial == 8
     with pytest.raises(RuntimeError, match="too many intervals"):
         shared.read()

@@ -14,7 +14,7 @@ import fsabs
 from fsabs import StaleFileError
 from fsabs.adapters.torch import FileDataset, Loader, RecordIODataset, ShardedDataset
 from fsabs.readers.data import shards_of
-from fsabs.readers.data.order import Order
+from fsabs.readers.data.order import EpochOrder
 from fsabs.readers.recordio import Writer
 
 from .workers import Numbers, saved
@@ -95,7 +95,7 @@ def test_states_of_the_first_release(tmp_path: Path) -> None:
     state = {
         "format": 1,
         "epoch": 2,
-        "order": Order(shards_of(reader), 5, None, 8).fingerprint(),
+        "order": EpochOrder(shards_of(reader), 5, None, 8).fingerprint(),
         "rank": [0, 1],
         "worker": None,
         "ended": False,

@@ -18,9 +18,9 @@ import pytest
 from fsabs import FS, Local, Memory, identity
 from fsabs.blobs import Blob
 from fsabs.cache import CachedFS, disk
-from fsabs.cache.eviction import Limits
+from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.folder import EntryFolder
-from fsabs.cache.policy import Order
+from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import MISSING, SingleFlight
 from fsabs.layers import LayerFS
 from fsabs.ranges import plan
@@ -274,9 +274,9 @@ def test_a_stopped_process_costs_a_batch_one_wait() -> None:
 
 
 def test_a_full_cache_refuses_without_looking_at_its_files(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = disk.open_disk(folder, Limits(300 * 4096, 0))
+    full = disk.open_disk(folder, DiskLimits(300 * 4096, 0))
     for number in range(300):
-        assert full.put(b"%d" % number, f"url {number}", bytes(100), Order())
+        assert full.put(b"%d" % number, f"url {number}", bytes(100), ReadOrder())
     scanned, scan = [], EntryFolder.scan
 
     def counting(self: EntryFolder, number: int) -> Iterator[Any]:
@@ -287,11 +287,11 @@ def test_a_full_cache_refuses_without_looking_at_its_files(folder: str, monkeypa
     monkeypatch.setattr(EntryFolder, "scan", counting)
     began, cpu = len(scanned), time.monotonic()
     for number in range(300, 800):
-        assert not full.put(b"%d" % number, f"url {number}", bytes(100), Order())
+        assert not full.put(b"%d" % number, f"url {number}", bytes(100), ReadOrder())
         if time.monotonic() - cpu > 5:
             break
     assert len(scanned) - began <= 2 * 256, "after one search in vain there is none for a while"
-    order = Order(f"url {number}" for number in range(800, 900))
+    order = ReadOrder(f"url {number}" for number in range(800, 900))
     assert all(full.put(b"%d" % number, f"url {number}", bytes(100), order) for number in range(800, 900))
 
 

@@ -15,9 +15,9 @@ import pytest
 from fsabs.backends.local import Local
 from fsabs.cache import CachedFS
 from fsabs.cache.disk import DiskCache, open_disk
-from fsabs.cache.eviction import Limits
+from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.memory import MemoryCache
-from fsabs.cache.policy import Order, Passes, key_of
+from fsabs.cache.policy import Passes, ReadOrder, key_of
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, noise
 
 # ---- room
@@ -146,7 +146,7 @@ def test_what_is_needed_last_goes_first(store: Store, folder: str) -> None:
 
 
 def test_a_memory_keeps_what_it_has() -> None:
-    memory, order = MemoryCache(3000, Passes()), Order()
+    memory, order = MemoryCache(3000, Passes()), ReadOrder()
     for name in (b"a", b"b", b"c"):
         assert memory.put(name, name.decode(), bytes(1000), order)
     assert not memory.put(b"d", "d", bytes(1000), order)
@@ -162,21 +162,21 @@ def test_a_memory_keeps_what_it_has() -> None:
 
 
 def test_a_memory_with_an_order() -> None:
-    memory, order = MemoryCache(3000, Passes()), Order(["now", "soon", "later", "last"])
+    memory, order = MemoryCache(3000, Passes()), ReadOrder(["now", "soon", "later", "last"])
     order.reached("now")
     for url in ("last", "soon", "now"):
         assert memory.put(url.encode(), url, bytes(1000), order)
     assert memory.put(b"later", "later", bytes(1000), order), "what was read in this epoch gives way"
     assert b"now" not in memory
     assert not memory.put(b"unknown", "unknown", bytes(1000), order)
-    order = Order(["now", "next", "soon", "later", "last"])
+    order = ReadOrder(["now", "next", "soon", "later", "last"])
     order.reached("now")
     assert memory.put(b"next", "next", bytes(1000), order), "what is needed last gives way"
     assert b"last" not in memory
 
 
 def test_an_order_of_two_epochs() -> None:
-    order = Order(["a", "b", "c", "b", "c", "a"])
+    order = ReadOrder(["a", "b", "c", "b", "c", "a"])
     order.reached("a")
     assert [order.need(key_of(url)) for url in "abc"] == [5, 1, 2]
     order.reached("b")
@@ -186,7 +186,7 @@ def test_an_order_of_two_epochs() -> None:
     order.reached("b")
     assert order.cursor == 3
     assert [order.need(key_of(url)) for url in "abc"] == [5, math.inf, 4]
-    resumed = Order(["a", "b", "c"], 2)
+    resumed = ReadOrder(["a", "b", "c"], 2)
     assert [resumed.need(key_of(url)) for url in "abc"] == [math.inf, math.inf, 2]
 
 
@@ -330,19 +330,19 @@ def test_without_a_cache_directory_there_is_the_memory(store: Store, monkeypatch
 
 
 def test_a_log_that_a_full_disk_cut_short_is_made_anew(tmp_path: Path) -> None:
-    cache = open_disk(str(tmp_path), Limits(1 << 20, 0))
+    cache = open_disk(str(tmp_path), DiskLimits(1 << 20, 0))
     for number in range(10):
-        assert cache.put(b"%d" % number, f"url {number}", bytes(5000), Order())
+        assert cache.put(b"%d" % number, f"url {number}", bytes(5000), ReadOrder())
     with open(tmp_path / "entries-1" / "usage", "ab") as log:
         log.write(b"\1" * 10)
-    assert cache.put(b"more", "url more", bytes(5000), Order())
+    assert cache.put(b"more", "url more", bytes(5000), ReadOrder())
     assert cache.status()["entries"] == 11
-    assert open_disk(str(tmp_path), Limits(1 << 20, 0)).status()["bytes"] == 11 * 8192
+    assert open_disk(str(tmp_path), DiskLimits(1 << 20, 0)).status()["bytes"] == 11 * 8192
 
 
 def test_what_a_killed_clear_has_left_is_removed(tmp_path: Path) -> None:
-    cache = open_disk(str(tmp_path), Limits(1 << 20, 0))
-    assert cache.put(b"x", "url x", bytes(5000), Order())
+    cache = open_disk(str(tmp_path), DiskLimits(1 << 20, 0))
+    assert cache.put(b"x", "url x", bytes(5000), ReadOrder())
     (tmp_path / "entries-1").rename(tmp_path / "entries-1.0badcafe")
-    assert DiskCache(str(tmp_path), Limits(1 << 20, 0)).put(b"y", "url y", b"y", Order())
+    assert DiskCache(str(tmp_path), DiskLimits(1 << 20, 0)).put(b"y", "url y", b"y", ReadOrder())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["entries-1"]

@@ -24,8 +24,8 @@ import pytest
 
 from fsabs.cache import FileCache
 from fsabs.cache.disk import DiskCache, open_disk
-from fsabs.cache.eviction import Limits
-from fsabs.cache.policy import Order
+from fsabs.cache.eviction import DiskLimits
+from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import token_of
 from tests import soak
 
@@ -110,7 +110,7 @@ def files_work(cache: DiskCache, dice: random.Random) -> None:
         found = cache.get(name, url)
         assert found in (None, right), f"{name!r}: {found!r}"
     elif what < 0.9:
-        order = Order(f"url {dice.randrange(ITEMS)}" for _ in range(50)) if what < 0.6 else Order()
+        order = ReadOrder(f"url {dice.randrange(ITEMS)}" for _ in range(50)) if what < 0.6 else ReadOrder()
         if cache.lease(token_of(name)):
             cache.put(name, url, right, order)
             cache.release(token_of(name))
@@ -203,7 +203,7 @@ def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
     for batch in range(batches):
         disk.fill(False)
         folder = disk.folder / f"files{batch}"
-        cache = open_disk(str(folder), Limits(DISK // 2, 0))
+        cache = open_disk(str(folder), DiskLimits(DISK // 2, 0))
         run_rounds(BATCH, lambda dice, cache=cache: files_work(cache, dice), disk, dice)  # type: ignore[misc]
         disk.fill(False)
         assert cache.verify() == [], "no entry without its bytes"
@@ -214,7 +214,7 @@ def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
         for number in range(ITEMS):
             assert cache.get(b"%d" % number, f"url {number}") in (None, value_of(number) or b"")
         cache.clear()
-        assert cache.put(b"x", "x", b"1", Order())
+        assert cache.put(b"x", "x", b"1", ReadOrder())
         cache.close()
         shutil.rmtree(folder)
     soak.count("entries of the cache: rounds of kills", batches * BATCH)

@@ -14,7 +14,7 @@ from fsabs.blobs import Blob
 from fsabs.cache import CachedFS, blocks
 from fsabs.cache.content import ContentCache, EntryKey
 from fsabs.cache.memory import MemoryCache
-from fsabs.cache.policy import Order, Passes
+from fsabs.cache.policy import Passes, ReadOrder
 from fsabs.testing.children import forked
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, noise
 
@@ -207,17 +207,17 @@ def test_threads_that_keep_one_item_at_once_keep_it_once() -> None:
 
         def __enter__(self) -> None:
             memory._lock = within
-            memory.put(b"x", "", bytes(60), Order())
+            memory.put(b"x", "", bytes(60), ReadOrder())
             within.__enter__()
 
         def __exit__(self, *exc: object) -> None:
             within.__exit__(*exc)
 
     memory._lock = Overtaken()  # type: ignore[assignment]
-    assert not memory.put(b"x", "", bytes(60), Order())
+    assert not memory.put(b"x", "", bytes(60), ReadOrder())
     assert (len(memory), memory.size) == (1, 60)
-    memory.put(b"y", "", bytes(60), Order())
-    memory.put(b"z", "", bytes(60), Order())
+    memory.put(b"y", "", bytes(60), ReadOrder())
+    memory.put(b"z", "", bytes(60), ReadOrder())
     assert (len(memory), memory.size) == (1, 60)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fsabs.cache.checksums import checksum
 from fsabs.cache.items import cachefile, layout
-from fsabs.cache.items.engine import RAW, Engine, Outcome
+from fsabs.cache.items.engine import RAW, Engine, PutOutcome
 from fsabs.errors import CorruptFileError
 from fsabs.testing.children import forked, threaded
 
@@ -28,9 +28,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 def test_what_is_put_is_read(engine: Engine) -> None:
     assert engine.read(3) is None
-    assert engine.put(3, b"three") is Outcome.STORED
-    assert engine.put(4, b"", 7) is Outcome.STORED
-    assert engine.put(3, b"again") is Outcome.PRESENT
+    assert engine.put(3, b"three") is PutOutcome.STORED
+    assert engine.put(4, b"", 7) is PutOutcome.STORED
+    assert engine.put(3, b"again") is PutOutcome.PRESENT
     assert engine.read(3) == (RAW, b"three")
     assert engine.read(4) == (7, b"")
     for wrong in (-1, 20, 1 << 70):
@@ -43,8 +43,8 @@ def test_what_is_put_is_read(engine: Engine) -> None:
 def test_keys_are_kept_apart_from_numbers_and_from_each_other(engine: Engine) -> None:
     keys = [b"", b"a", b"3", "ü".encode(), b"k" * layout.LONGEST_KEY, bytes(range(256))]
     for number, key in enumerate(keys):
-        assert engine.put_key(key, b"%d" % number, number + 1) is Outcome.STORED
-        assert engine.put_key(key, b"other") is Outcome.PRESENT
+        assert engine.put_key(key, b"%d" % number, number + 1) is PutOutcome.STORED
+        assert engine.put_key(key, b"other") is PutOutcome.PRESENT
     assert [engine.read_key(key) for key in keys] == [(n + 1, b"%d" % n) for n in range(len(keys))]
     assert engine.read_key(b"b") is None
     assert engine.read(3) is None
@@ -55,8 +55,8 @@ def test_keys_are_kept_apart_from_numbers_and_from_each_other(engine: Engine) ->
 def test_keys_of_one_hash_are_all_found(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsabs.cache.items.engine.key_hash", lambda key: 7)
     for number in range(layout.WINDOW):
-        assert engine.put_key(b"%d" % number, b"value %d" % number) is Outcome.STORED
-    assert engine.put_key(b"one more", b"") is Outcome.FULL
+        assert engine.put_key(b"%d" % number, b"value %d" % number) is PutOutcome.STORED
+    assert engine.put_key(b"one more", b"") is PutOutcome.FULL
     assert engine.read_key(b"127") == (RAW, b"value 127")
 
 
@@ -86,7 +86,7 @@ def test_damage_is_a_miss_and_can_be_put_again(engine: Engine) -> None:
     assert engine.read(1) is None
     assert engine.read_key(b"key") is None
     assert engine.usage() == {"entries": 0, "bytes": 0, "disk_bytes": engine.usage()["disk_bytes"], "damaged": 2}
-    assert engine.put(1, b"right") is engine.put_key(b"key", b"right") is Outcome.STORED
+    assert engine.put(1, b"right") is engine.put_key(b"key", b"right") is PutOutcome.STORED
     assert engine.read(1) == engine.read_key(b"key") == (RAW, b"right")
 
 
@@ -134,7 +134,7 @@ def test_preserving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
     first = Engine.temporary(str(tmp_path), length=10)
     first.put(1, b"first")
     assert first.preserve(kept)
-    assert first.put(2, b"late") is Outcome.FROZEN
+    assert first.put(2, b"late") is PutOutcome.FROZEN
     second = Engine.temporary(str(tmp_path), length=10)
     second.put(1, b"second")
     assert not second.preserve(kept), "it is there"
@@ -147,7 +147,7 @@ def test_preserving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(OSError, match="no space") as caught:
             second.preserve(kept, overwrite=True)
         assert caught.value.filename == kept
-    assert second.put(2, b"it goes on") is Outcome.STORED
+    assert second.put(2, b"it goes on") is PutOutcome.STORED
     old = Engine.preserved(kept)
     assert second.preserve(kept, overwrite=True)
     assert old.read(1) == (RAW, b"first"), "who has the old one open goes on with it"
@@ -159,7 +159,7 @@ def test_preserving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
     assert os.listdir(tmp_path) == ["kept"]
     last = Engine.preserved(kept)
     assert last.read(2) == (RAW, b"it goes on")
-    assert last.put(3, b"") is Outcome.FROZEN
+    assert last.put(3, b"") is PutOutcome.FROZEN
     last.close()
 
 
@@ -168,7 +168,7 @@ def test_preserving_what_was_removed_says_so(tmp_path: Path) -> None:
     engine.put(1, b"one")
     os.unlink(engine.path)
     assert engine.read(1) == (RAW, b"one")
-    assert engine.put(2, b"two") is Outcome.STORED
+    assert engine.put(2, b"two") is PutOutcome.STORED
     with pytest.raises(FileNotFoundError):
         engine.preserve(str(tmp_path / "kept"))
     engine.close()
@@ -180,16 +180,16 @@ def test_after_close_there_is_nothing(engine: Engine) -> None:
     engine.close()
     assert engine.closed
     assert engine.read(1) is engine.read_key(b"a") is None
-    assert engine.put(2, b"") is engine.put_key(b"a", b"") is Outcome.FROZEN
+    assert engine.put(2, b"") is engine.put_key(b"a", b"") is PutOutcome.FROZEN
     assert engine.fd == -1
 
 
 def test_puts_of_threads_do_not_mix(engine: Engine) -> None:
-    def puts(thread: int) -> list[Outcome]:
+    def puts(thread: int) -> list[PutOutcome]:
         return [engine.put(number, b"%d" % thread * 999) for number in range(20)]
 
     stored = threaded("puts", [functools.partial(puts, thread) for thread in range(4)], 20)
-    assert sum(outcome is Outcome.STORED for outcomes in stored for outcome in outcomes) == 20
+    assert sum(outcome is PutOutcome.STORED for outcomes in stored for outcome in outcomes) == 20
     for number in range(20):
         found = engine.read(number)
         assert found is not None
@@ -216,7 +216,7 @@ a line that is no mount
 
 
 def test_a_leftover_is_removed_and_a_live_file_is_not(tmp_path: Path) -> None:
-    path, fd = cachefile.make(str(tmp_path), layout.Layout(1, 0, 1, b"", bytes(32), 1))
+    path, fd = cachefile.make(str(tmp_path), layout.SlotTableLayout(1, 0, 1, b"", bytes(32), 1))
     os.close(fd)  # as when the process was killed
     (tmp_path / "fsabs-other").write_text("not ours")
     live = Engine.temporary(str(tmp_path), length=1)

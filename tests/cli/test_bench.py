@@ -9,7 +9,7 @@ import pytest
 
 from fsabs import Local
 from fsabs.cli import throughput
-from fsabs.cli.throughput import Sample, Step
+from fsabs.cli.throughput import Sample, ThroughputStep
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -42,8 +42,8 @@ def test_the_output(tmp_path: Path) -> None:
     assert "there are no files" in fsabs("bench", "empty", cwd=tmp_path, code=1).err
 
 
-def step(workers: int, concurrency: int, files: float, busy: float) -> Step:
-    return Step(workers, concurrency, files, 0, 0, 0, 0, 0, busy)
+def step(workers: int, concurrency: int, files: float, busy: float) -> ThroughputStep:
+    return ThroughputStep(workers, concurrency, files, 0, 0, 0, 0, 0, busy)
 
 
 @pytest.mark.quick

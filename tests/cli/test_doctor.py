@@ -19,7 +19,7 @@ import pytest
 
 from fsabs import Local
 from fsabs.cli import checking, machine
-from fsabs.cli.checking import Address, Finding
+from fsabs.cli.checking import Address, CheckFinding
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -124,7 +124,7 @@ def server(tmp_path: Path) -> Iterator[tuple[http.server.HTTPServer, Path]]:
         thread.join(10)
 
 
-def _network(port: int, tls: bool, verify: bool | str = True) -> dict[str, Finding]:
+def _network(port: int, tls: bool, verify: bool | str = True) -> dict[str, CheckFinding]:
     url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/"
     return {one.check: one for one in checking.network(Address("127.0.0.1", port, tls, verify, url))}
 
@@ -192,6 +192,6 @@ def test_a_directory_that_can_not_be_written(tmp_path: Path) -> None:
             raise PermissionError(13, "Permission denied")
 
     findings = {one.check: one for one in checking.permissions(ReadOnly(tmp_path))}
-    assert findings["list"] == Finding("list", "ok", "there are no files")
+    assert findings["list"] == CheckFinding("list", "ok", "there are no files")
     assert findings["write"].status == "warning"
     assert "jobs that only read need no such permission" in findings["write"].advice

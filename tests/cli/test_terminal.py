@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fsabs.cli import main
-from fsabs.cli.progress import Progress, progress_text
+from fsabs.cli.progress import ProgressDisplay, progress_text
 from tests.cli.commands import fsabs, make_tree
 from tests.servers.moto import MotoServer
 
@@ -71,7 +71,7 @@ def test_help_fits_and_is_plain_on_a_terminal() -> None:
 
 def test_progress_lines_for_logs_and_their_figures(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
-    with Progress("plain", lambda: now) as progress:
+    with ProgressDisplay("plain", lambda: now) as progress:
         for second in range(12):
             now = float(second)
             progress.update(second, second * 1_000_000, 100, 100_000_000)
@@ -80,7 +80,7 @@ def test_progress_lines_for_logs_and_their_figures(capsys: pytest.CaptureFixture
     )
     assert progress_text(3, 500, None, None, 0, 0.0) == "3 files  500 B  0 B/s"
     assert progress_text(3, 9_000, 4, 10_000, 8_000, 1.0) == "3/4 files  9.0 kB/10.0 kB  1.0 kB/s  0:00:01 left"
-    with Progress("none") as progress:
+    with ProgressDisplay("none") as progress:
         progress.update(1, 1)
     assert capsys.readouterr().err == ""
 

@@ -17,7 +17,7 @@ import fsabs
 from fsabs import identity, index_cache
 from fsabs.containers.problems import Problem
 from fsabs.containers.tar import Tar, saved
-from fsabs.containers.tar.index import Index, Member
+from fsabs.containers.tar.index import Member, TarIndex
 from fsabs.containers.tree import NameTree
 from fsabs.testing import Delay, Fault, FaultyFS
 
@@ -132,7 +132,7 @@ MEMBER = st.builds(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(NAMES, MEMBER, max_size=20), st.booleans())
 def test_an_index_comes_back_as_it_was(entries: dict[str, Member], links: bool) -> None:
-    index = Index(NameTree(entries), links, {"a": "../a"}, (Problem("p", "duplicate", "twice"),), 1234)
+    index = TarIndex(NameTree(entries), links, {"a": "../a"}, (Problem("p", "duplicate", "twice"),), 1234)
     decoding = saved.Decoding("gz", 99, ((0, 0), (5, 7)))
     found, how = saved.unpack(memoryview(b"".join(saved.pack(index, decoding))))
     assert dict(found.tree.entries) == entries
@@ -146,7 +146,7 @@ def test_an_index_comes_back_as_it_was(entries: dict[str, Member], links: bool) 
 
 @given(st.integers(0, 400), st.binary(max_size=30))
 def test_any_other_bytes_are_refused(at: int, data: bytes) -> None:
-    good = b"".join(saved.pack(Index(NameTree({"a": Member(1, 2, 3.0, 4)}), False, {}, (), 5), None))
+    good = b"".join(saved.pack(TarIndex(NameTree({"a": Member(1, 2, 3.0, 4)}), False, {}, (), 5), None))
     for bad in (data, good[:at] if at < len(good) else good + b"x"):
         with pytest.raises(ValueError):
             saved.unpack(memoryview(bad))

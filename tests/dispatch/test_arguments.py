@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.dispatch.arguments import Job, add_arguments, create_job
+from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
 from fsabs.dispatch.service import get_dataset
 from fsabs.readers import Writer
 
@@ -28,7 +28,7 @@ class Squares(AbstractDataReader):
 """
 
 
-def job_of(tmp_path: Path, *given: str) -> Job:
+def job_of(tmp_path: Path, *given: str) -> JobArguments:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return create_job(parser.parse_args([f"--task_database=sqlite:///{tmp_path}/job.db", *given]))

@@ -17,8 +17,8 @@ import pytest
 
 import fsabs
 from fsabs import FS
-from fsabs.prepare import PrepareError, Progress, prepare
-from fsabs.prepare.output import Commit, Output
+from fsabs.prepare import PrepareError, PrepareProgress, prepare
+from fsabs.prepare.output import Commit, OutputDirectory
 from fsabs.prepare.plan import OutputFile, UnitResult
 from fsabs.readers import Writer
 from fsabs.readers.sharded import verify
@@ -117,7 +117,7 @@ def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, chang
     (folder / "model.py").write_text(LOGGING.format(log=str(log)) + text.replace(repr(log), repr(str(log))))
     arguments = folder / "model.py", folder / "raw", folder / "out"
 
-    def fail_later(progress: Progress) -> None:
+    def fail_later(progress: PrepareProgress) -> None:
         if progress.files >= 8:
             (folder / "log.fail").touch()
 
@@ -161,7 +161,7 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Callable[[], int]:
     return lambda: done
 
 
-def staged(output: Output, run: str, count: int) -> Commit:
+def staged(output: OutputDirectory, run: str, count: int) -> Commit:
     """Begin a job and write its files; return the commit that is to be made."""
     output.begin(run)
     moves = {}
@@ -202,10 +202,10 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
     seen = []
     for steps in range(100):
         where = tmp_path / f"{steps}" / "out"
-        first = Output(where)
+        first = OutputDirectory(where)
         first.commit(staged(first, "old", 3))
         assert state(where) == "old"
-        second = Output(where)
+        second = OutputDirectory(where)
         commit = staged(second, "new", 2)
         with monkeypatch.context() as patch:
             cut_after(patch, steps)
@@ -215,7 +215,7 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
             except Cut:
                 ended = False
         seen.append(state(where))
-        third = Output(where)  # of the same job or another
+        third = OutputDirectory(where)  # of the same job or another
         third.check([])
         resumed = third.begin("new" if steps % 2 else "newer")
         if seen[-1] in ("none", "refused"):
@@ -239,7 +239,7 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
 
 
 def test_of_two_runs_at_once_the_later_one_commits(tmp_path: Path) -> None:
-    first, second = Output(tmp_path / "out"), Output(tmp_path / "out")
+    first, second = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "out")
     commit = staged(first, "old", 3)
     later = staged(second, "new", 2)
     with pytest.raises(OSError, match="another run has begun"):
@@ -250,7 +250,7 @@ def test_of_two_runs_at_once_the_later_one_commits(tmp_path: Path) -> None:
 
 def test_what_lingers_of_another_job_does_not_count(tmp_path: Path) -> None:
     """A process of a job whose driver was killed goes on while a job with other options is under way."""
-    first, second = Output(tmp_path / "out"), Output(tmp_path / "out")
+    first, second = OutputDirectory(tmp_path / "out"), OutputDirectory(tmp_path / "out")
     staged(first, "old", 3)
     assert second.begin("new") == []
     result = UnitResult(1, [OutputFile("nonesuch", 1, 1)], 1, 1, [])
@@ -263,7 +263,7 @@ def test_what_lingers_of_another_job_does_not_count(tmp_path: Path) -> None:
 def test_replacing_a_directory_on_hdfs(hdfs: HdfsCluster) -> None:
     url = f"{hdfs.url}/prepared/out"
     for run, count in (("old", 3), ("new", 2), ("newer", 4)):
-        output = Output(url)
+        output = OutputDirectory(url)
         output.check([f"{hdfs.url}/prepared/raw"])
         output.commit(staged(output, run, count))
         output.close()
@@ -272,7 +272,7 @@ def test_replacing_a_directory_on_hdfs(hdfs: HdfsCluster) -> None:
 
 
 def test_a_directory_that_became_someone_elses_is_left_alone(tmp_path: Path) -> None:
-    output = Output(tmp_path / "out")
+    output = OutputDirectory(tmp_path / "out")
     commit = staged(output, "new", 2)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("x")

@@ -13,7 +13,7 @@ import pytest
 import fsabs
 from fsabs import StaleFileError, manifest
 from fsabs.cli import main
-from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareReport, Progress, prepare
+from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, prepare
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.readers import decode
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
@@ -293,7 +293,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_progress_reaches_the_end(folder: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[PrepareProgress] = []
     prepare(
         folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=6, progress=seen.append
     )

@@ -14,8 +14,8 @@ import pytest
 import fsabs
 from fsabs.prepare.inputs import Root
 from fsabs.prepare.model import ModelSource
-from fsabs.prepare.output import Output
-from fsabs.prepare.plan import Job, OutputFormat
+from fsabs.prepare.output import OutputDirectory
+from fsabs.prepare.plan import OutputFormat, PrepareJob
 from fsabs.prepare.spark import SparkRunner
 from tests import soak
 from tests.prepare.data import digest, plain_loop, raw_files, records_below, trained_on, visible, write_tree, zipped
@@ -167,7 +167,7 @@ def staged_units(fs: fsabs.FS) -> int:
 
 def test_credentials_in_a_url_do_not_travel(folder: Path) -> None:
     """They are refused before anything of Spark is started."""
-    job = Job(
+    job = PrepareJob(
         ModelSource("", "m.py"),
         (Root("s3://key:hunter2@bucket/raw"),),
         "/out",
@@ -175,7 +175,7 @@ def test_credentials_in_a_url_do_not_travel(folder: Path) -> None:
         OutputFormat("d", 1, "none", 1),
         False,
     )
-    output = Output(folder / "out")
+    output = OutputDirectory(folder / "out")
     with contextlib.closing(output), pytest.raises(ValueError, match="would be seen in Spark's plan") as caught:
         SparkRunner(job, output, "local[1]", None)
     assert "hunter2" not in str(caught.value)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsabs.readers.data import Shard
-from fsabs.readers.data.order import Epoch, Interval, Order, drop, intervals_of, length, part, take, union
+from fsabs.readers.data.order import Epoch, EpochOrder, Interval, drop, intervals_of, length, part, take, union
 
 pytestmark = pytest.mark.quick
 
@@ -35,7 +35,7 @@ def walk(epoch: Epoch, intervals: Sequence[Interval], taken: int = 0) -> list[tu
 def test_every_record_once_and_any_suffix(
     counts: list[int], seed: int | None, block: int | None, buffer: int, data: st.DataObject
 ) -> None:
-    order = Order(shards(counts), seed, block, buffer)
+    order = EpochOrder(shards(counts), seed, block, buffer)
     everything = [(at, record) for at, one in enumerate(shards(counts)) for record in range(one.start, one.end)]
     assert order.total == len(everything)
     epoch = order.epoch(data.draw(st.integers(0, 3)))
@@ -54,12 +54,12 @@ def test_every_record_once_and_any_suffix(
 
 def test_what_is_shuffled() -> None:
     many = shards([50] * 20)
-    plain = walk(Order(many, 1).epoch(0), [(0, 1000)])
+    plain = walk(EpochOrder(many, 1).epoch(0), [(0, 1000)])
     assert [record for _, record in plain[:50]] == list(range(many[plain[0][0]].start, many[plain[0][0]].end))
     assert [number for number, _ in plain[::50]] != list(range(20))
-    mixed = walk(Order(many, 1, 5, 100).epoch(0), [(0, 1000)])
-    assert mixed != walk(Order(many, 1, 5, 100).epoch(1), [(0, 1000)])
-    assert mixed != walk(Order(many, 2, 5, 100).epoch(0), [(0, 1000)])
+    mixed = walk(EpochOrder(many, 1, 5, 100).epoch(0), [(0, 1000)])
+    assert mixed != walk(EpochOrder(many, 1, 5, 100).epoch(1), [(0, 1000)])
+    assert mixed != walk(EpochOrder(many, 2, 5, 100).epoch(0), [(0, 1000)])
     assert len({number for number, _ in mixed[:100]}) > 8  # a buffer holds blocks of many shards
     falls = sum(a > b for (_, a), (_, b) in itertools.pairwise(mixed))
     assert 400 < falls < 600  # as of a random sequence
@@ -67,18 +67,22 @@ def test_what_is_shuffled() -> None:
 
 def test_the_order_stays_what_it_is() -> None:
     """A state that was saved by an earlier release goes on in the same order."""
-    order = Order(shards([3, 0, 4]), 7, 2, 4)
+    order = EpochOrder(shards([3, 0, 4]), 7, 2, 4)
     assert walk(order.epoch(5), [(0, 7)]) == [(2, 8), (0, 1), (2, 9), (0, 0), (2, 6), (0, 2), (2, 7)]
     assert order.fingerprint() == "aefb34fd42679d5a056c5bd2476a7655"
 
 
 def test_the_fingerprint_tells_orders_apart() -> None:
-    base = Order(shards([3, 4]), 7, 2, 4)
-    others = [Order(shards([4, 3]), 7, 2, 4), Order(shards([3, 4]), 8, 2, 4), Order(shards([3, 4]), 7, None, 4)]
+    base = EpochOrder(shards([3, 4]), 7, 2, 4)
+    others = [
+        EpochOrder(shards([4, 3]), 7, 2, 4),
+        EpochOrder(shards([3, 4]), 8, 2, 4),
+        EpochOrder(shards([3, 4]), 7, None, 4),
+    ]
     assert len({one.fingerprint() for one in [base, *others]}) == 4
     for wrong in ({"block_size": 0}, {"buffer_size": -1}):
         with pytest.raises(ValueError):
-            Order([], 1, **wrong)
+            EpochOrder([], 1, **wrong)
 
 
 def test_intervals() -> None:

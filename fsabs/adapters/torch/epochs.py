@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...readers.data.order import Interval, drop, length
-from .plan import Place, Plan, Progress, Uneven
+from .plan import EpochPlan, EpochProgress, Uneven, WorkerPlace
 from .states import Content, Remainder, plan_of_rank, remainders, state_of
 
 
@@ -42,18 +42,18 @@ class Epochs:
         total: int,
         rank: tuple[int, int],
         uneven: Uneven,
-        publish: Callable[[int, Plan], object] = lambda serial, plan: None,
+        publish: Callable[[int, EpochPlan], object] = lambda serial, plan: None,
     ) -> None:
         if uneven not in ("keep", "drop"):
             raise ValueError(f"uneven is 'keep' or 'drop', not {uneven!r}")
-        self.place = Place(*rank, 0, 1)
+        self.place = WorkerPlace(*rank, 0, 1)
         self.content = content
         self.uneven: Uneven = uneven
         self.total = total
         self.serial = 0
         """Counts the plans."""
-        self.plan = Plan.whole(0, total)
-        self.progress: Progress | None = None
+        self.plan = EpochPlan.whole(0, total)
+        self.progress: EpochProgress | None = None
         """Of the pass that runs or has ended; None if none has begun with this plan."""
         self.ended = False
         """Whether all batches of the pass have been consumed."""
@@ -62,7 +62,7 @@ class Epochs:
         self._publish = publish
         self._set(self.plan)
 
-    def _set(self, plan: Plan) -> None:
+    def _set(self, plan: EpochPlan) -> None:
         self.plan = plan
         self.serial += 1
         self.progress, self.ended, self._again, self._loaded = None, False, False, None
@@ -75,14 +75,14 @@ class Epochs:
 
     def whole_length(self) -> int:
         """Return how many samples the rank has in a whole epoch."""
-        return length(Plan.whole(0, self.total).of_rank(self.place, self.uneven))
+        return length(EpochPlan.whole(0, self.total).of_rank(self.place, self.uneven))
 
     # ---- passes
 
-    def begin(self) -> Plan:
+    def begin(self) -> EpochPlan:
         """Return the plan of the pass that begins: the next epoch's if anything of this one was consumed."""
         if self._again:
-            self._set(Plan.whole(self.plan.epoch, self.total))
+            self._set(EpochPlan.whole(self.plan.epoch, self.total))
         elif self.ended or (self.progress is not None and self.progress.begun):
             self._set(self.plan.of_epoch(self.plan.epoch + 1, self.total))
         else:
@@ -91,12 +91,14 @@ class Epochs:
 
     def skip_to(self, epoch: int) -> None:
         """Make `epoch` the next one, which follows passes that were not seen here."""
-        self._set(self.plan.of_epoch(epoch, self.total) if epoch > self.plan.epoch else Plan.whole(epoch, self.total))
+        self._set(
+            self.plan.of_epoch(epoch, self.total) if epoch > self.plan.epoch else EpochPlan.whole(epoch, self.total)
+        )
 
-    def follow(self, workers: int) -> Progress:
+    def follow(self, workers: int) -> EpochProgress:
         """Return the progress of the pass, which `workers` workers make."""
         if self.progress is None or self.progress.workers != workers:
-            self.progress = Progress(self.plan, self.place._replace(workers=workers), self.uneven)
+            self.progress = EpochProgress(self.plan, self.place._replace(workers=workers), self.uneven)
         return self.progress
 
     def count(self, worker: int, workers: int, taken: int, least: int) -> None:
@@ -115,7 +117,7 @@ class Epochs:
             raise ValueError(f"epoch must not be negative: {epoch}")
         if epoch == self.plan.epoch:
             if self.ended:
-                self._set(Plan.whole(epoch, self.total))
+                self._set(EpochPlan.whole(epoch, self.total))
             elif self.progress is not None:
                 self._again = self.progress.begun
         elif epoch == self._loaded:  # all of it had been consumed
@@ -123,10 +125,10 @@ class Epochs:
         else:
             self.skip_to(epoch)
 
-    def _emptied(self, epoch: int) -> Plan:
+    def _emptied(self, epoch: int) -> EpochPlan:
         """Return a plan that leaves nothing of an epoch, and continues with the present one."""
         intervals = tuple(interval for part in self.plan.parts for interval in part)
-        return Plan(epoch, self.plan.scope, (), ((self.plan.epoch, tuple(sorted(intervals))), *self.plan.later))
+        return EpochPlan(epoch, self.plan.scope, (), ((self.plan.epoch, tuple(sorted(intervals))), *self.plan.later))
 
     # ---- states
 

@@ -1,4 +1,4 @@
-"""The samples that a pass through an epoch reads (`Plan`), and how many of them have been consumed (`Progress`).
+"""The samples that a pass through an epoch reads (`EpochPlan`), and how many of them were consumed (`EpochProgress`).
 
 A plan is a few intervals of the epoch's positions (see `readers.data.order`). This module does arithmetic only: states
 are in `states`, what workers share in `shared`, and the sequence of epochs in `epochs`.
@@ -16,7 +16,7 @@ SCOPES: tuple[Scope, ...] = ("all", "rank", "worker")
 Intervals = tuple[Interval, ...]
 
 
-class Place(NamedTuple):
+class WorkerPlace(NamedTuple):
     """The rank and the worker of a process."""
 
     rank: int
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     workers: int
 
 
-class Plan(NamedTuple):
+class EpochPlan(NamedTuple):
     """The samples to be read: the rest of an epoch for all ranks, for this rank, or for this worker."""
 
     epoch: int
@@ -36,29 +36,29 @@ class Plan(NamedTuple):
     """What remains of the epochs that other ranks had begun already, ascending; later epochs than these are whole."""
 
     @classmethod
-    def whole(cls, epoch: int, total: int) -> Plan:
+    def whole(cls, epoch: int, total: int) -> EpochPlan:
         """Return the plan of a whole epoch."""
         return cls(epoch, "all", (((0, total),) if total else (),))
 
-    def of_epoch(self, epoch: int, total: int) -> Plan:
+    def of_epoch(self, epoch: int, total: int) -> EpochPlan:
         """Return the plan of this epoch or a later one, which is whole unless some of it was consumed."""
         if epoch == self.epoch:
             return self
         later = tuple(one for one in self.later if one[0] > epoch)
         for number, intervals in self.later:
             if number == epoch:
-                return Plan(epoch, self.scope, (intervals,), later)
-        return Plan.whole(epoch, total)._replace(later=later)
+                return EpochPlan(epoch, self.scope, (intervals,), later)
+        return EpochPlan.whole(epoch, total)._replace(later=later)
 
-    def of_rank(self, place: Place, uneven: Uneven) -> list[Interval]:
+    def of_rank(self, place: WorkerPlace, uneven: Uneven) -> list[Interval]:
         """Return the share of a rank."""
         return self._share(union(self.parts), place, uneven)
 
-    def later_of_rank(self, place: Place, uneven: Uneven) -> list[tuple[int, list[Interval]]]:
+    def later_of_rank(self, place: WorkerPlace, uneven: Uneven) -> list[tuple[int, list[Interval]]]:
         """Return the share of a rank in what remains of later epochs."""
         return [(epoch, self._share(list(intervals), place, uneven)) for epoch, intervals in self.later]
 
-    def _share(self, intervals: list[Interval], place: Place, uneven: Uneven) -> list[Interval]:
+    def _share(self, intervals: list[Interval], place: WorkerPlace, uneven: Uneven) -> list[Interval]:
         if self.scope != "all":
             return intervals
         if uneven == "drop":
@@ -66,17 +66,17 @@ class Plan(NamedTuple):
             intervals = list(take(intervals, total - total % place.ranks))
         return part(intervals, place.rank, place.ranks)
 
-    def of_worker(self, place: Place, uneven: Uneven) -> list[Interval]:
+    def of_worker(self, place: WorkerPlace, uneven: Uneven) -> list[Interval]:
         """Return the share of a worker."""
         if self.scope != "all" and len(self.parts) == (place.workers if self.scope == "rank" else 1):
             return list(self.parts[place.worker if self.scope == "rank" else 0])
         return part(self.of_rank(place, uneven), place.worker, place.workers)
 
 
-class Progress:
+class EpochProgress:
     """The number of samples that have been consumed of each worker of a rank."""
 
-    def __init__(self, plan: Plan, place: Place, uneven: Uneven) -> None:
+    def __init__(self, plan: EpochPlan, place: WorkerPlace, uneven: Uneven) -> None:
         """`place` gives the rank and the number of workers."""
         self.workers = place.workers
         self.taken = [0] * place.workers
@@ -114,13 +114,13 @@ class Pass:
 
     __slots__ = ("_uneven", "intervals", "place", "plan", "serial", "taken")
 
-    def __init__(self, plan: Plan, place: Place, serial: int, uneven: Uneven) -> None:
+    def __init__(self, plan: EpochPlan, place: WorkerPlace, serial: int, uneven: Uneven) -> None:
         self.place = place
         self.taken = 0
         self._uneven = uneven
         self.follow(plan, serial)
 
-    def follow(self, plan: Plan, serial: int) -> None:
+    def follow(self, plan: EpochPlan, serial: int) -> None:
         """Read what this plan has for the place."""
         self.plan = plan
         self.serial = serial

@@ -10,9 +10,9 @@ from torch.utils.data import Sampler
 
 from ...readers.data import Shard
 from ...readers.data.base import ShardContent
-from ...readers.data.order import Order, length
+from ...readers.data.order import EpochOrder, length
 from .epochs import Epochs, rank_of
-from .plan import Place, Plan, Uneven
+from .plan import EpochPlan, Uneven, WorkerPlace
 from .states import Content
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class EpochSampler(Sampler[int]):
         uneven: Uneven = "keep",
     ) -> None:
         total = len(data_source)
-        self._order = Order([Shard("", 0, total)], seed, buffer_size=total)
+        self._order = EpochOrder([Shard("", 0, total)], seed, buffer_size=total)
         contents = getattr(data_source, "contents", lambda: [(0, total, ShardContent(""))])()
         content = Content(contents, [seed], self._order.fingerprint())
         self._epochs = Epochs(content, total, rank_of(rank, ranks), uneven)
@@ -59,7 +59,7 @@ class EpochSampler(Sampler[int]):
             self._uncounted = True
         return self._indices(self._epochs.plan, self._epochs.serial)
 
-    def _indices(self, plan: Plan, serial: int) -> Iterator[int]:
+    def _indices(self, plan: EpochPlan, serial: int) -> Iterator[int]:
         order = self._order.epoch(plan.epoch)
         for start, end in plan.of_worker(self._epochs.place, self._epochs.uneven):
             if self._uncounted and self._epochs.serial == serial:
@@ -147,7 +147,7 @@ class EpochSampler(Sampler[int]):
 _END = object()
 
 
-def _indices(order: Order, plan: Plan, place: Place, uneven: Uneven) -> Numbers:
+def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, uneven: Uneven) -> Numbers:
     """Return the indices that a rank has of a plan, in order."""
     import numpy as np
 

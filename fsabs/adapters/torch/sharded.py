@@ -17,12 +17,12 @@ from ... import errors, process
 from ...readers.data import AbstractDataReader, Mode, shards_of
 from ...readers.data.base import LOST, OnError, exactly
 from ...readers.data.files import Location
-from ...readers.data.order import Epoch, Interval, Order, length
+from ...readers.data.order import Epoch, EpochOrder, Interval, length
 from ...readers.prefetch import Ahead
 from .epochs import Epochs, rank_of
 from .files import Transform
 from .loader import Collate, Tag, Tagged
-from .plan import Pass, Place, Plan, Uneven
+from .plan import EpochPlan, Pass, Uneven, WorkerPlace
 from .sampler import batch_rule
 from .shared import SharedPlan, WorkerCounts, worker_pass
 from .source import in_chunks, reader_of, weigh
@@ -79,7 +79,7 @@ class ShardedDataset(IterableDataset[Any]):
         self.reader = reader_of(source, on_error)
         self.transform = transform
         shards = shards_of(self.reader, mode)
-        self._order = Order(shards, seed, block_size, buffer_size)
+        self._order = EpochOrder(shards, seed, block_size, buffer_size)
         if max_bytes == "auto":
             max_bytes = MAX_BYTES if self.reader.reads_ahead else None
         self._max_bytes = max_bytes
@@ -94,7 +94,7 @@ class ShardedDataset(IterableDataset[Any]):
         self._counted = False  # the pass that begins is that of `consumed`
         self._pass: Pass | None = None  # the last one that began in this process
         self._passes = 0  # that this process has begun, where it is a worker
-        self._own: Plan | None = None  # of this worker, from a state that it was given
+        self._own: EpochPlan | None = None  # of this worker, from a state that it was given
 
     # ---- epochs and states
 
@@ -169,7 +169,7 @@ class ShardedDataset(IterableDataset[Any]):
         else:
             self._epochs.skip_to(unseen + 1)
 
-    def _state_of_worker(self, place: Place) -> dict[str, Any]:
+    def _state_of_worker(self, place: WorkerPlace) -> dict[str, Any]:
         running = self._pass
         if running is not None:
             plan, left = running.plan, running.remaining()
@@ -182,7 +182,7 @@ class ShardedDataset(IterableDataset[Any]):
             )
         return state_of(self._epochs.content, Remainder(place, plan.epoch, [left], []), in_worker=True)
 
-    def _place(self, info: Any) -> Place:
+    def _place(self, info: Any) -> WorkerPlace:
         return self._epochs.place._replace(worker=info.id, workers=info.num_workers)
 
     # ---- samples
@@ -193,7 +193,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     def lengths(self, workers: int) -> list[int]:
         """Return how many samples each of so many workers of this rank has in a whole epoch."""
-        plan = Plan.whole(0, self._order.total)
+        plan = EpochPlan.whole(0, self._order.total)
         places = (self._epochs.place._replace(worker=worker, workers=workers) for worker in range(workers))
         return [length(plan.of_worker(place, self._epochs.uneven)) for place in places]
 
@@ -208,7 +208,7 @@ class ShardedDataset(IterableDataset[Any]):
         self._pass = Pass(self._epochs.plan, self._epochs.place, self._epochs.serial, self.uneven)
         return _Samples(self, self._pass)
 
-    def _plan_of_worker(self, info: Any) -> Plan:
+    def _plan_of_worker(self, info: Any) -> EpochPlan:
         """Return the plan of the pass that this worker begins: its own state's, or that of the main process."""
         own, self._own = self._own, None
         begun = worker_pass(info, self._passes)
@@ -225,13 +225,13 @@ class ShardedDataset(IterableDataset[Any]):
         """The handling of ranks with different numbers of samples."""
         return self._epochs.uneven
 
-    def rest_of(self, state_dict: Mapping[str, Any]) -> tuple[Plan, int]:
+    def rest_of(self, state_dict: Mapping[str, Any]) -> tuple[EpochPlan, int]:
         """Load a state, and return what it left of its epoch, even if that is nothing, and the plan's serial number."""
         self._epochs.load_state_dict(state_dict)
         self._epochs.set_epoch(state_dict["epoch"])
         return self._epochs.plan, self._epochs.serial
 
-    def samples(self, plan: Plan, place: Place, intervals: list[Interval], start: int) -> Iterator[Any]:
+    def samples(self, plan: EpochPlan, place: WorkerPlace, intervals: list[Interval], start: int) -> Iterator[Any]:
         """Yield the samples at these positions of a plan's epoch, which are a worker's, from number `start` on."""
         order = self._order.epoch(plan.epoch)
         self.reader.expect(self._shards_of_all(plan, place))
@@ -244,7 +244,7 @@ class ShardedDataset(IterableDataset[Any]):
             return records if transform is None else map(transform, records)
         return (record if record is LOST else transform(record) for record in records)
 
-    def _shards_of_all(self, plan: Plan, place: Place) -> Iterator[str]:
+    def _shards_of_all(self, plan: EpochPlan, place: WorkerPlace) -> Iterator[str]:
         """Yield the names of the shards that this rank's workers read together, in this epoch and the next one."""
         for one in (plan, plan.of_epoch(plan.epoch + 1, self._order.total)):
             workers = [place._replace(worker=number) for number in range(place.workers)]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import get_worker_info
 
-from .plan import SCOPES, Plan
+from .plan import SCOPES, EpochPlan
 
 CAPACITY = 4096  # 64-bit words for a plan: some 2,000 intervals
 _WORKERS = 512
@@ -81,7 +81,7 @@ class SharedPlan:
 
     # ---- the plan
 
-    def write(self, serial: int, plan: Plan) -> None:
+    def write(self, serial: int, plan: EpochPlan) -> None:
         """Publish a plan."""
         words = [serial, plan.epoch, SCOPES.index(plan.scope), len(plan.parts)]
         for one in plan.parts:
@@ -98,7 +98,7 @@ class SharedPlan:
         """The serial number of the plan."""
         return int(self._words[0])
 
-    def read(self) -> Plan:
+    def read(self) -> EpochPlan:
         """Return the plan; `RuntimeError` if it is too long for workers that are running."""
         words = iter(self._words[:CAPACITY].tolist())
         next(words)
@@ -113,7 +113,7 @@ class SharedPlan:
 
         parts = tuple(intervals() for _ in range(count))
         later = tuple((next(words), intervals()) for _ in range(next(words)))
-        return Plan(epoch, SCOPES[scope], parts, later)
+        return EpochPlan(epoch, SCOPES[scope], parts, later)
 
     # ---- passes of workers
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...readers.data.base import ShardContent
 from ...readers.data.order import Interval, intervals_of, union
-from .plan import Place, Plan, Uneven
+from .plan import EpochPlan, Uneven, WorkerPlace
 
 FORMAT = 2
 _GROUPS = 128  # in the digests of a state: the number of shards, or groups of them, that can be distinguished
@@ -79,7 +79,7 @@ def _digest(value: Any, size: int) -> str:
 class Remainder(NamedTuple):
     """The samples that a rank has still to consume."""
 
-    place: Place
+    place: WorkerPlace
     epoch: int
     parts: list[list[Interval]]
     later: list[tuple[int, list[Interval]]]
@@ -96,7 +96,7 @@ class Remainder(NamedTuple):
         for number, intervals in self.later:
             if number == epoch:
                 return [intervals]
-        return [Plan.whole(epoch, total).of_rank(self.place, uneven)]
+        return [EpochPlan.whole(epoch, total).of_rank(self.place, uneven)]
 
 
 def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def remainders(states: Iterable[Any], content: Content, total: int) -> list[Rema
             raise ValueError(f"not a state of a data set: {state!r}")
         content.check(state)
         worker = state["worker"] or (0, 0)  # 0 workers: the state of a whole rank
-        place = Place(*state["rank"], *worker)
+        place = WorkerPlace(*state["rank"], *worker)
         ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
         parts = [] if ended else [intervals_of(one, total) for one in state["parts"]]
         later = [(epoch, intervals_of(one, total)) for epoch, one in state.get("later", ())]
@@ -141,15 +141,15 @@ def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
             yield state
 
 
-def plan_of_worker(states: Sequence[Remainder], place: Place) -> Plan:
+def plan_of_worker(states: Sequence[Remainder], place: WorkerPlace) -> EpochPlan:
     """Return the plan of a worker that continues from its own state, which may leave nothing of the epoch."""
     own = [one for one in states if one.place == place]
     if len(own) != 1 or len(states) != 1:
         raise ValueError(f"worker {place.worker} of {place.workers} needs its own state, not {_places(states)}")
-    return Plan(own[0].epoch, "worker", tuple(map(tuple, own[0].parts)))
+    return EpochPlan(own[0].epoch, "worker", tuple(map(tuple, own[0].parts)))
 
 
-def plan_of_rank(states: Sequence[Remainder], total: int, place: Place, uneven: Uneven) -> Plan:
+def plan_of_rank(states: Sequence[Remainder], total: int, place: WorkerPlace, uneven: Uneven) -> EpochPlan:
     """Return the plan that continues from the states of this rank, or of all ranks, whose number may have been another.
 
     `ValueError` for states that are not all of a rank's or of a job's, or that overlap.
@@ -162,20 +162,20 @@ def plan_of_rank(states: Sequence[Remainder], total: int, place: Place, uneven: 
         parts = only.parts if first == only.epoch else only.of_epoch(first, total, uneven)
         union(parts)  # raises where they overlap
         later = tuple((epoch, tuple(one)) for epoch, one in only.later if epoch > first)
-        return Plan(first, "rank", tuple(map(tuple, parts)), later)
+        return EpochPlan(first, "rank", tuple(map(tuple, parts)), later)
     there = [one.place[:2] for one in of_ranks]
     if not there or sorted(there) != [(rank, there[0][1]) for rank in range(there[0][1])]:
         raise ValueError(f"for another number of ranks, give the states of all; there are {_places(states)}")
     first = min(one.first for one in of_ranks)
     last = max([one.epoch for one in of_ranks] + [epoch for one in of_ranks for epoch, _ in one.later])
     if first > last:  # no rank has begun it
-        return Plan.whole(first, total)
+        return EpochPlan.whole(first, total)
     left = [
         [part for one in of_ranks for part in one.of_epoch(epoch, total, uneven)] for epoch in range(first, last + 1)
     ]
     union(left[0])  # raises where they overlap
     later = tuple((first + number, tuple(union(one))) for number, one in enumerate(left[1:], 1))
-    return Plan(first, "all", tuple(map(tuple, left[0])), later)
+    return EpochPlan(first, "all", tuple(map(tuple, left[0])), later)
 
 
 def _joined(states: Sequence[Remainder]) -> list[Remainder]:
@@ -197,7 +197,7 @@ def _joined(states: Sequence[Remainder]) -> list[Remainder]:
 
 
 def _places(states: Sequence[Remainder]) -> str:
-    def named(place: Place) -> str:
+    def named(place: WorkerPlace) -> str:
         worker = f" (worker {place.worker} of {place.workers})" if place.workers else ""
         return f"rank {place.rank} of {place.ranks}{worker}"
 

@@ -11,7 +11,7 @@ from ...stats import FileStat
 from .status import ContentSummary, HdfsStatus
 
 
-class Reader(Protocol):
+class DriverReader(Protocol):
     """An open file; its blocks are located, and stay this version's."""
 
     size: int
@@ -20,7 +20,7 @@ class Reader(Protocol):
         """Return exactly `size` bytes from `offset`, both inside of the file; from any thread."""
 
 
-class Output(Protocol):
+class DriverOutput(Protocol):
     """A file being written."""
 
     def write(self, data: bytes, seconds: float) -> None:
@@ -51,16 +51,16 @@ class Driver(Protocol):
     def list_first(self, path: str) -> list[FileStat]:
         """Return the first thousand or so members of a directory, by name."""
 
-    def open(self, path: str, seconds: float) -> tuple[Reader, FileStat]:
+    def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """Open a file, and return what it is a version of; `FileNotFoundError`, `IsADirectoryError`."""
 
-    def create(self, path: str, seconds: float) -> Output:
+    def create(self, path: str, seconds: float) -> DriverOutput:
         """Create a file under a name that nothing else has, in a directory that is there.
 
         It is not repeated after a lost response: the caller tries another name.
         """
 
-    def append(self, path: str, seconds: float) -> Output:
+    def append(self, path: str, seconds: float) -> DriverOutput:
         """Open an existing file to write at its end."""
 
     def recover_lease(self, path: str) -> bool:

@@ -33,7 +33,7 @@ PROBE_INTERVAL = 1.0
 _active: dict[tuple[str, ...], str] = {}
 
 
-class RetryPolicy(NamedTuple):
+class HdfsRetryPolicy(NamedTuple):
     """The times and the number of a call's retries, from the options and Hadoop's settings."""
 
     timeout: float
@@ -48,7 +48,7 @@ class RetryPolicy(NamedTuple):
     max_backoff: float
 
     @classmethod
-    def of(cls, timeout: float, conf: HadoopConfiguration, nodes: int) -> RetryPolicy:
+    def of(cls, timeout: float, conf: HadoopConfiguration, nodes: int) -> HdfsRetryPolicy:
         """Return the policy for a nameservice of so many NameNodes."""
         retries = conf.optional_number("ipc.client.connect.max.retries")
         interval = conf.number("ipc.client.connect.retry.interval", 1000) / 1000
@@ -110,7 +110,7 @@ class NameNodes:
     """The NameNodes of one nameservice, for one process."""
 
     def __init__(
-        self, addresses: Sequence[NameNodeAddress], policy: RetryPolicy, connect: Callable[[NameNodeAddress], Any]
+        self, addresses: Sequence[NameNodeAddress], policy: HdfsRetryPolicy, connect: Callable[[NameNodeAddress], Any]
     ) -> None:
         self.policy = policy
         self._nodes = [NameNode(address, connect) for address in addresses]

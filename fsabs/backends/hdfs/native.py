@@ -20,9 +20,9 @@ from ... import process
 from ...stats import FileStat
 from .calls import within
 from .configuration import HadoopConfiguration, NameNodeAddress
-from .driver import Output, Reader
+from .driver import DriverOutput, DriverReader
 from .library import library
-from .namenodes import NameNodes, RetryPolicy
+from .namenodes import HdfsRetryPolicy, NameNodes
 from .rpc_errors import Verdict, translated, verdict
 from .status import ContentSummary, HdfsStatus
 
@@ -53,7 +53,7 @@ class Native:
         self._conf = conf
         self._library = library()
         addresses = conf.namenodes(authority)
-        policy = RetryPolicy.of(options.timeout, conf, len(addresses))
+        policy = HdfsRetryPolicy.of(options.timeout, conf, len(addresses))
         self._namenodes = NameNodes(addresses, policy, functools.partial(_connect, self._library, conf, options))
         self._write_options = {
             "block_size": options.block_size or conf.size("dfs.blocksize") or conf.size("dfs.block.size"),
@@ -87,7 +87,7 @@ class Native:
         """As `Driver.list_first`."""
         return cast("list[FileStat]", self._call("list", lambda client: _first_page(client, path))[0])
 
-    def open(self, path: str, seconds: float) -> tuple[Reader, FileStat]:
+    def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """As `Driver.open`."""
         raw, status = self._call("open", lambda client: _open_version(client, path), seconds=seconds)
         return NativeReader(raw), _file_stat(status)
@@ -100,12 +100,12 @@ class Native:
         """As `Driver.read_small_once`."""
         return self._namenodes.ask_once(lambda client: _read_small(client, path))
 
-    def create(self, path: str, seconds: float) -> Output:
+    def create(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.create`."""
         how = self._library.WriteOptions(**self._write_options, permission=0o666 & ~self._conf.umask())
         return NativeOutput(self._call("create", lambda client: client.create(path, how), False, seconds))
 
-    def append(self, path: str, seconds: float) -> Output:
+    def append(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.append`."""
         return NativeOutput(self._call("append", lambda client: client.append(path), False, seconds))
 
@@ -201,7 +201,7 @@ class NativeReader:
         self.size: int = raw.file_length()
 
     def read_range(self, offset: int, size: int, seconds: float) -> bytes:
-        """As `Reader.read_range`."""
+        """As `DriverReader.read_range`."""
         with translated:
             return cast(bytes, within(seconds, "read", self._raw.read_range, offset, size))
 
@@ -214,13 +214,13 @@ class NativeOutput:
         self._raw.adopt(raw)
 
     def write(self, data: bytes, seconds: float) -> None:
-        """As `Output.write`."""
+        """As `DriverOutput.write`."""
         raw = self._raw.get()
         with translated:
             within(seconds, "write", _send, raw, data)
 
     def close(self, seconds: float) -> None:
-        """As `Output.close`."""
+        """As `DriverOutput.close`."""
         with translated:
             within(seconds, "close", self._raw.get().close)
 

@@ -11,7 +11,7 @@ from ... import errors, process
 from ... import ranges as ranges_of
 from ...blobs import Blob
 from ...core import in_threads
-from .driver import Driver, Reader
+from .driver import Driver, DriverReader
 
 if TYPE_CHECKING:
     from .tree import Hdfs
@@ -31,9 +31,9 @@ class HdfsBlob(Blob):
     __slots__ = ("_reader",)
     _origin: Hdfs
 
-    def __init__(self, origin: Hdfs, key: str, reader: Reader, version: str) -> None:
+    def __init__(self, origin: Hdfs, key: str, reader: DriverReader, version: str) -> None:
         super().__init__(origin, key, reader.size, version)
-        self._reader: process.PerProcess[Reader] = process.PerProcess(_never_made)
+        self._reader: process.PerProcess[DriverReader] = process.PerProcess(_never_made)
         self._reader.adopt(reader)
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -89,7 +89,7 @@ class HdfsBlob(Blob):
     def _driver(self) -> Driver:
         return self._origin.driver
 
-    def _open_again(self, until: float) -> Reader:
+    def _open_again(self, until: float) -> DriverReader:
         try:
             reader, stat = self._driver.open("/" + self._key, max(0.001, until - time.monotonic()))
         except FileNotFoundError as exc:
@@ -109,5 +109,5 @@ class HdfsBlob(Blob):
             raise errors.stale(self.url) from cause
 
 
-def _never_made() -> Reader:
+def _never_made() -> DriverReader:
     raise AssertionError("a reader is opened with a deadline, and adopted")

@@ -26,7 +26,7 @@ from .driver import Driver
 from .native import HdfsOptions, Native
 from .reading import HdfsBlob
 from .viewfs import MountTable
-from .writing import AppendWriter, HdfsWriter, delete_leftovers, sweep
+from .writing import HdfsAppendWriter, HdfsWriter, delete_leftovers, sweep
 
 _MAX_SWEPT = 10_000  # directories that are remembered as swept
 
@@ -217,7 +217,7 @@ class Hdfs(Administration):
         driver = self.driver
         if not self._is(key, directory=None):
             driver.create("/" + key, driver.timeout).close(driver.timeout)
-        return AppendWriter(driver.append("/" + key, driver.timeout), driver.timeout)
+        return HdfsAppendWriter(driver.append("/" + key, driver.timeout), driver.timeout)
 
     def _mkdir(self, key: str, mode: int) -> None:
         if self._is(key, directory=None):

@@ -13,7 +13,7 @@ from typing import NoReturn
 from ... import keys
 from ...stats import FileStat
 from .configuration import Mount
-from .driver import Driver, Output, Reader
+from .driver import Driver, DriverOutput, DriverReader
 from .status import ContentSummary, HdfsStatus
 
 
@@ -86,7 +86,7 @@ class MountTable:
         driver, target = self._resolve(path)
         return driver.list_first(target)
 
-    def open(self, path: str, seconds: float) -> tuple[Reader, FileStat]:
+    def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """As `Driver.open`."""
         driver, target = self._resolve(path)
         return driver.open(target, seconds)
@@ -101,12 +101,12 @@ class MountTable:
         driver, target = self._resolve(path)
         return driver.read_small_once(target)
 
-    def create(self, path: str, seconds: float) -> Output:
+    def create(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.create`."""
         driver, target = self._resolve(path)
         return driver.create(target, seconds)
 
-    def append(self, path: str, seconds: float) -> Output:
+    def append(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.append`."""
         driver, target = self._resolve(path)
         return driver.append(target, seconds)

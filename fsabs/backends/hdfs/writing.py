@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...files import Writer, is_partial, partial_name
-from .driver import Driver, Output
+from .driver import Driver, DriverOutput
 from .rpc_errors import Verdict, verdict
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class HdfsWriter(Writer):
         self._replay: deque[bytes] = deque()
         self._replay_start = 0  # where in the file the kept bytes begin
         self._abandoned: list[str] = []  # earlier names, which may exist
-        self._output: Output | None = None
+        self._output: DriverOutput | None = None
         self._partial = ""
         self._create_repeatedly(time.monotonic() + self._driver.timeout)
 
@@ -81,7 +81,7 @@ class HdfsWriter(Writer):
         if output is not None:
             self._delete([*self._abandoned, self._partial])
 
-    def _opened(self) -> Output:
+    def _opened(self) -> DriverOutput:
         if self._output is None:
             raise ValueError("the writer is finished")
         return self._output
@@ -157,10 +157,10 @@ class HdfsWriter(Writer):
         delete_leftovers(self._driver, self._fs.leftovers)
 
 
-class AppendWriter(Writer):
+class HdfsAppendWriter(Writer):
     """Appends in place: what is written stays."""
 
-    def __init__(self, output: Output, timeout: float) -> None:
+    def __init__(self, output: DriverOutput, timeout: float) -> None:
         self._output = output
         self._timeout = timeout
 

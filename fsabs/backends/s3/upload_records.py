@@ -251,7 +251,7 @@ def _renamed(name: str, owner: str, kind: str) -> str:
 
 
 def _append(path: str, fields: dict[str, Any], flags: int = 0) -> None:
-    held = descriptors.Held()
+    held = descriptors.HeldDescriptors()
     try:
         fd = descriptors.open_into(held, path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | flags, 0o600)
         os.write(fd, json.dumps(fields).encode() + b"\n")
@@ -261,7 +261,7 @@ def _append(path: str, fields: dict[str, Any], flags: int = 0) -> None:
 
 def _read(path: str) -> UploadRecord | None:
     """Return what is recorded in a file of this user; None if that is nothing."""
-    held = descriptors.Held()
+    held = descriptors.HeldDescriptors()
     fields: dict[str, Any] = {}
     try:
         fd = descriptors.open_into(held, path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from ... import errors
 from . import layout, locks
-from .layout import Layout
+from .layout import SlotTableLayout
 
 LIVE_PREFIX, LIVE_SUFFIX = "fsabs-", ".live"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -68,12 +68,12 @@ class CacheFile:
         self.limit = limit
         self.writable = writable
         self._owned = owned
-        self.layout: Layout = self._read_layout()
+        self.layout: SlotTableLayout = self._read_layout()
         self.map: mmap.mmap | None = self._map()
         self.lock: locks.PutLock = locks.PutLock(fd)
         _live[id(self)] = weakref.ref(self)
 
-    def _read_layout(self) -> Layout:
+    def _read_layout(self) -> SlotTableLayout:
         try:
             found = layout.unpack(os.pread(self.fd, layout.STATE_AT, 0))
         except ValueError as exc:
@@ -266,7 +266,7 @@ def live_name(folder: str) -> str:
     return os.path.join(folder, f"{LIVE_PREFIX}{secrets.token_hex(8)}{LIVE_SUFFIX}")
 
 
-def make(folder: str, wanted: Layout) -> tuple[str, int]:
+def make(folder: str, wanted: SlotTableLayout) -> tuple[str, int]:
     """Make a new live file in `folder`, in use by this process; return its path and descriptor."""
     while True:
         path = live_name(folder)
@@ -283,7 +283,7 @@ def make(folder: str, wanted: Layout) -> tuple[str, int]:
         return path, fd
 
 
-def _fill(fd: int, wanted: Layout) -> None:
+def _fill(fd: int, wanted: SlotTableLayout) -> None:
     head = bytearray(layout.ITEMS_START)
     head[: layout.HEADER.size + layout.HEADER_CHECK.size] = wanted.pack()
     layout.STATE.pack_into(head, layout.STATE_AT, wanted.data_start, 0, 0, 0, 0)

@@ -26,8 +26,8 @@ from ... import errors, mounts
 from .. import leases
 from ..checksums import key_hash
 from . import cachefile, layout, locks
-from .layout import Layout
-from .space import Entry, Space
+from .layout import SlotTableLayout
+from .space import SlotEntry, Space
 
 RAW = 1
 """The kind of plain bytes."""
@@ -35,7 +35,7 @@ PAGE = layout.PAGE
 _TRIES = 8  # a reader that meets a writer this often in a row takes it for a miss
 
 
-class Outcome(enum.Enum):
+class PutOutcome(enum.Enum):
     """The outcome of a put."""
 
     STORED = "stored"
@@ -117,19 +117,19 @@ class Engine(Space):
                 return None
         return None
 
-    def put(self, number: int, value: bytes, kind: int = RAW) -> Outcome:
+    def put(self, number: int, value: bytes, kind: int = RAW) -> PutOutcome:
         """Store an item, if it isn't there."""
         at = self._place(number)
         check = layout.check_of(value, b"", kind, number)
         mapped = self.map
         if mapped is None:
-            return Outcome.FROZEN
+            return PutOutcome.FROZEN
         if layout.ITEM.unpack_from(mapped, at)[3] != layout.EMPTY:
-            return Outcome.PRESENT
+            return PutOutcome.PRESENT
         try:
             with self.lock:
                 if layout.ITEM.unpack_from(mapped, at)[3] != layout.EMPTY:
-                    return Outcome.PRESENT
+                    return PutOutcome.PRESENT
                 return self._store(value, b"", (0, check, kind), at)
         except (OSError, ValueError) as exc:
             return self._refused(exc)
@@ -171,7 +171,7 @@ class Engine(Space):
                 return None
         return None
 
-    def put_key(self, key: bytes, value: bytes, kind: int = RAW) -> Outcome:
+    def put_key(self, key: bytes, value: bytes, kind: int = RAW) -> PutOutcome:
         """Store a value under a key of at most 65,535 bytes, if there is none."""
         if len(key) > layout.LONGEST_KEY:
             raise ValueError(f"a key has at most {layout.LONGEST_KEY} bytes, and this one {len(key)}")
@@ -180,8 +180,8 @@ class Engine(Space):
             with self.lock:
                 there, free = self._find(key)
                 if there is not None:
-                    return Outcome.PRESENT
-                return Outcome.FULL if free is None else self._store(value, key, (hash_, check, kind), free)
+                    return PutOutcome.PRESENT
+                return PutOutcome.FULL if free is None else self._store(value, key, (hash_, check, kind), free)
         except (OSError, ValueError) as exc:
             return self._refused(exc)
 
@@ -197,27 +197,27 @@ class Engine(Space):
 
     # Both
 
-    def _store(self, value: bytes, key: bytes, entry: tuple[int, int, int], at: int) -> Outcome:
+    def _store(self, value: bytes, key: bytes, entry: tuple[int, int, int], at: int) -> PutOutcome:
         state, room = self.state(), self.layout.room(len(value) + len(key))
         if state.sealed:
-            return Outcome.FROZEN
+            return PutOutcome.FROZEN
         if self.limit is not None and state.used + room > self.limit:
-            return Outcome.FULL
+            return PutOutcome.FULL
         if state.cursor + room > layout.FARTHEST:
-            return Outcome.FULL
+            return PutOutcome.FULL
         self._append(state, value, key, entry, at)
-        return Outcome.STORED
+        return PutOutcome.STORED
 
-    def _refused(self, exc: OSError | ValueError) -> Outcome:
+    def _refused(self, exc: OSError | ValueError) -> PutOutcome:
         if self.fd < 0:
-            return Outcome.FROZEN
+            return PutOutcome.FROZEN
         if isinstance(exc, TimeoutError):
-            return Outcome.BUSY
+            return PutOutcome.BUSY
         if isinstance(exc, OSError) and exc.errno in cachefile.FULL:
-            return Outcome.FULL
+            return PutOutcome.FULL
         raise errors.named(exc, "put", self.path) if isinstance(exc, OSError) else exc
 
-    def _drop_damaged(self, at: int, entry: Entry) -> bool:
+    def _drop_damaged(self, at: int, entry: SlotEntry) -> bool:
         """Remove an entry whose bytes are wrong; False where it has changed since, and is to be read again."""
         if self.entry_at(at)[:6] != entry[:6]:
             return False
@@ -304,11 +304,11 @@ class Engine(Space):
         return {"entries": state.entries, "bytes": state.used, "disk_bytes": disk, "damaged": self.damaged}
 
 
-def _layout(length: int, slots: int, align: int, contents: str, fingerprint: str | bytes) -> Layout:
+def _layout(length: int, slots: int, align: int, contents: str, fingerprint: str | bytes) -> SlotTableLayout:
     name = contents.encode()
     if length < 0 or slots < 0 or align < 1 or len(name) > 64:
         raise ValueError("length and slots are not negative, align is positive, contents has at most 64 bytes")
-    return Layout(length, slots, align, name, layout.fingerprint(fingerprint), secrets.randbits(63) | 1)
+    return SlotTableLayout(length, slots, align, name, layout.fingerprint(fingerprint), secrets.randbits(63) | 1)
 
 
 def _ready(folder: str) -> None:

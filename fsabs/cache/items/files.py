@@ -8,7 +8,7 @@ from typing import Any
 
 from .base import Key
 from .codecs import Bytes, Codec
-from .engine import RAW, Engine, Outcome
+from .engine import RAW, Engine, PutOutcome
 from .stored import CODED, NONE, StoredItems, encoded
 
 _log = logging.getLogger("fsabs.cache")
@@ -86,17 +86,17 @@ class FileCache(StoredItems):
         except OSError as exc:
             self._warn(f"the cache {engine.path} cannot be written: {exc}")
             return False
-        if outcome is Outcome.STORED:
+        if outcome is PutOutcome.STORED:
             self._puts += 1
             return True
         self._note(engine, outcome, len(content))
         return False
 
-    def _note(self, engine: Engine, outcome: Outcome, size: int) -> None:
+    def _note(self, engine: Engine, outcome: PutOutcome, size: int) -> None:
         """Warn if an item was not stored for a reason that the user can change."""
-        if outcome is Outcome.BUSY:
+        if outcome is PutOutcome.BUSY:
             self._warn(f"another process has held the cache {engine.path} for too long: an item was not stored")
-        if outcome is not Outcome.FULL:
+        if outcome is not PutOutcome.FULL:
             return
         if engine.limit is not None and engine.state().used + engine.layout.room(size) > engine.limit:
             self._full = True

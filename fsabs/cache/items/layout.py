@@ -50,7 +50,7 @@ LONGEST_KEY = 0xFFFF
 assert ENTRY.size == ITEM.size == BYTES.size == ENTRY_SIZE
 
 
-class Layout(NamedTuple):
+class SlotTableLayout(NamedTuple):
     """The sizes and the format of a cache's file, as its header has them."""
 
     length: int
@@ -97,7 +97,7 @@ class Layout(NamedTuple):
         return _up(size, self.align)
 
 
-def unpack(head: bytes) -> Layout:
+def unpack(head: bytes) -> SlotTableLayout:
     """The layout in a header; a `ValueError` that says what is wrong with it."""
     if len(head) < HEADER.size + HEADER_CHECK.size:
         raise ValueError(f"the file has {len(head)} bytes, less than the header of a cache")
@@ -108,7 +108,7 @@ def unpack(head: bytes) -> Layout:
         raise ValueError("the header of the cache does not have its checksum")
     if version != VERSION or entry != ENTRY_SIZE:
         raise ValueError(f"the cache has format version {version}, and this is version {VERSION}")
-    return Layout(length, slots, align, contents.rstrip(b"\0"), fingerprint, generation)
+    return SlotTableLayout(length, slots, align, contents.rstrip(b"\0"), fingerprint, generation)
 
 
 def fingerprint(source: str | bytes) -> bytes:

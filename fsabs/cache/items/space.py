@@ -15,7 +15,7 @@ from .cachefile import CacheFile
 _BLOCK = 8  # entries that are read at once
 
 
-class Entry(NamedTuple):
+class SlotEntry(NamedTuple):
     """One entry of the table."""
 
     offset: int
@@ -35,13 +35,13 @@ class Entry(NamedTuple):
 class Space(CacheFile):
     """The table of keys, and removing."""
 
-    def probe(self, hash_: int) -> Iterator[tuple[int, Entry]]:
+    def probe(self, hash_: int) -> Iterator[tuple[int, SlotEntry]]:
         """The entries where a key with that hash may be, with their places in the file; ends after an empty one."""
         at = self.layout.table_start + (hash_ % self.layout.slots) * layout.ENTRY_SIZE if self.layout.slots else 0
         for _ in range(layout.WINDOW // _BLOCK if at else 0):
             block = os.pread(self.fd, _BLOCK * layout.ENTRY_SIZE, at)
             for start in range(0, len(block) - layout.ENTRY_SIZE + 1, layout.ENTRY_SIZE):
-                entry = Entry._make(layout.ENTRY.unpack_from(block, start))
+                entry = SlotEntry._make(layout.ENTRY.unpack_from(block, start))
                 yield at + start, entry
                 if entry.kind == layout.EMPTY:
                     return
@@ -49,16 +49,16 @@ class Space(CacheFile):
             if len(block) < _BLOCK * layout.ENTRY_SIZE:  # a file that was cut off
                 return
 
-    def entry_at(self, at: int) -> Entry:
+    def entry_at(self, at: int) -> SlotEntry:
         """The entry at that place; an empty one where the file was cut off."""
         data = os.pread(self.fd, layout.ENTRY_SIZE, at)
-        return Entry._make(layout.ENTRY.unpack(data.ljust(layout.ENTRY_SIZE, b"\0")))
+        return SlotEntry._make(layout.ENTRY.unpack(data.ljust(layout.ENTRY_SIZE, b"\0")))
 
-    def key_of(self, entry: Entry) -> bytes:
+    def key_of(self, entry: SlotEntry) -> bytes:
         """The key that is stored with a value; not checked."""
         return self.read_at(entry.tail, entry.offset + entry.length)
 
-    def erase(self, at: int, entry: Entry) -> int:
+    def erase(self, at: int, entry: SlotEntry) -> int:
         """Under the lock: remove one entry; the bytes that became free.
 
         Of an entry that is rubbish nothing becomes free: where it points to, another's value may be.

@@ -15,7 +15,7 @@ from ..single_flight import MISSING, SingleFlight
 from . import layout, pfiofile
 from .base import NAME, ItemCache, Key
 from .codecs import Bytes, Codec, View
-from .engine import RAW, Engine, Outcome
+from .engine import RAW, Engine, PutOutcome
 from .mapped import LARGE, Mapped
 
 NONE, CODED = 2, 3
@@ -189,7 +189,7 @@ class StoredItems(ItemCache):
         kind = RAW if isinstance(self.codec, Bytes) else CODED
         engine = Engine.temporary(self.dir, length=self.length, contents=self.codec.name)
         for number, data in pfiofile.items(path, table):
-            if engine.put(number, data, kind) is not Outcome.STORED:
+            if engine.put(number, data, kind) is not PutOutcome.STORED:
                 engine.close()
                 raise errors.error(errno.ENOSPC, "preload", path, "no room for a copy of PFIO's cache")
         self._attach(engine)

@@ -18,7 +18,7 @@ from ..problems import Problem
 from ..spool import SpooledWriter
 from . import nodes
 from .content import blob_of, size_of
-from .library import Source, check_installed, made, translated
+from .library import BlobFile, check_installed, made, translated
 from .writing import Draft
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Hdf5(Container):
     def _open_h5py(self) -> h5py.File:
         import h5py
 
-        source = Source(self._reader())
+        source = BlobFile(self._reader())
         with translated(self.file_url, "open_container"):
             return h5py.File(source, "r")
 

@@ -26,7 +26,7 @@ _STRINGS = 1024  # read at once, of an array of strings
 _REFERENCE_SIZE = 16  # bytes, of a string of any length in an array
 
 
-class Holder(Origin, Protocol):
+class Hdf5Origin(Origin, Protocol):
     """The FS that a dataset's blob belongs to."""
 
     limits: Limits
@@ -52,7 +52,7 @@ def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
         return 0
 
 
-def blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
+def blob_of(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
     """The blob of a dataset; `UnsupportedOperation` for one that is no bytes, `PermissionError` for another file's."""
     _check_readable(holder, key, dataset)
     try:
@@ -64,7 +64,7 @@ def blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
         raise errors.unsupported("open", holder._url(key), reason) from exc
 
 
-def _blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
+def _blob_of(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
     version = holder._reader().version
     if dataset.shape is None:
         return BytesBlob(holder, key, b"", version)
@@ -79,7 +79,7 @@ def _blob_of(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
     return NpyBlob(holder, key, _npy_header(dataset), body)
 
 
-def _check_readable(holder: Holder, key: str, dataset: h5py.Dataset) -> None:
+def _check_readable(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> None:
     import h5py
 
     plist = dataset.id.get_create_plist()
@@ -216,7 +216,7 @@ class NpyBlob(Blob):
 
     __slots__ = ("_body", "_header")
 
-    def __init__(self, holder: Holder, key: str, header: bytes, body: Blob) -> None:
+    def __init__(self, holder: Hdf5Origin, key: str, header: bytes, body: Blob) -> None:
         super().__init__(holder, key, len(header) + body.size, body.version)
         self._header = header
         self._body = body
@@ -236,7 +236,7 @@ def _nbytes(dataset: h5py.Dataset) -> int:
     return size
 
 
-def _body(holder: Holder, key: str, dataset: h5py.Dataset) -> Blob:
+def _body(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
     """The array in C order: a slice of the file, if it lies there so."""
     blob, size = holder._reader(), _nbytes(dataset)
     offset = dataset.id.get_offset()
@@ -260,7 +260,7 @@ class RowsBlob(Blob):
 
     __slots__ = ("_dataset", "_holder")
 
-    def __init__(self, holder: Holder, key: str, size: int, version: str | None) -> None:
+    def __init__(self, holder: Hdf5Origin, key: str, size: int, version: str | None) -> None:
         super().__init__(holder, key, size, version)
         self._holder = holder
         self._dataset = process.PerProcess(self._find)

@@ -64,7 +64,7 @@ class _Seekable(abc.ABC):
         return self._position
 
 
-class Source(_Seekable):
+class BlobFile(_Seekable):
     """A blob as h5py reads it. Small reads, HDF5's walks through its structures, come from pages that are kept."""
 
     def __init__(self, blob: Blob) -> None:
@@ -134,7 +134,7 @@ class Scratch(_Seekable):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._held = descriptors.Held()
+        self._held = descriptors.HeldDescriptors()
         with tempfile.TemporaryFile(buffering=0) as file:
             self._held.extend(map(os.dup, (file.fileno(),)))
         self._fd = self._held[0]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
 from ... import errors
-from .decoders import DecodeError, Decoder
+from .decoders import DecodeError, FrameDecoder
 from .gz import GzDecoder, ResumedGz
 
 MAGIC_SIZE = 6
@@ -21,7 +21,7 @@ MAGIC_SIZE = 6
 _ZSTD_STEP = 4096  # compressed bytes fed at once: a block of 4 bytes may stand for 128 KiB, and there is no other limit
 
 
-class _Native(Decoder):
+class _Native(FrameDecoder):
     """A bzip2 or xz stream, by the standard library's decompressors."""
 
     def __init__(self, state: Any, failures: tuple[type[Exception], ...]) -> None:
@@ -30,28 +30,28 @@ class _Native(Decoder):
 
     @property
     def eof(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bool, self._state.eof)
 
     @property
     def unused(self) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bytes, self._state.unused_data)
 
     @property
     def needs_input(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bool, self._state.needs_input)
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         try:
             return cast(bytes, self._state.decompress(data, limit))
         except self._failures as exc:
             raise DecodeError(str(exc)) from exc
 
 
-class _ZstdDecoder(Decoder):
+class _ZstdDecoder(FrameDecoder):
     """A Zstandard frame; a skippable one holds nothing."""
 
     def __init__(self) -> None:
@@ -63,21 +63,21 @@ class _ZstdDecoder(Decoder):
 
     @property
     def eof(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bool, self._state.eof)
 
     @property
     def unused(self) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bytes, self._state.unused_data) + self._tail[self._at :]
 
     @property
     def needs_input(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return self._at >= len(self._tail)
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        """See `Decoder`; gives more than `limit` by at most what 4 KiB of input stand for."""
+        """See `FrameDecoder`; gives more than `limit` by at most what 4 KiB of input stand for."""
         if data:
             self._tail, self._at = self._tail[self._at :] + data, 0
         found: list[bytes] = []
@@ -123,17 +123,17 @@ class _GzEncoder:
         return self._header + self._deflate.flush() + struct.pack("<II", self._crc, self._size & 0xFFFFFFFF)
 
 
-class Codec(NamedTuple):
+class TarCodec(NamedTuple):
     """One compression."""
 
     name: str
     suffixes: tuple[str, ...]
     levels: range
     default_level: int
-    decoder: Callable[[], Decoder]
+    decoder: Callable[[], FrameDecoder]
     encoder: Callable[[int, float], Encoder]
     """From a level and, where the format has a place for it, a time in seconds since 1970."""
-    resume: Callable[[bytes], Decoder] | None = None
+    resume: Callable[[bytes], FrameDecoder] | None = None
     """The decoder that starts at a `Place`, from its `how`."""
 
     def starts(self, data: bytes) -> bool:
@@ -141,20 +141,20 @@ class Codec(NamedTuple):
         return _codec_name(data) == self.name
 
 
-def codec(name: str) -> Codec:
+def codec(name: str) -> TarCodec:
     """The compression of that name; `ValueError` for an unknown one."""
     if name not in _CODECS:
         raise ValueError(f"unknown compression {name!r}; known: none, {', '.join(_CODECS)}")
     return _CODECS[name]
 
 
-def codec_of_content(data: bytes) -> Codec | None:
+def codec_of_content(data: bytes) -> TarCodec | None:
     """The compression that the first `MAGIC_SIZE` bytes of a file tell, or None."""
     name = _codec_name(data)
     return None if name is None else _CODECS[name]
 
 
-def codec_of_filename(filename: str) -> Codec | None:
+def codec_of_filename(filename: str) -> TarCodec | None:
     """The compression that a file's suffix tells, or None."""
     lower = filename.lower()
     return next((found for found in _CODECS.values() if lower.endswith(found.suffixes)), None)
@@ -180,19 +180,19 @@ def _zstandard(purpose: str) -> Any:
     return zstandard
 
 
-def _bz2_decoder() -> Decoder:
+def _bz2_decoder() -> FrameDecoder:
     import bz2
 
     return _Native(bz2.BZ2Decompressor(), (OSError, ValueError))
 
 
-def _xz_decoder() -> Decoder:
+def _xz_decoder() -> FrameDecoder:
     import lzma
 
     return _Native(lzma.LZMADecompressor(lzma.FORMAT_XZ), (lzma.LZMAError,))
 
 
-def _xz_resume(how: bytes) -> Decoder:
+def _xz_resume(how: bytes) -> FrameDecoder:
     from .xz import ResumedXz
 
     return ResumedXz.at(how)
@@ -215,8 +215,8 @@ def _zst_encoder(level: int, _: float) -> Encoder:
 
 
 _CODECS = {
-    "gz": Codec("gz", (".gz", ".tgz"), range(10), 6, GzDecoder, _GzEncoder, ResumedGz.at),
-    "bz2": Codec("bz2", (".bz2", ".tbz2", ".tbz", ".tb2"), range(1, 10), 9, _bz2_decoder, _bz2_encoder),
-    "xz": Codec("xz", (".xz", ".txz"), range(10), 6, _xz_decoder, _xz_encoder, _xz_resume),
-    "zst": Codec("zst", (".zst", ".tzst"), range(-7, 23), 3, _ZstdDecoder, _zst_encoder),
+    "gz": TarCodec("gz", (".gz", ".tgz"), range(10), 6, GzDecoder, _GzEncoder, ResumedGz.at),
+    "bz2": TarCodec("bz2", (".bz2", ".tbz2", ".tbz", ".tb2"), range(1, 10), 9, _bz2_decoder, _bz2_encoder),
+    "xz": TarCodec("xz", (".xz", ".txz"), range(10), 6, _xz_decoder, _xz_encoder, _xz_resume),
+    "zst": TarCodec("zst", (".zst", ".tzst"), range(-7, 23), 3, _ZstdDecoder, _zst_encoder),
 }

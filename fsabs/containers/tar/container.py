@@ -20,8 +20,8 @@ from ..problems import Problem
 from ..spool import SpooledWriter
 from . import codecs, headers, links, saved, writing
 from .headers import BLOCK
-from .index import Index, Member
-from .links import Found
+from .index import Member, TarIndex
+from .links import LinkTarget
 from .loading import load
 from .problems import later_problems, trailing_data
 from .sparse import SparseBlob
@@ -79,7 +79,7 @@ class Tar(Container):
         compress = None if codec is None else writing.compressor(codec, compresslevel, timestamp)
         super().__init__(parent, path, mode, limits)
         self._stream: StreamBlob | None = None
-        self._index: Index | None = None
+        self._index: TarIndex | None = None
         self._sink: writing.TarSink | None = None
         self._compression = "none" if codec is None else codec.name
         try:
@@ -137,7 +137,7 @@ class Tar(Container):
 
     # ---- reading
 
-    def _reading(self) -> Index:
+    def _reading(self) -> TarIndex:
         """The index; `ValueError` once the archive is closed."""
         blob = self._reader()
         if self._index is None:
@@ -163,7 +163,7 @@ class Tar(Container):
             return super()._walk(key)
         return self._walk_links(index, links.find(index, key, self.limits).key)
 
-    def _walk_links(self, index: Index, top: str) -> Iterator[FileStat]:
+    def _walk_links(self, index: TarIndex, top: str) -> Iterator[FileStat]:
         entries = LinkedEntries(self.limits)
         above = {top: None}  # the directories on the way, by their own keys
         levels = [("", entries.enter(top), links.children(index, top, self.limits))]
@@ -181,7 +181,7 @@ class Tar(Container):
                 members = links.children(index, child.key, self.limits)
                 levels.append((f"{base}{name}/", entries.enter(child.key), members))
 
-    def _to_stat(self, name: str, found: Found) -> FileStat:
+    def _to_stat(self, name: str, found: LinkTarget) -> FileStat:
         member = found.member
         if found.directory:
             return FileStat.of_directory(name, member and member.mtime, member and member.mode)
@@ -303,7 +303,7 @@ class Tar(Container):
 
     # ---- writing
 
-    def _copy_old(self, blob: Blob, index: Index, compression: str | None) -> None:
+    def _copy_old(self, blob: Blob, index: TarIndex, compression: str | None) -> None:
         """Begin the new archive with the members of the old one."""
         if self._stream is not None or compression not in (None, "none"):
             reason = f"only a plain tar can be added to; this one has the compression {self._compression!r}"
@@ -387,7 +387,7 @@ def _offset_in(batch: list[Member]) -> Callable[[int], int]:
     return lambda at: batch[at].offset
 
 
-def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> codecs.Codec | None:
+def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> codecs.TarCodec | None:
     """The compression to write with; `ValueError` for options that don't fit."""
     if compression is not None:
         codec = None if compression == "none" else codecs.codec(compression)

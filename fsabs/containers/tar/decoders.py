@@ -10,7 +10,7 @@ class DecodeError(ValueError):
     """Compressed bytes that are not what their format says."""
 
 
-class Place(NamedTuple):
+class ResumePoint(NamedTuple):
     """A position inside a frame where a decoder may start; `Codec.resume` makes the decoder of `how` alone."""
 
     out: int
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     how: bytes
 
 
-class Decoder(abc.ABC):
+class FrameDecoder(abc.ABC):
     """The decoder of one frame."""
 
     LOOKS_AHEAD = 0
@@ -45,11 +45,11 @@ class Decoder(abc.ABC):
     def decode(self, data: bytes, limit: int) -> bytes:
         """Feed `data`, and take about `limit` bytes of what it stands for; `DecodeError`."""
 
-    def copy(self) -> tuple[Decoder, int] | None:
+    def copy(self) -> tuple[FrameDecoder, int] | None:
         """A decoder in the same state, and how many bytes of those fed it has to be fed again; None where it can't."""
         return None
 
-    def place_ahead(self, following: bytes) -> Place | None:
+    def place_ahead(self, following: bytes) -> ResumePoint | None:
         """A place not far ahead; None if none is found. `following` are the bytes that would be fed next.
 
         Its `out` counts from what has been decoded, its `src` from the start of `following`, and may be negative.

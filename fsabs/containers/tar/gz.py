@@ -6,14 +6,14 @@ import functools
 import zlib
 from typing import Any, cast
 
-from .decoders import DecodeError, Decoder, Place
+from .decoders import DecodeError, FrameDecoder, ResumePoint
 
 _STEP = 64 * 1024  # given to zlib at once: what it leaves of it is copied, and stays in the copies of its state
 _TRAILER = 8  # bytes behind the deflated data: CRC-32 and size
 _LOOKS_AHEAD = 512 * 1024  # most compressors begin a block every 10 to 100 KB, libdeflate every 300 KB
 
 
-class GzDecoder(Decoder):
+class GzDecoder(FrameDecoder):
     """A gzip member; zlib checks its CRC and its size."""
 
     LOOKS_AHEAD = _LOOKS_AHEAD
@@ -26,21 +26,21 @@ class GzDecoder(Decoder):
 
     @property
     def eof(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bool, self._state.eof)
 
     @property
     def unused(self) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return cast(bytes, self._state.unused_data) + self._fed[self._at :]
 
     @property
     def needs_input(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return self._at >= len(self._fed) and not self._full
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         if data:
             self._fed, self._at = self._fed[self._at :] + data, 0
         piece = self._fed[self._at : self._at + _STEP]
@@ -52,12 +52,12 @@ class GzDecoder(Decoder):
         self._full = len(found) >= limit  # a long match may be inside still, with no input left
         return found
 
-    def copy(self) -> tuple[Decoder, int] | None:
-        """See `Decoder`."""
+    def copy(self) -> tuple[FrameDecoder, int] | None:
+        """See `FrameDecoder`."""
         return None if self.eof else (GzDecoder(self._state.copy()), len(self._fed) - self._at)
 
-    def place_ahead(self, following: bytes) -> Place | None:
-        """See `Decoder`."""
+    def place_ahead(self, following: bytes) -> ResumePoint | None:
+        """See `FrameDecoder`."""
         from .blocks import block_ahead  # loads NumPy
 
         waiting = self._fed[self._at : self._at + _LOOKS_AHEAD]
@@ -67,7 +67,7 @@ class GzDecoder(Decoder):
         ):
             return None
         how = bytes([found.bit]) + zlib.compress(found.window, 1, wbits=-15)
-        return Place(found.out, found.byte - (len(self._fed) - self._at), how)
+        return ResumePoint(found.out, found.byte - (len(self._fed) - self._at), how)
 
 
 class ResumedGz(GzDecoder):
@@ -85,27 +85,27 @@ class ResumedGz(GzDecoder):
         self._behind = b""  # what was fed behind the deflated data
 
     @classmethod
-    def at(cls, how: bytes) -> Decoder:
-        """The decoder for a `Place` that a gzip member's decoder has found."""
+    def at(cls, how: bytes) -> FrameDecoder:
+        """The decoder for a `ResumePoint` that a gzip member's decoder has found."""
         return cls(how[0], zlib.decompress(how[1:], wbits=-15))
 
     @property
     def eof(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return len(self._behind) >= _TRAILER
 
     @property
     def unused(self) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return self._behind[_TRAILER:]
 
     @property
     def needs_input(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return self._state.eof or super().needs_input
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         if self._state.eof:
             self._behind += data
             return b""
@@ -117,8 +117,8 @@ class ResumedGz(GzDecoder):
             self._behind = super().unused
         return found
 
-    def copy(self) -> tuple[Decoder, int] | None:
-        """See `Decoder`."""
+    def copy(self) -> tuple[FrameDecoder, int] | None:
+        """See `FrameDecoder`."""
         return None
 
 

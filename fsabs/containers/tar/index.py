@@ -16,7 +16,7 @@ from ..problems import Problem
 from ..tree import NameTree
 from . import headers
 from .headers import BLOCK, Header, HeaderError, Segments
-from .sources import Source
+from .sources import HeaderSource
 
 _ZEROS = bytes(BLOCK)
 _SPARSE_KEYWORDS = ("name", "major", "minor", "realsize", "size", "map", "numblocks", "offset", "numbytes")
@@ -38,7 +38,7 @@ class Member(NamedTuple):
     """A symbolic link's target, absolute for a hard link's that is missing; a sparse file's parts with data."""
 
 
-class Index(NamedTuple):
+class TarIndex(NamedTuple):
     """The members that the pass over an archive found."""
 
     tree: NameTree[Member]
@@ -51,10 +51,10 @@ class Index(NamedTuple):
     """The offset behind the last member, where the end blocks start, or the file ends."""
 
 
-class Scanner:
+class HeaderScanner:
     """The pass over the headers of one archive."""
 
-    def __init__(self, source: Source, url: str, limits: Limits) -> None:
+    def __init__(self, source: HeaderSource, url: str, limits: Limits) -> None:
         self._source = source
         self._url = url
         self._limits = limits
@@ -70,7 +70,7 @@ class Scanner:
         self._last = ""
         self._forget_extended()
 
-    def run(self) -> Index:
+    def run(self) -> TarIndex:
         """The index; `CorruptFileError` where the archive is damaged."""
         offset = 0
         while block := self._block(offset):
@@ -86,7 +86,7 @@ class Scanner:
             raise self._corrupt(f"an extended header, and no member behind it, before offset {offset}")
         self._resolve_waiting()
         tree = NameTree(self._entries)
-        return Index(tree, self._links, self._refused, tuple(self._problems), offset)
+        return TarIndex(tree, self._links, self._refused, tuple(self._problems), offset)
 
     # ---- blocks
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ... import keys
 from ...limits import Limits
-from .index import Index, Member
+from .index import Member, TarIndex
 
 
-class Found(NamedTuple):
+class LinkTarget(NamedTuple):
     """The target of a path, after following links."""
 
     key: str
@@ -22,7 +22,7 @@ class Found(NamedTuple):
     directory: bool
 
 
-def find(index: Index, key: str, limits: Limits) -> Found:
+def find(index: TarIndex, key: str, limits: Limits) -> LinkTarget:
     """Return the target of `key`, after following links.
 
     `FileNotFoundError`, also for a link that leads nowhere or out of the archive; `NotADirectoryError`;
@@ -45,7 +45,7 @@ def find(index: Index, key: str, limits: Limits) -> Found:
     raise missing
 
 
-def between(index: Index, key: str, offset: int, stop: int) -> Iterator[str]:
+def between(index: TarIndex, key: str, offset: int, stop: int) -> Iterator[str]:
     """Yield the keys of files that lie between the file `key`, at `offset`, and the offset `stop` in the archive.
 
     As far as the archive has them in the order of their names, as those have that were made of a sorted tree.
@@ -60,16 +60,16 @@ def between(index: Index, key: str, offset: int, stop: int) -> Iterator[str]:
             yield name
 
 
-def _exact(index: Index, key: str) -> Found | None:
+def _exact(index: TarIndex, key: str) -> LinkTarget | None:
     member = index.tree.entries.get(key)
     if member is not None and not is_link(member):
-        return Found(key, member, directory=False)
+        return LinkTarget(key, member, directory=False)
     if member is None and index.tree.isdir(key):
-        return Found(key, index.tree.entries.get(key + "/"), directory=True)
+        return LinkTarget(key, index.tree.entries.get(key + "/"), directory=True)
     return None
 
 
-def _resolved(index: Index, key: str, limits: Limits) -> str:
+def _resolved(index: TarIndex, key: str, limits: Limits) -> str:
     """`key` with every link on it replaced by where it leads."""
     entries = index.tree.entries
     todo = key.split("/")[::-1]
@@ -107,9 +107,9 @@ def _outside(target: str) -> OSError:
     return FileNotFoundError(errno.ENOENT, f"a link leads to {target!r}, which is not in the archive")
 
 
-def children(index: Index, key: str, limits: Limits) -> Iterator[tuple[str, Found]]:
+def children(index: TarIndex, key: str, limits: Limits) -> Iterator[tuple[str, LinkTarget]]:
     """The members of the directory `key` (of no link): name and what it leads to; a lost link is itself."""
-    found: Iterable[tuple[str, Found]] = (
+    found: Iterable[tuple[str, LinkTarget]] = (
         (name, _child(index, keys.join(key, name.rstrip("/")), member, limits))
         for name, member in index.tree.children(key)
     )
@@ -118,17 +118,17 @@ def children(index: Index, key: str, limits: Limits) -> Iterator[tuple[str, Foun
     return ((name.rstrip("/"), child) for name, child in found)
 
 
-def _child(index: Index, key: str, member: Member | None, limits: Limits) -> Found:
+def _child(index: TarIndex, key: str, member: Member | None, limits: Limits) -> LinkTarget:
     if member is None or not is_link(member):
         directory = member is None or stat_bits.S_ISDIR(member.mode)
-        return Found(key, member, directory)
+        return LinkTarget(key, member, directory)
     try:
         return find(index, key, limits)
     except OSError:  # leads nowhere: listed as the link that it is
-        return Found(key, member, directory=False)
+        return LinkTarget(key, member, directory=False)
 
 
-def _listed_name(item: tuple[str, Found]) -> str:
+def _listed_name(item: tuple[str, LinkTarget]) -> str:
     name, found = item
     return name.rstrip("/") + "/" if found.directory else name
 

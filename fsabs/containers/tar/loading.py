@@ -9,7 +9,7 @@ from ...identity import Identity
 from ...limits import Limits
 from . import codecs, headers, saved
 from .headers import BLOCK
-from .index import Index, Scanner
+from .index import HeaderScanner, TarIndex
 from .points import SPACING, Point, Points
 from .problems import trailing_data
 from .sources import PlainSource, StreamSource
@@ -18,10 +18,10 @@ from .streams import Cursor, StreamBlob
 _WORTH_KEEPING = 32  # members: what the pass over fewer takes is nothing to speak of
 
 
-_Scanned = tuple[Index, saved.Decoding | None, Points | None]
+_Scanned = tuple[TarIndex, saved.Decoding | None, Points | None]
 
 
-def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[Index, StreamBlob | None]:
+def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[TarIndex, StreamBlob | None]:
     """The index of an archive, and what it holds decoded if it is compressed; kept for the next who asks."""
     identity = blob.settled_identity  # asked before anything is read
     found = _cached(blob.identity)
@@ -53,7 +53,7 @@ def _cached(identity: Identity | None) -> _Scanned | None:
     return index, decoding, points
 
 
-def _worth_keeping(index: Index, decoding: saved.Decoding | None) -> bool:
+def _worth_keeping(index: TarIndex, decoding: saved.Decoding | None) -> bool:
     """Return whether reading the index from the cache would cost less than another pass over the archive."""
     return len(index.tree) >= _WORTH_KEEPING or (decoding is not None and decoding.size > SPACING)
 
@@ -63,10 +63,10 @@ def _scan(blob: Blob, limits: Limits) -> _Scanned:
     start = blob.pread(BLOCK, 0)
     codec = None if headers.is_header(start) else codecs.codec_of_content(start[: codecs.MAGIC_SIZE])
     if codec is None:
-        return Scanner(PlainSource(blob), blob.url, limits).run(), None, None
+        return HeaderScanner(PlainSource(blob), blob.url, limits).run(), None, None
     points = Points()
     source = StreamSource(Cursor(blob, codec, points), blob, limits)
-    index = Scanner(source, blob.url, limits).run()
+    index = HeaderScanner(source, blob.url, limits).run()
     if source.drain():
         index = index._replace(problems=(*index.problems, trailing_data(index)))
     if codec.name == "xz" and source.end > SPACING:

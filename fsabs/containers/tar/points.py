@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from ... import index_cache, process
 from ...identity import Identity
-from .codecs import Codec
-from .decoders import Decoder
+from .codecs import TarCodec
+from .decoders import FrameDecoder
 
 KIND = "tar-points-1"
 """Of the cached index; another number is another layout."""
@@ -48,7 +48,7 @@ class Point(NamedTuple):
     """Offset in what the file holds."""
     src: int
     """Offset of the next compressed byte."""
-    state: Decoder | None = None
+    state: FrameDecoder | None = None
     """The decoder's state there; None at the start of a frame, and at a place."""
     how: bytes | _Part | None = None
     """How a decoder is made for a place."""
@@ -111,7 +111,7 @@ class Points:
             return before.src
         return before.src + (behind.src - before.src) * (out - before.out) // (behind.out - before.out)
 
-    def start(self, out: int, kind: Codec) -> tuple[Point, Decoder | None]:
+    def start(self, out: int, kind: TarCodec) -> tuple[Point, FrameDecoder | None]:
         """The last point up to `out`, and a decoder for the caller alone; None at the start of a frame."""
         with self._lock:
             self._leave_inherited()
@@ -123,7 +123,7 @@ class Points:
                     return point, decoder
                 self._points = tuple(other for other in self._points if other is not point)
 
-    def _decoder(self, point: Point, kind: Codec) -> Decoder | None:
+    def _decoder(self, point: Point, kind: TarCodec) -> FrameDecoder | None:
         """A decoder that starts there; None if what was kept for it is damaged."""
         if point.state is None:
             how = point.how.read() if isinstance(point.how, _Part) else point.how

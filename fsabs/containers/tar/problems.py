@@ -10,10 +10,10 @@ from ...limits import Limits
 from ..problems import Problem
 from . import links
 from .headers import BLOCK
-from .index import Index
+from .index import TarIndex
 
 
-def later_problems(index: Index, limits: Limits) -> Iterator[Problem]:
+def later_problems(index: TarIndex, limits: Limits) -> Iterator[Problem]:
     """The conflicts of names, and the links that lead nowhere."""
     entries = index.tree.entries
     directories: set[str] = set()
@@ -33,7 +33,7 @@ def later_problems(index: Index, limits: Limits) -> Iterator[Problem]:
                 yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")
 
 
-def trailing_data(index: Index) -> Problem:
+def trailing_data(index: TarIndex) -> Problem:
     """Return the problem of a file with bytes after the archive's end."""
     end = index.end + 2 * BLOCK
     return Problem("", "trailing data", f"there is more than zeros behind the end of the archive, at offset {end}")

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from ..problems import Problem
 from ..tree import NameTree
-from .index import Index, Member
+from .index import Member, TarIndex
 
 KIND = "tar-2"
 """Of the cached index; another number is another layout."""
@@ -40,7 +40,7 @@ class Decoding(NamedTuple):
     """Starts of frames: offset in the decoded, offset in the compressed bytes."""
 
 
-def pack(index: Index, decoding: Decoding | None) -> list[bytes]:
+def pack(index: TarIndex, decoding: Decoding | None) -> list[bytes]:
     """The parts of an index, to be written one behind the other."""
     entries = index.tree.entries
     names, rows, hashes, extras, end = [], bytearray(), [], {}, 0
@@ -66,7 +66,7 @@ def pack(index: Index, decoding: Decoding | None) -> list[bytes]:
     return [_HEAD.pack(len(names), end, len(text)), array("Q", hashes).tobytes(), bytes(rows), *names, text]
 
 
-def unpack(view: memoryview) -> tuple[Index, Decoding | None]:
+def unpack(view: memoryview) -> tuple[TarIndex, Decoding | None]:
     """The index in a buffer that `pack` filled; `ValueError` for any other."""
     try:
         count, name_size, rest_size = _HEAD.unpack_from(view)
@@ -81,7 +81,7 @@ def unpack(view: memoryview) -> tuple[Index, Decoding | None]:
         }
         tree = NameTree(Members(view[_HEAD.size : rows].cast("Q"), names, extras), names)
         problems = tuple(Problem(*problem) for problem in rest["problems"])
-        index = Index(tree, rest["links"], rest["refused"], problems, rest["end"])
+        index = TarIndex(tree, rest["links"], rest["refused"], problems, rest["end"])
         decoding = rest["decoding"]
         return index, decoding and Decoding(decoding[0], decoding[1], _segments(decoding[2]))
     except (struct.error, KeyError, TypeError, IndexError) as exc:

@@ -15,7 +15,7 @@ _MAX_WINDOW = 8 * 1024 * 1024
 _FAR = 1024 * 1024  # payload between two headers that is dearer to read over than a request of its own is
 
 
-class Source(Protocol):
+class HeaderSource(Protocol):
     """An archive's bytes, read in ascending order."""
 
     def read(self, size: int, offset: int) -> bytes:
@@ -42,13 +42,13 @@ class PlainSource:
 
     @property
     def end(self) -> int:
-        """See `Source`."""
+        """See `HeaderSource`."""
         return self._blob.size
 
     stored = end
 
     def read(self, size: int, offset: int) -> bytes:
-        """See `Source`."""
+        """See `HeaderSource`."""
         at = offset - self._start
         if at + size > len(self._data):
             stride = at / self._served
@@ -69,16 +69,16 @@ class StreamSource:
 
     @property
     def end(self) -> int:
-        """See `Source`."""
+        """See `HeaderSource`."""
         return self._cursor.position
 
     @property
     def stored(self) -> int:
-        """See `Source`."""
+        """See `HeaderSource`."""
         return self._blob.size
 
     def read(self, size: int, offset: int) -> bytes:
-        """See `Source`."""
+        """See `HeaderSource`."""
         self._check(offset + size)
         return self._cursor.read(size) if self._cursor.skip_to(offset) else b""
 

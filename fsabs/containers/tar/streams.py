@@ -12,8 +12,8 @@ from typing import Any
 from ... import errors, process
 from ...blobs import Blob, Origin
 from ...readahead import ReadAhead
-from .codecs import MAGIC_SIZE, Codec, codec
-from .decoders import DecodeError, Decoder
+from .codecs import MAGIC_SIZE, TarCodec, codec
+from .decoders import DecodeError, FrameDecoder
 from .points import Point, Points
 
 MAX_CURSORS = 4
@@ -30,7 +30,7 @@ _NEAR = 256 * 1024  # decoding this much is not dearer than starting at a point
 class Cursor:
     """A decoder on its way through a file; for one thread at a time."""
 
-    def __init__(self, blob: Blob, kind: Codec, points: Points, until: int = 0, start: int = 0) -> None:
+    def __init__(self, blob: Blob, kind: TarCodec, points: Points, until: int = 0, start: int = 0) -> None:
         """At the last point up to `start`; what is read first will be used up to `until`."""
         point, self._decoder = points.start(start, kind)
         self._blob = blob
@@ -88,7 +88,7 @@ class Cursor:
             if data:
                 return True
 
-    def _decode(self, decoder: Decoder) -> bytes:
+    def _decode(self, decoder: FrameDecoder) -> bytes:
         if decoder.needs_input and not self._pending and not self._fetch():
             raise self._corrupt(f"the {self._codec.name} data ends in the middle, at offset {self._src}")
         feed = b""
@@ -124,7 +124,7 @@ class Cursor:
         while len(self._pending) < MAGIC_SIZE and self._fetch():
             pass
 
-    def _keep_point(self, decoder: Decoder) -> None:
+    def _keep_point(self, decoder: FrameDecoder) -> None:
         """Keep a place, or the state, inside of a long frame; the starts of short ones are cheaper."""
         if not self._points.wanted(self._out, self._frame):
             return

@@ -18,8 +18,8 @@ from ...files import WriteFile
 from ...fs import FileStat
 from ..spool import still_open
 from ..tree import NameTree
-from .codecs import Codec
-from .index import Index
+from .codecs import TarCodec
+from .index import TarIndex
 
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
@@ -29,7 +29,7 @@ _COPY_SIZE = 1024 * 1024
 class _Compressed:
     """The file that `tarfile` writes to, which compresses into another file, and counts."""
 
-    def __init__(self, out: WriteFile, kind: Codec, level: int, timestamp: float) -> None:
+    def __init__(self, out: WriteFile, kind: TarCodec, level: int, timestamp: float) -> None:
         self._out = out
         self._encoder = kind.encoder(level, timestamp)
         self._size = 0
@@ -77,7 +77,7 @@ class TarSink:
         out: WriteFile,
         compress: Callable[[WriteFile], _Compressed] | None,
         timestamp: float,
-        old: Index | None = None,
+        old: TarIndex | None = None,
         replace: bool = False,
     ) -> None:
         self._compressed = compress(out) if compress is not None else None
@@ -212,7 +212,7 @@ class TarSink:
         self._tar.getmembers().clear()  # tarfile's own list of all members, which is not used
 
 
-def compressor(kind: Codec, level: int | None, timestamp: float) -> Callable[[WriteFile], _Compressed]:
+def compressor(kind: TarCodec, level: int | None, timestamp: float) -> Callable[[WriteFile], _Compressed]:
     """Return the function that makes a compressor of `kind`; `ValueError` for a level that it doesn't have."""
     chosen = kind.default_level if level is None else level
     if chosen not in kind.levels:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...blobs import Blob
-from .decoders import DecodeError, Decoder, Place
+from .decoders import DecodeError, FrameDecoder, ResumePoint
 
 _HEADER = 12  # bytes of a stream's header, and of its footer
 _MAX_INDEX = 4 * 1024 * 1024  # bytes; a block takes 4 to 10
@@ -20,7 +20,7 @@ _HOW = struct.Struct(f"<QQ{_HEADER}s")
 """Bytes from the block to the stream's index, and from there to the stream's end; the stream's header."""
 
 
-def places(blob: Blob) -> Iterator[Place]:
+def places(blob: Blob) -> Iterator[ResumePoint]:
     """Yield the positions of the blocks of a file of one stream, except the first; none if they are unknown."""
     if blob.size < 2 * _HEADER:
         return
@@ -33,7 +33,7 @@ def places(blob: Blob) -> Iterator[Place]:
     out, src = 0, _HEADER
     found = []
     for stored, size in list(pairwise(records[1:]))[::2][: records[0] if records else 0]:
-        found.append(Place(out, src, _HOW.pack(index - src, behind, header)))
+        found.append(ResumePoint(out, src, _HOW.pack(index - src, behind, header)))
         out, src = out + size, src + stored + -stored % 4
     if src == index:  # or it is the index of the last of several streams
         yield from found[1:]
@@ -51,7 +51,7 @@ def _numbers(data: bytes) -> list[int]:
     return found
 
 
-class ResumedXz(Decoder):
+class ResumedXz(FrameDecoder):
     """The rest of an xz stream, from a block on; each block's checksum is checked. The index is passed over."""
 
     def __init__(self, left: int, behind: int, header: bytes) -> None:
@@ -63,27 +63,27 @@ class ResumedXz(Decoder):
         self._fed_behind = b""
 
     @classmethod
-    def at(cls, how: bytes) -> Decoder:
+    def at(cls, how: bytes) -> FrameDecoder:
         """The decoder for one of the `places`."""
         return cls(*_HOW.unpack(how))
 
     @property
     def eof(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return len(self._fed_behind) >= self._behind and self._state.needs_input
 
     @property
     def unused(self) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return self._fed_behind[self._behind :]
 
     @property
     def needs_input(self) -> bool:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         return self._state.needs_input
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        """See `Decoder`."""
+        """See `FrameDecoder`."""
         blocks = data[: self._left]
         self._left -= len(blocks)
         self._fed_behind += data[len(blocks) :]

@@ -24,8 +24,8 @@ from ..base import READ_AHEAD, READ_ONLY, Container
 from ..problems import Problem
 from . import compressors, contents, index, members, records, verify, writing
 from .entries import Whole
-from .index import Index
-from .table import Table
+from .index import ZipIndex
+from .table import ZipTable
 
 __all__ = ["Zip"]
 
@@ -134,13 +134,13 @@ class Zip(Container):
 
     # ---- reading
 
-    def _index(self) -> Index:
+    def _index(self) -> ZipIndex:
         blob = self._blob
         if blob is None or blob._closed:
             self._reader()  # raises
         return self._held.index or self._held.load(self._load)
 
-    def _load(self) -> Index:
+    def _load(self) -> ZipIndex:
         return index.load(self._reader(), self.file_url, self.limits, 0 if self._is_far() else index.KEPT_FROM)
 
     def _is_far(self) -> bool:
@@ -268,7 +268,7 @@ class Zip(Container):
             batch.append(how)
         return batch
 
-    def _read_batch(self, wanted: Sequence[str], batch: builtins.list[Whole], table: Table) -> Iterator[bytes]:
+    def _read_batch(self, wanted: Sequence[str], batch: builtins.list[Whole], table: ZipTable) -> Iterator[bytes]:
         begin = time.monotonic_ns() if hooks.active is not None else 0
         archive, index = self._reader(), self._index()
         bottom, shift = self._bottom()
@@ -347,11 +347,11 @@ class _Held:
     __slots__ = ("_lock", "bottom", "index")
 
     def __init__(self) -> None:
-        self.index: Index | None = None
+        self.index: ZipIndex | None = None
         self.bottom: tuple[Blob, int] | None = None
         self._lock = process.Lock()
 
-    def load(self, make: Callable[[], Index]) -> Index:
+    def load(self, make: Callable[[], ZipIndex]) -> ZipIndex:
         """The index, from `make` if there is none yet."""
         with self._lock:
             self.index = found = self.index or make()

@@ -9,10 +9,10 @@ from ...blobs import Blob, Origin
 from ...limits import UNSUSPICIOUS_BYTES, Limits
 from . import decoders, records
 from .decoders import DamagedError, crc32
-from .entries import ENCRYPTION, SLACK, UNREADABLE, Entry, Whole
+from .entries import ENCRYPTION, SLACK, UNREADABLE, Whole, ZipEntry
 
 
-def is_fine(entry: Entry) -> bool:
+def is_fine(entry: ZipEntry) -> bool:
     """Return whether a quick check finds nothing wrong with a member; `refuse` does the full one."""
     compressed, size = entry.compressed, entry.size
     return (
@@ -23,7 +23,7 @@ def is_fine(entry: Entry) -> bool:
     )
 
 
-def refuse(entry: Entry, origin: Origin, key: str, limits: Limits) -> None:
+def refuse(entry: ZipEntry, origin: Origin, key: str, limits: Limits) -> None:
     """Raise what is wrong with a member, before anything of it is read, if anything is: `is_fine` doesn't know all."""
     url = origin._url(key)
     if entry.flags & ENCRYPTION:
@@ -45,7 +45,7 @@ def refuse(entry: Entry, origin: Origin, key: str, limits: Limits) -> None:
         raise errors.corrupt(url, limits.reason("max_ratio", what), "open")
 
 
-def request(entry: Entry) -> tuple[int, int]:
+def request(entry: ZipEntry) -> tuple[int, int]:
     """The `(size, offset)` in the archive that holds the local header and all of the data, if the guess is right."""
     return entry.header + SLACK + entry.compressed, entry.offset
 
@@ -71,7 +71,7 @@ def checked(answer: bytes, how: Whole, origin: Origin, key: str) -> bytes | None
     return data if crc32(data) == crc else None
 
 
-def content(answer: bytes, entry: Entry, archive: Blob, origin: Origin, key: str) -> bytes:
+def content(answer: bytes, entry: ZipEntry, archive: Blob, origin: Origin, key: str) -> bytes:
     """The content of a member, checked, from what `request` gave; reads the rest if that was too little."""
     start = header_size(answer, entry, origin, key)
     data = answer[start : start + entry.compressed]
@@ -95,18 +95,18 @@ def _decoded(data: bytes, method: int, flags: int, size: int, origin: Origin, ke
     return data
 
 
-def damaged(entry: Entry, url: str, exc: DamagedError) -> OSError:
+def damaged(entry: ZipEntry, url: str, exc: DamagedError) -> OSError:
     """The error for a compressed stream that isn't right."""
     return errors.corrupt(url, f"the member at offset {entry.offset} of the archive can't be decompressed: {exc}")
 
 
-def wrong_crc(entry: Entry, url: str, found: int) -> OSError:
+def wrong_crc(entry: ZipEntry, url: str, found: int) -> OSError:
     """The error for a CRC-32 that isn't the directory's."""
     reason = f"CRC-32 {found:08x} of the member at offset {entry.offset} where {entry.crc:08x} was expected"
     return errors.corrupt(url, reason)
 
 
-def header_size(answer: bytes, entry: Entry, origin: Origin, key: str) -> int:
+def header_size(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> int:
     """The size of the local header that `answer` starts with, which must be this entry's."""
     name = entry.name
     stop = 30 + len(name)
@@ -119,7 +119,7 @@ def header_size(answer: bytes, entry: Entry, origin: Origin, key: str) -> int:
     return size
 
 
-def _check_header(answer: bytes, entry: Entry, origin: Origin, key: str) -> None:
+def _check_header(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> None:
     """Raise what is wrong with a local header that is other than was expected, if it is."""
     if len(answer) < records.LOCAL.size or answer[:4] != records.LOCAL_SIGNATURE:
         found = f"{answer[:4]!r} where PK\\3\\4 was expected"
@@ -135,13 +135,13 @@ def _check_header(answer: bytes, entry: Entry, origin: Origin, key: str) -> None
         raise errors.corrupt(origin._url(key), f"the local header at offset {entry.offset} {reason}")
 
 
-def find(entry: Entry, archive: Blob, origin: Origin, key: str) -> int:
+def find(entry: ZipEntry, archive: Blob, origin: Origin, key: str) -> int:
     """Return the offset of a member's data in the archive, from the local header alone."""
     answer = archive.pread(entry.header + SLACK, entry.offset)
     return entry.offset + header_size(answer, entry, origin, key)
 
 
-def check_room(entry: Entry, origin: Origin, key: str, header: int) -> None:
+def check_room(entry: ZipEntry, origin: Origin, key: str, header: int) -> None:
     stop = entry.offset + header + entry.compressed
     if stop > entry.limit:
         limit = f"what follows starts at {entry.limit}" if entry.limit else "another entry starts there, too"

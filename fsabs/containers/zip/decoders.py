@@ -31,7 +31,7 @@ class DamagedError(Exception):
     """The compressed stream is not right; the text says how."""
 
 
-class Decoder(abc.ABC):
+class MemberDecoder(abc.ABC):
     """One pass over a compressed stream."""
 
     @abc.abstractmethod
@@ -42,7 +42,7 @@ class Decoder(abc.ABC):
     def finish(self) -> None:
         """Check, all of the content having been read, that the stream ends here and nothing is left behind it."""
 
-    def copy(self) -> Decoder | None:
+    def copy(self) -> MemberDecoder | None:
         """A decoder at the same place, where that can be had."""
         return None
 
@@ -90,7 +90,7 @@ class _Deflate:
         return twin
 
 
-class _Streams(Decoder):
+class _Streams(MemberDecoder):
     """A stream, or where the format has it several one behind another, through an engine."""
 
     several = False
@@ -151,7 +151,7 @@ class Inflate(_Streams):
     def make(self) -> _Engine:
         return _Deflate()
 
-    def copy(self) -> Decoder:
+    def copy(self) -> MemberDecoder:
         twin = Inflate(self._source.copy())
         assert isinstance(self._engine, _Deflate)
         twin._engine = self._engine.copy()
@@ -235,7 +235,7 @@ class _Portions:
         return len(self._data) - self._at + self._source.stop - self._source.position
 
 
-class Zstandard(Decoder):
+class Zstandard(MemberDecoder):
     """zstd through the `zstandard` package, whose reader draws from the source itself."""
 
     def __init__(self, source: CompressedSource, module: Any) -> None:
@@ -260,7 +260,7 @@ class Zstandard(Decoder):
         self._portions.close()
 
 
-def decoder(method: int, flags: int, size: int, source: CompressedSource) -> Decoder:
+def decoder(method: int, flags: int, size: int, source: CompressedSource) -> MemberDecoder:
     """A decoder of a member of `size` bytes; `DamagedError`, `MissingDependencyError`."""
     if method == records.DEFLATED:
         return Inflate(source)
@@ -282,7 +282,7 @@ NAMES = {
 
 
 @functools.cache
-def zstd_decoder() -> Callable[[CompressedSource], Decoder]:
+def zstd_decoder() -> Callable[[CompressedSource], MemberDecoder]:
     """The class of zstd's decoders, by Python's own library or another; `MissingDependencyError`."""
     try:
         return functools.partial(Unzstd, module=importlib.import_module("compression.zstd"))

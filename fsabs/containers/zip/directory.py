@@ -1,7 +1,7 @@
 """The central directory of an archive, parsed piece by piece and by whole columns: records, names, zip64 fields.
 
-`Scan.parts()` gives the parts of a table (`table.py`) as the directory is read, so that no more than a piece of it has
-to be in memory. Nothing is trusted: each record must follow the one before it up to the directory's end.
+`DirectoryScan.parts()` gives the parts of a table (`table.py`) as the directory is read, so that no more than a piece
+of it has to be in memory. Nothing is trusted: each record must follow the one before it up to the directory's end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Piece(NamedTuple):
     """The row of the first."""
 
 
-class Scan:
+class DirectoryScan:
     """One pass over the directory of an archive; an error of its is `CorruptFileError`."""
 
     def __init__(self, tail: Tail, limits: Limits) -> None:
@@ -338,7 +338,7 @@ def _extra(piece: _Piece, among: Numbers, kind: int) -> _Extra:
     return _Extra(*np.concatenate(found, axis=1))
 
 
-def _apply_zip64(piece: _Piece, offsets: Numbers, scan: Scan) -> None:
+def _apply_zip64(piece: _Piece, offsets: Numbers, scan: DirectoryScan) -> None:
     """Take offsets that don't fit into 32 bits from the zip64 field, and see that sizes that don't are there, too.
 
     In a record with no such field the numbers stand as they are.

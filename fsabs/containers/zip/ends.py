@@ -24,7 +24,7 @@ PIECE = 1024 * 1024
 _MOST_CANDIDATES = 8
 
 
-class Layout(NamedTuple):
+class ArchiveLayout(NamedTuple):
     """The offsets and sizes of an archive's parts in its file, in bytes."""
 
     start: int
@@ -49,7 +49,7 @@ class _UnfitError(Exception):
 class Tail:
     """The file with its last bytes in memory; `layout` is set by `find`."""
 
-    layout: Layout
+    layout: ArchiveLayout
 
     def __init__(self, blob: Blob, url: str) -> None:
         self.blob = blob
@@ -91,7 +91,7 @@ def find(blob: Blob, url: str) -> Tail:
     tail = Tail(blob, url)
     exact, others = _candidates(tail)
     failure: OSError | None = None
-    found: list[Layout] = []
+    found: list[ArchiveLayout] = []
     for at in exact:
         try:
             layout = _layout(tail, at)
@@ -121,7 +121,7 @@ def find(blob: Blob, url: str) -> Tail:
 def nothing() -> Tail:
     """The end of an archive with nothing in it, and no file."""
     tail = object.__new__(Tail)
-    tail.url, tail.start, tail.data, tail.layout = "", 0, b"", Layout(0, 0, 0, False, 0, b"", 0)
+    tail.url, tail.start, tail.data, tail.layout = "", 0, b"", ArchiveLayout(0, 0, 0, False, 0, b"", 0)
     return tail
 
 
@@ -151,7 +151,7 @@ def _candidates(tail: Tail) -> tuple[list[int], list[int]]:
     return exact, others[:_MOST_CANDIDATES]
 
 
-def _layout(tail: Tail, at: int) -> Layout:
+def _layout(tail: Tail, at: int) -> ArchiveLayout:
     """The layout that the end record at `at` tells, if it can be true."""
     end = records.END.unpack(tail.read(records.END.size, at))
     _, disk, directory_disk, here, count, size, offset, length = end
@@ -175,10 +175,10 @@ def _layout(tail: Tail, at: int) -> Layout:
     if start > offset:
         _check_prefix(tail, start - offset)
     junk = tail.blob.size - at - records.END.size - length
-    return Layout(start, size, count, zip64 is not None, start - offset, comment, junk)
+    return ArchiveLayout(start, size, count, zip64 is not None, start - offset, comment, junk)
 
 
-def _check_start(tail: Tail, layout: Layout) -> None:
+def _check_start(tail: Tail, layout: ArchiveLayout) -> None:
     signature = tail.read(4, layout.start)
     if layout.size and signature != records.CENTRAL_SIGNATURE:
         raise tail.corrupt(f"no directory at offset {layout.start}: {signature!r} where PK\\1\\2 was expected")

@@ -25,7 +25,7 @@ is made for each member that is read: a named tuple takes three times as long to
 """
 
 
-class Entry(NamedTuple):
+class ZipEntry(NamedTuple):
     """An entry of the central directory; offsets count from the start of the file, sizes are in bytes."""
 
     offset: int

@@ -1,6 +1,6 @@
 """The index of an archive: its table (`table.py`) as a tree of files and directories, kept for all processes.
 
-`load` is all that the rest needs: blob in, `Index` out. What takes long to be made, or to be fetched, is kept in the
+`load` is all that the rest needs: blob in, `ZipIndex` out. What takes long to be made, or to be fetched, is kept in the
 cache directory by URL, version and size, and mapped: a process that opens an archive of a million entries again reads
 nothing of it, and needs a millisecond and no memory of its own. What is kept is never trusted more than the archive:
 where they don't go together, the archive is read again.
@@ -22,9 +22,9 @@ from ...fs import FileStat
 from ...limits import DEFAULT, Limits
 from ...stats import TreeUsage
 from . import ends
-from .directory import Scan
-from .entries import Entry, Whole
-from .table import KIND, DamagedError, Table
+from .directory import DirectoryScan
+from .entries import Whole, ZipEntry
+from .table import KIND, DamagedTableError, ZipTable
 
 KEPT_FROM = 64 * 1024
 """Bytes of directory from which on an index is kept if the archive's bytes are near: that of some 900 entries, which
@@ -39,10 +39,10 @@ after another. Of more members, others take no one's place: a search is cheaper 
 _LONG_ORDER = 10_000  # entries; fewer are put into order as soon as they are read
 
 
-class Index:
+class ZipIndex:
     """The entries of an archive by key, and its layout."""
 
-    def __init__(self, table: Table, blob: Blob | None, url: str, limits: Limits) -> None:
+    def __init__(self, table: ZipTable, blob: Blob | None, url: str, limits: Limits) -> None:
         self.table = table
         """What is looked up in; another one from when this is found to be wrong."""
         self._lock = process.Lock()
@@ -50,14 +50,14 @@ class Index:
         self._url = url
         self._limits = limits
         self._names: _Names | None = None
-        self._seen: dict[str, Entry] = {}
+        self._seen: dict[str, ZipEntry] = {}
         self.known: dict[str, Whole] = {}
         """Of small members that were read: what `whole` found."""
         self.layout = table.layout
 
     # ---- one entry
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> ZipEntry | None:
         """The entry of a key; a directory's own ends in `/`."""
         try:
             name = key.encode()
@@ -68,11 +68,11 @@ class Index:
             return table.lookup(name)
         try:
             found = table.lookup(name)
-        except (DamagedError, IndexError, struct.error):
+        except (DamagedTableError, IndexError, struct.error):
             found = None
         return found or self._sound().lookup(name)
 
-    def file(self, key: str) -> Entry:
+    def file(self, key: str) -> ZipEntry:
         """The entry of the file `key`; `IsADirectoryError`, `FileNotFoundError`, `NotADirectoryError`, and
         `PermissionError` for a name that is refused."""
         seen = self._seen  # before the table: what is put there must not be of an older one
@@ -92,7 +92,7 @@ class Index:
         known = self.known  # before the table, as above
         try:
             how = self.table.whole(key.encode())
-        except (DamagedError, IndexError, struct.error, UnicodeEncodeError):
+        except (DamagedTableError, IndexError, struct.error, UnicodeEncodeError):
             return None
         if how is not None and len(known) < SEEN:
             known[key] = how
@@ -115,7 +115,7 @@ class Index:
                     how = self.whole(found := name.decode())
                     if how is not None and how[0] == offset:
                         yield found
-        except (DamagedError, IndexError, struct.error, OSError):  # found, and mended, when it is read
+        except (DamagedTableError, IndexError, struct.error, OSError):  # found, and mended, when it is read
             return
 
     def isdir(self, key: str) -> bool:
@@ -135,12 +135,12 @@ class Index:
             raise self._missing(key)
         return self._stat(keys.name(key) + "/", self.entry(key + "/"), version)
 
-    def _stat(self, name: str, entry: Entry | None, version: str | None) -> FileStat:
+    def _stat(self, name: str, entry: ZipEntry | None, version: str | None) -> FileStat:
         if entry is None:
             return FileStat.of_directory(name[:-1])
         return entry.stat(name, version, self.table.modified(entry))
 
-    def _no_file(self, key: str) -> Entry:
+    def _no_file(self, key: str) -> ZipEntry:
         if self.isdir(key):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         missing = self._missing(key)
@@ -203,7 +203,7 @@ class Index:
             self._names = _Names(table, self._kept_order(table) or table.order())
         return self._names
 
-    def _kept_order(self, table: Table) -> memoryview | None:
+    def _kept_order(self, table: ZipTable) -> memoryview | None:
         """The order, if it is kept, or can be."""
         blob = self._blob
         if blob is None or table.kept is None or table.rows < _LONG_ORDER:
@@ -216,18 +216,18 @@ class Index:
 
     # ---- what was kept, and may be wrong
 
-    def _sound(self) -> Table:
+    def _sound(self) -> ZipTable:
         """The table, all of it checked; read from the archive again if what was kept is damaged."""
         table = self.table
         try:
             table.check()
-        except DamagedError:
+        except DamagedTableError:
             with self._lock:
                 if self.table is table:
                     self._renew()
         return self.table
 
-    def distrust(self, table: Table) -> bool:
+    def distrust(self, table: ZipTable) -> bool:
         """Something in the archive isn't what `table` says: whether the index was to blame, and is right now.
 
         What was kept is compared with the archive, once.
@@ -248,7 +248,7 @@ class Index:
 class _Names(Sequence[bytes]):
     """The names of a table, in order."""
 
-    def __init__(self, table: Table, order: memoryview) -> None:
+    def __init__(self, table: ZipTable, order: memoryview) -> None:
         self.table = table
         self.order = order
 
@@ -258,7 +258,7 @@ class _Names(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self.order)
 
-    def entry(self, row: int) -> Entry | None:
+    def entry(self, row: int) -> ZipEntry | None:
         """The entry of a row; of None there is none."""
         return None if row < 0 else self.table.entry(row)
 
@@ -325,7 +325,7 @@ def _after(directory: bytes) -> bytes:
 # ---- where tables come from
 
 
-def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Index:
+def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> ZipIndex:
     """The index of the archive in `blob`; `CorruptFileError` where it is none, or its directory is damaged.
 
     It is kept if the directory is of `kept_from` bytes or more.
@@ -335,35 +335,35 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> In
     if table is None:
         tail = ends.find(blob, url)
         worthwhile = tail.layout.size >= kept_from
-        if worthwhile and index_cache.save(KIND, identity, Scan(tail, limits).parts()):
+        if worthwhile and index_cache.save(KIND, identity, DirectoryScan(tail, limits).parts()):
             table = _cached(blob)
-        table = table or in_memory(Scan(tail, limits))
-    return Index(table, blob, url, limits)
+        table = table or in_memory(DirectoryScan(tail, limits))
+    return ZipIndex(table, blob, url, limits)
 
 
-def empty() -> Index:
+def empty() -> ZipIndex:
     """The index of an archive that is not there yet."""
-    return Index(in_memory(Scan(ends.nothing(), DEFAULT)), None, "", DEFAULT)
+    return ZipIndex(in_memory(DirectoryScan(ends.nothing(), DEFAULT)), None, "", DEFAULT)
 
 
-def _cached(blob: Blob) -> Table | None:
+def _cached(blob: Blob) -> ZipTable | None:
     found = index_cache.lookup(KIND, blob.identity)
     if found is None:
         return None
     try:
-        return Table(found.raw, found.start, len(found.view), found)
+        return ZipTable(found.raw, found.start, len(found.view), found)
     except (ValueError, TypeError, KeyError, IndexError, struct.error):  # damaged where it tells what it is
         return None
 
 
-def _fresh(blob: Blob, url: str, limits: Limits) -> Table:
-    return in_memory(Scan(ends.find(blob, url), limits))
+def _fresh(blob: Blob, url: str, limits: Limits) -> ZipTable:
+    return in_memory(DirectoryScan(ends.find(blob, url), limits))
 
 
-def in_memory(scan: Scan) -> Table:
+def in_memory(scan: DirectoryScan) -> ZipTable:
     """The table of an archive, kept nowhere."""
     buffer = io.BytesIO()  # whose content is its buffer, and not a copy
     for part in scan.parts():
         buffer.write(part)
     data = buffer.getvalue()
-    return Table(data, 0, len(data))
+    return ZipTable(data, 0, len(data))

@@ -16,8 +16,8 @@ from ...blobs import Blob, BlobSlice, Origin
 from ...limits import Limits
 from . import decoders, entries, records
 from .contents import content, damaged, find, header_size, is_fine, refuse, request, wrong_crc
-from .decoders import DamagedError, Decoder, crc32
-from .entries import SLACK, Entry
+from .decoders import DamagedError, MemberDecoder, crc32
+from .entries import SLACK, ZipEntry
 from .sources import CompressedSource
 
 EAGER = 1024 * 1024
@@ -31,7 +31,7 @@ MOST_CHECKPOINTS = 64
 """Checkpoints take about 50 KB each, and stand at least that many bytes of content apart."""
 
 
-def open_member(origin: Origin, key: str, entry: Entry, archive: Blob, limits: Limits) -> Blob:
+def open_member(origin: Origin, key: str, entry: ZipEntry, archive: Blob, limits: Limits) -> Blob:
     """The member's blob; what is wrong with its header or its bytes is raised by the first read."""
     if not is_fine(entry):
         refuse(entry, origin, key, limits)
@@ -47,7 +47,7 @@ def open_member(origin: Origin, key: str, entry: Entry, archive: Blob, limits: L
     return blob
 
 
-def is_small(entry: Entry) -> bool:
+def is_small(entry: ZipEntry) -> bool:
     """Return whether the member is read whole rather than streamed."""
     if entry.method == records.STORED:
         return entry.size <= EAGER
@@ -65,7 +65,7 @@ class _Member(Blob):
 
     __slots__ = ("_archive", "_entry")
 
-    def __init__(self, origin: Origin, key: str, entry: Entry, archive: Blob) -> None:
+    def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob) -> None:
         super().__init__(origin, key, entry.size, entry.version(archive.version))
         self._entry = entry
         self._archive = archive
@@ -84,7 +84,7 @@ class Stored(_Member):
 
     __slots__ = ("_seen", "_slice")
 
-    def __init__(self, origin: Origin, key: str, entry: Entry, archive: Blob) -> None:
+    def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob) -> None:
         super().__init__(origin, key, entry, archive)
         self._slice: BlobSlice | None = None
         self._seen = (0, 0)  # so many bytes from the start have passed, and their CRC-32
@@ -163,7 +163,7 @@ class Inflated(_Member):
 
     __slots__ = ("_content",)
 
-    def __init__(self, origin: Origin, key: str, entry: Entry, archive: Blob) -> None:
+    def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob) -> None:
         super().__init__(origin, key, entry, archive)
         self._content: bytes | None = None
 
@@ -188,7 +188,7 @@ class _Checkpoint(NamedTuple):
 
     position: int
     crc: int
-    decoder: Decoder | None
+    decoder: MemberDecoder | None
 
 
 class _Pass:
@@ -197,7 +197,7 @@ class _Pass:
     __slots__ = ("block", "crc", "decoder", "position")
 
     def __init__(self) -> None:
-        self.decoder: Decoder | None = None
+        self.decoder: MemberDecoder | None = None
         self.position = 0  # behind the block
         self.crc = 0
         self.block = b""
@@ -218,7 +218,7 @@ class Streamed(_Member):
 
     __slots__ = ("_checkpoints", "_lock", "_pass", "_spacing", "_start")
 
-    def __init__(self, origin: Origin, key: str, entry: Entry, archive: Blob) -> None:
+    def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob) -> None:
         super().__init__(origin, key, entry, archive)
         self._start: int | None = None
         self._lock = process.Lock()
@@ -271,7 +271,7 @@ class Streamed(_Member):
             now.decoder = best.decoder.copy() if best.decoder is not None else self._decoder()
             now.position, now.crc, now.block = best.position, best.crc, b""
 
-    def _decoder(self) -> Decoder:
+    def _decoder(self) -> MemberDecoder:
         if self._start is None:
             self._start = self._find()
         source = CompressedSource(self._archive, self._start, self._start + self._entry.compressed)

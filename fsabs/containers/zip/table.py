@@ -32,8 +32,8 @@ from zlib import crc32
 from ...index_cache import BLOCK_BITS, CachedIndex
 from . import entries, records
 from .decoders import READABLE
-from .ends import Layout
-from .entries import SLACK, UNREADABLE, Entry, Whole
+from .ends import ArchiveLayout
+from .entries import SLACK, UNREADABLE, Whole, ZipEntry
 
 KIND = "zip-1"
 """Of the cached index; another number is another layout of the parts."""
@@ -55,14 +55,15 @@ TOO_MUCH = 2**62
 """What a number that can't be true is cut to, so that sums of them stay in 64 bits."""
 
 
-_entry = cast("Callable[[type[Entry], tuple[Any, ...]], Entry]", tuple.__new__)  # which takes half the time of Entry()
+# Half the time of `ZipEntry(...)`.
+_entry = cast("Callable[[type[ZipEntry], tuple[Any, ...]], ZipEntry]", tuple.__new__)
 
 
-class DamagedError(Exception):
+class DamagedTableError(Exception):
     """A table that was kept is not what it was when it was written."""
 
 
-class Table:
+class ZipTable:
     """The entries of an archive: rows in the directory's order, found by name."""
 
     def __init__(self, raw: bytes | mmap, start: int, size: int, kept: CachedIndex | None = None) -> None:
@@ -78,7 +79,7 @@ class Table:
         parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
         meta = json.loads(bytes(parts[7]))
         start_at, total, count, zip64, shift, comment, junk = meta["layout"]
-        self.layout = Layout(start_at, total, count, zip64, shift, bytes.fromhex(comment), junk)
+        self.layout = ArchiveLayout(start_at, total, count, zip64, shift, bytes.fromhex(comment), junk)
         self.refused: dict[str, str] = meta["refused"]
         self.rows: int = rows
         self._shifted = shift
@@ -99,14 +100,14 @@ class Table:
         """Whether all of it is known to be as it was written."""
 
     def check(self) -> None:
-        """Look at all that hasn't been looked at; `DamagedError`."""
+        """Look at all that hasn't been looked at; `DamagedTableError`."""
         if self.kept is not None and not self.kept.check():
-            raise DamagedError
+            raise DamagedTableError
         self._good, self.sound = None, True
 
     # ---- rows
 
-    def lookup(self, name: bytes) -> Entry | None:
+    def lookup(self, name: bytes) -> ZipEntry | None:
         """The entry of this name; None if there is none, which means nothing while the table isn't `sound`."""
         value = crc32(name)
         bucket = value >> self._shift
@@ -179,12 +180,12 @@ class Table:
             at = start + positions[row]
             yield raw[at : at + raw[at - 18] + (raw[at - 17] << 8)]
 
-    def row(self, entry: Entry) -> int:
+    def row(self, entry: ZipEntry) -> int:
         """Return the row of an entry."""
         return bisect_left(self._positions, entry.record)
 
-    def entry(self, row: int) -> Entry:
-        """The entry of a row; `DamagedError`."""
+    def entry(self, row: int) -> ZipEntry:
+        """The entry of a row; `DamagedTableError`."""
         record = self._positions[row]
         raw, start = self._raw, self._start + record
         flags, method, dos, crc, compressed, size, length, extra, _, attributes, offset = _unpack(raw, start)
@@ -195,12 +196,12 @@ class Table:
         name = start + 46
         fields, limit = raw[start + 6 : start + 30], self._limits[row]
         return _entry(
-            Entry,
+            ZipEntry,
             (offset + self._shifted, limit, compressed, size, crc, method, flags, 30 + length + extra, fields,
              raw[name : name + length], record, dos, attributes),
         )  # fmt: skip
 
-    def modified(self, entry: Entry) -> int | None:
+    def modified(self, entry: ZipEntry) -> int | None:
         """The extended timestamp of an entry, in seconds since 1970."""
         size = entry.header - 30 - len(entry.name)
         content = self._field(self._start + entry.record + 46 + len(entry.name), size, records.EXTRA_TIMES)
@@ -274,7 +275,7 @@ class Table:
             return
         assert self.kept is not None
         if not self.kept.check(start, stop):
-            raise DamagedError
+            raise DamagedTableError
         if 0 not in good:  # that was the last block
             self._good, self.sound = None, True
 
@@ -314,7 +315,7 @@ class Table:
 
 
 def parts_behind(
-    layout: Layout,
+    layout: ArchiveLayout,
     refused: dict[str, str],
     columns: Sequence[memoryview],
     fresh: dict[int, bytes],

@@ -11,9 +11,9 @@ from ...errors import CorruptFileError
 from ...limits import Limits
 from ..problems import Problem
 from . import contents, ends, index, members
-from .directory import Scan
-from .entries import Entry
-from .table import Table
+from .directory import DirectoryScan
+from .entries import ZipEntry
+from .table import ZipTable
 
 _PART = 8 * 1024 * 1024
 
@@ -39,7 +39,7 @@ class _Anonymous:
 
 def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     """The problems of an archive: its layout's, then its names', then its members' in their order."""
-    scan = Scan(ends.find(archive, url), limits)
+    scan = DirectoryScan(ends.find(archive, url), limits)
     table = index.in_memory(scan)
     layout = table.layout
     if layout.junk:
@@ -60,18 +60,18 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
 
 def refused(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     """Yield the entries of an archive whose names are refused."""
-    scan = Scan(ends.find(archive, url), limits)
+    scan = DirectoryScan(ends.find(archive, url), limits)
     index.in_memory(scan)
     for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
 
 
-def _described(scan: Scan, table: Table, row: int) -> str:
+def _described(scan: DirectoryScan, table: ZipTable, row: int) -> str:
     """The name of an entry, be it refused."""
     return scan.refused[row][0] if row in scan.refused else table.name(row).decode(errors="replace")
 
 
-def _of_names(scan: Scan, table: Table, names: list[str]) -> Iterator[Problem]:
+def _of_names(scan: DirectoryScan, table: ZipTable, names: list[str]) -> Iterator[Problem]:
     for _, (name, reason) in sorted(scan.refused.items()):
         yield Problem(name, "unsafe name", f"{reason}: it can't be opened")
     for row, reason in sorted(scan.changed.items()):
@@ -87,7 +87,7 @@ def _of_names(scan: Scan, table: Table, names: list[str]) -> Iterator[Problem]:
         yield Problem(name, "conflict", "it is a file, and a directory with members, at once")
 
 
-def _of_member(entry: Entry, name: str, archive: Blob, url: str, limits: Limits) -> Problem | None:
+def _of_member(entry: ZipEntry, name: str, archive: Blob, url: str, limits: Limits) -> Problem | None:
     """Read a member to its end."""
     origin = _Anonymous(url)
     try:

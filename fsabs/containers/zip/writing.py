@@ -24,9 +24,9 @@ from ...fs import FileStat
 from ..spool import MAX_IN_MEMORY
 from . import headers, names, records
 from .compressors import CompressedMember, Compression, Compressor
-from .ends import Layout
+from .ends import ArchiveLayout
 from .headers import VERSION_ZIP64, MemberHeader
-from .index import Index
+from .index import ZipIndex
 
 TIMESTAMP = 315532800.0
 """1980-01-01, the first moment that a zip file can name."""
@@ -83,7 +83,9 @@ class Archive:
     With an index of `old` entries, what is written again is replaced: its old record is dropped from the directory.
     """
 
-    def __init__(self, out: WriteFile, url: str, compression: Compression, dos: int, old: Index | None = None) -> None:
+    def __init__(
+        self, out: WriteFile, url: str, compression: Compression, dos: int, old: ZipIndex | None = None
+    ) -> None:
         self._out = out
         self._url = url
         self._compression = compression
@@ -100,7 +102,7 @@ class Archive:
         self._comment = b""
         self._old = old
 
-    def copy(self, blob: Blob, layout: Layout) -> None:
+    def copy(self, blob: Blob, layout: ArchiveLayout) -> None:
         """Start with all that is in an archive, up to its directory."""
         if layout.junk:
             reason = f"{layout.junk} bytes behind the archive's end belong to nothing, and adding to it would lose them"

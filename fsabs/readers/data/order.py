@@ -25,7 +25,7 @@ Interval = tuple[int, int]
 """Positions from the first to the second, exclusive."""
 
 
-class Order:
+class EpochOrder:
     """The orders of the epochs over some shards.
 
     Args:
@@ -69,7 +69,7 @@ class Order:
 class Epoch:
     """The order of one epoch."""
 
-    def __init__(self, order: Order, number: int) -> None:
+    def __init__(self, order: EpochOrder, number: int) -> None:
         import numpy as np
 
         self._order = order

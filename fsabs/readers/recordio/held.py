@@ -18,7 +18,7 @@ _LEAST_RECORDS = 4  # in a chunk whose records are worth to be read alone, ...
 _LEAST_SIZE = 64 << 10  # ... and its bytes
 
 
-class Layout:
+class ChunkLayout:
     """The positions of a chunk's records: record i is `payload[places[i] + 4 : places[i + 1]]`."""
 
     __slots__ = ("places", "sums")
@@ -29,12 +29,12 @@ class Layout:
         """The CRC-32 of each record, where it was taken."""
 
 
-class Held:
+class HeldPayload:
     """The payload of a chunk, decompressed and checked, and its layout."""
 
     __slots__ = ("data", "layout", "number", "plain", "used")
 
-    def __init__(self, number: int, data: bytes, layout: Layout, plain: bool) -> None:
+    def __init__(self, number: int, data: bytes, layout: ChunkLayout, plain: bool) -> None:
         self.number = number
         self.data = data
         self.layout = layout
@@ -57,30 +57,30 @@ class Held:
             layout.sums = array("I", [crc32(view[a + 4 : b]) for a, b in itertools.pairwise(places)])
 
 
-class Holder:
+class PayloadStore:
     """Payloads by the number of their chunk, of `limit` bytes in all (one at least), and layouts."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: dict[int, Held] = {}
-        self._layouts: dict[int, Layout] = {}
+        self._held: dict[int, HeldPayload] = {}
+        self._layouts: dict[int, ChunkLayout] = {}
         self._size = 0
         self._records = 0
         self._clock = itertools.count()
         self._lock = process.Lock()
 
-    def get(self, number: int) -> Held | None:
+    def get(self, number: int) -> HeldPayload | None:
         """The payload of a chunk, if it is here."""
         held = self._held.get(number)
         if held is not None:
             held.used = next(self._clock)
         return held
 
-    def layout(self, number: int) -> Layout | None:
+    def layout(self, number: int) -> ChunkLayout | None:
         """The layout of a chunk, if it is known."""
         return self._layouts.get(number)
 
-    def put(self, held: Held) -> None:
+    def put(self, held: HeldPayload) -> None:
         """Keep a payload, and let others go that were not used for longest."""
         held.used = next(self._clock)
         with self._lock:

@@ -17,7 +17,7 @@ from ... import errors, hooks
 from ...errors import CorruptFileError
 from .codecs import decompress
 from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, name_chunks, places, split
-from .held import Held, Holder, Layout
+from .held import ChunkLayout, HeldPayload, PayloadStore
 from .index import Index, OnError
 from .proof import prove
 from .scan import Scan
@@ -89,7 +89,7 @@ class Reader:
         self._blob = file.blob
         self._owned = owned
         self._limit = max_chunk_bytes
-        self._holder = Holder(cache_bytes)
+        self._holder = PayloadStore(cache_bytes)
         self._group = _FIRST_GROUP
         self._apart = -1
         self._skipped: dict[int, Skipped] = {}
@@ -142,7 +142,7 @@ class Reader:
         wanted = list(map(self._number, indices))
         found = [b""] * len(wanted)
         missing: list[tuple[Chunk, list[int]]] = []
-        apart: list[tuple[Chunk, Layout, int]] = []
+        apart: list[tuple[Chunk, ChunkLayout, int]] = []
         places: list[int] = []
         groups = self._by_chunk(wanted)
         if groups and groups[-1][0].number > self.index.proved:
@@ -178,7 +178,7 @@ class Reader:
                 else:
                     self._keep(chunk, data).fill(found, wanted, slots, chunk.first)
 
-    def _read_apart(self, wanted: list[tuple[Chunk, Layout, int]]) -> list[bytes]:
+    def _read_apart(self, wanted: list[tuple[Chunk, ChunkLayout, int]]) -> list[bytes]:
         """Records of uncompressed chunks, without the rest of the chunks, each against a CRC of its own."""
         ranges = []
         for chunk, layout, at in wanted:
@@ -298,18 +298,18 @@ class Reader:
             self.index.proved = chunk.number + 1
         return records
 
-    def _keep(self, chunk: Chunk, stored: bytes) -> Held:
+    def _keep(self, chunk: Chunk, stored: bytes) -> HeldPayload:
         """Check a chunk, and keep it."""
         try:
             data, start, stop = self._payload(chunk, stored, 0)
             layout = self._holder.layout(chunk.number)
             if layout is None:
-                layout = Layout(array("I", places(data, start, stop, chunk.records)))
+                layout = ChunkLayout(array("I", places(data, start, stop, chunk.records)))
         except Damage as exc:
             raise self._corrupt(chunk, str(exc)) from None
         if chunk.number == self.index.proved:
             self.index.proved = chunk.number + 1
-        held = Held(chunk.number, data, layout, chunk.compressor == NONE)
+        held = HeldPayload(chunk.number, data, layout, chunk.compressor == NONE)
         self._holder.put(held)
         return held
 
