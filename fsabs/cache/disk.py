@@ -199,6 +199,8 @@ class DiskCache:
         if self._usable is not None and self._generation == process.generation():
             return self._usable
         with self._lock:
+            if self._usable is not None and self._generation == process.generation():
+                return self._usable  # another thread was faster: what it has leased and marked stays open
             try:
                 self._entries.prepare()
                 kind = mounts.filesystem_of(self.folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -13,6 +14,9 @@ from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.cache import CachedFS, blocks
 from fsabs.cache.content import ContentCache, EntryKey
+from fsabs.cache.disk import open_disk
+from fsabs.cache.eviction import DiskLimits
+from fsabs.cache.folder import EntryFolder
 from fsabs.cache.memory import MemoryCache
 from fsabs.cache.policy import Passes, ReadOrder
 from fsabs.testing.children import forked
@@ -246,3 +250,23 @@ def test_a_child_cancels_its_parents_prefetch_in_vain(far: Far, folder: str) -> 
         assert forked("a child", [fetching.cancel], 10) == [None]
     fetching.cancel()
     assert fetching.done
+
+
+def test_two_threads_prepare_the_folder_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second preparation would close what the first thread has leased and marked by then."""
+    disk = open_disk(folder, DiskLimits(10**6, 0))
+    prepare, prepared = EntryFolder.prepare, []
+
+    def slow(entries: EntryFolder) -> None:
+        prepared.append(entries)
+        time.sleep(0.2)
+        prepare(entries)
+
+    monkeypatch.setattr(EntryFolder, "prepare", slow)
+    threads = [threading.Thread(target=disk.mark, args=(f"memory://x/{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(prepared) == 1
+    assert all(disk.is_marked(f"memory://x/{number}") for number in range(4))
