@@ -165,3 +165,26 @@ def test_the_cache_has_no_import_circle() -> None:
         for name in leaves:
             del graph[name]
     assert not graph, graph
+
+
+def test_no_module_touches_a_private_name_of_another() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        tree, modules = ast.parse(path.read_text()), set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                folder = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                for alias in node.names:
+                    if (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir():
+                        modules.add(alias.asname or alias.name)
+                    if _is_private(alias.name):
+                        wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} imports {alias.name}")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                if _is_private(node.attr):
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} uses {node.value.id}.{node.attr}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")

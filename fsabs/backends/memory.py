@@ -71,14 +71,15 @@ class Tree:
                 self._names.pop(key, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _tree, (self.name, dict(self.nodes))
+        return tree_of, (self.name, dict(self.nodes))
 
 
 _trees: weakref.WeakValueDictionary[str, Tree] = weakref.WeakValueDictionary()
 _kept: dict[str, Tree] = {}  # those that have something in them
 
 
-def _tree(name: str, nodes: dict[str, tuple[bytes | None, float, int]] | None = None) -> Tree:
+def tree_of(name: str, nodes: dict[str, tuple[bytes | None, float, int]] | None = None) -> Tree:
+    """Return this process's tree of a name, made with `nodes` if there is none; a new one where the name is empty."""
     if not name:
         return Tree(name, nodes)
     tree = _trees.get(name)
@@ -106,7 +107,7 @@ class Memory(FS):
     )
 
     def __init__(self, name: str = "", path: str = "") -> None:
-        self._tree = _tree(name)
+        self._tree = tree_of(name)
         self._root = self._cwd = keys.normalize(path)
 
     def _url(self, key: str) -> str:

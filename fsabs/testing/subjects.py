@@ -82,13 +82,13 @@ class MemorySubject(Subject):
             wanted.update(dict.fromkeys(keys.ancestors(key)))
         wanted.update(dict.fromkeys(directories))
         wanted.update(files)
-        memory._tree(name, {key: (data, time.time(), n) for n, (key, data) in enumerate(wanted.items())})
+        memory.tree_of(name, {key: (data, time.time(), n) for n, (key, data) in enumerate(wanted.items())})
         self._made.append(name)
         return self.place(memory.Memory(name), name)
 
     def stored(self, location: str) -> dict[str, bytes]:
         """Reads the dictionary."""
-        nodes = memory._tree(location).nodes.items()
+        nodes = memory.tree_of(location).nodes.items()
         return {key if data is not None else key + "/": data or b"" for key, (data, _, _) in nodes if key}
 
     def close(self) -> None:
