@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, writing
+from fsabs.backends.hdfs import Hdfs, calls, writing
+from fsabs.backends.hdfs.reading import HdfsBlob
 from fsabs.backends.hdfs.rpc_errors import one_line
 from fsabs.files import partial_name
 from tests.servers.hdfs import QUICK_START, HdfsCluster
@@ -196,3 +197,21 @@ def test_an_encryption_zone_is_refused_by_name(tmp_path: Path, monkeypatch: pyte
             assert "OperationFailed" not in str(caught.value)
         assert list(fs.list()) == ["a"]
         fs.remove("a")
+
+
+def test_a_read_that_is_never_answered_is_begun_anew(hdfs: HdfsCluster) -> None:
+    """As of a DataNode that has stopped, or a connection that was lost without a word."""
+    hdfs.put("/silent", b"content")
+    with fsabs.from_url(f"{hdfs.url}/", timeout=6).open_blob("silent") as blob:
+        assert isinstance(blob, HdfsBlob)
+
+        class Silent:
+            size = blob.size
+
+            def read_range(self, offset: int, size: int, seconds: float) -> bytes:
+                return calls.within(seconds, "read", lambda: time.sleep(6) or b"late")  # type: ignore[func-returns-value]
+
+        blob._reader.adopt(Silent())
+        begun = time.monotonic()
+        assert blob.pread(7, 0) == b"content"
+        assert time.monotonic() - begun < 5

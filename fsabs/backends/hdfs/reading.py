@@ -22,6 +22,8 @@ MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Bytes of one request for several ranges, and of each piece of a large one."""
 MISSING_BLOCK_WAIT = 20.0
 """Seconds, at most, that a block is waited for that no DataNode serves: one that restarts is away for some."""
+FIRST_SHARE = 1 / 3
+"""The part of the deadline after which a read that no DataNode has answered is begun anew, from a file opened anew."""
 _STREAMS = 3  # requests at once for one large range
 
 
@@ -46,18 +48,18 @@ class HdfsBlob(Blob):
         return b"".join(in_threads(self._read_request, pieces, _STREAMS))
 
     def _read_range(self, size: int, offset: int) -> bytes:
-        begun = time.monotonic()
-        until, delay, failed = begun + self._driver.timeout, 0.1, 0.0
+        until, delay, failed = time.monotonic() + self._driver.timeout, 0.1, 0.0
+        share = FIRST_SHARE
         while True:
             try:
                 reader = self._reader.peek() or self._open_again(until)
-                return reader.read_range(offset, size, until - time.monotonic())
+                return reader.read_range(offset, size, share * (until - time.monotonic()))
             except errors.StaleFileError:
                 raise
             except OSError as exc:
                 now = time.monotonic()
-                failed = failed or now
-                limit = min(until, failed + MISSING_BLOCK_WAIT)
+                failed, share = failed or now, 1.0
+                limit = until if isinstance(exc, TimeoutError) else min(until, failed + MISSING_BLOCK_WAIT)
                 if isinstance(exc, PermissionError) or now + delay > limit:
                     raise
                 self._check_version(exc, until)
