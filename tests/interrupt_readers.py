@@ -26,7 +26,7 @@ def cases(fs: FS, folder: Path) -> dict[str, Callable[[], Operation]]:
         "recordio": lambda: functools.partial(reads, written(records)),
         "recordio-one": lambda: functools.partial(reads_on, Reader(written(records), "a.recordio")),
         "recordio-write": lambda: functools.partial(written, records),
-        "sharded-write": lambda: functools.partial(writes_shards, records.subfs("/")),
+        "sharded-write": lambda: functools.partial(writes_shards, records.subfs("")),
         "prefetch": lambda: functools.partial(prefetches, fs, sorted(fs.list())),
         "sharded": lambda: Epochs(folder / "epochs"),
         "items-memory": lambda: functools.partial(items, cache.NaiveCache(len(RECORDS))),
