@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
-import pandas as pd
-import zarr
 
 from .contestants.library_patches import IMAGES
 from .frame import data, servers
@@ -37,6 +34,8 @@ def run(bench: Bench) -> None:
 
 def pictures(bench: Bench, bucket: Path, endpoint: str) -> None:
     """JPEG files of some 35 KB, decoded."""
+    import cv2
+
     noise = np.random.default_rng(1).integers(0, 255, (160, 160, 3), dtype=np.uint8)
     for number in range(IMAGES):
         (bucket / f"{number:04}.jpg").write_bytes(cv2.imencode(".jpg", np.roll(noise, number, 0))[1].tobytes())
@@ -50,6 +49,8 @@ def pictures(bench: Bench, bucket: Path, endpoint: str) -> None:
 
 
 def _table() -> Any:
+    import pandas as pd
+
     random = np.random.default_rng(2)
     return pd.DataFrame({f"c{number}": random.random(ROWS) for number in range(COLUMNS - 1)} | {"n": range(ROWS)})
 
@@ -68,6 +69,8 @@ def tables(bench: Bench, bucket: Path, endpoint: str) -> None:
 
 def arrays(bench: Bench, bucket: Path, endpoint: str) -> None:
     """A whole array of Zarr 3, whose chunks are not compressed."""
+    import zarr
+
     options: dict[str, Any] = {"shape": (SIDE, SIDE), "chunks": (CHUNK, CHUNK), "dtype": "f4", "compressors": None}
     array: Any = zarr.create_array(str(bucket / "a.zarr"), zarr_format=3, **options)
     array[:] = np.random.default_rng(3).random((SIDE, SIDE), dtype=np.float32)
