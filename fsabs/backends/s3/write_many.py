@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 MAX_PIPELINED = 2 * 1024**2
 """Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
-MIN_SHARED = 16 * 1024
-"""If the first content has so many bytes, there are two pipelines: less work is not worth handing over."""
+MIN_SHARED = 512 * 1024
+"""If the first content has so many bytes, there are two pipelines: of smaller ones the threads wait for each other."""
 SHARED_AHEAD = 8
 """Contents that wait for the second pipeline."""
 
