@@ -7,9 +7,9 @@ import sys
 
 import click
 
-from .content import write_content
-from .paths import PIPE, Paths, path_argument
-from .program import FAILED, Invocation, common
+from .content import write_content, write_each
+from .paths import path_argument
+from .program import Invocation, common
 
 
 @click.command()
@@ -21,19 +21,8 @@ def command(invocation: Invocation, paths: tuple[str, ...]) -> int:
     \b
     Example: fsabs cat s3://bucket/logs/*.txt.zip/events.csv
     """
-    code = 0
-    with Paths() as resolver:
-        for text in paths:
-            if text == PIPE:
-                shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
-                continue
-            try:
-                for found in resolver.expand(text):
-                    write_content(found.fs, found.path)
-            except (OSError, ValueError) as exc:
-                if isinstance(exc, BrokenPipeError) and exc.filename is None:
-                    raise
-                invocation.error(exc)
-                code = FAILED
-        sys.stdout.buffer.flush()
-    return code
+    return write_each(invocation, paths, write_content, _write_pipe)
+
+
+def _write_pipe() -> None:
+    shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..copying import pieces
-from .paths import Paths
+from .paths import PIPE, Paths
 from .program import FAILED, Invocation
 
 if TYPE_CHECKING:
@@ -18,11 +18,22 @@ if TYPE_CHECKING:
 _BLOCK = 64 * 1024
 
 
-def write_each(invocation: Invocation, paths: tuple[str, ...], write: Callable[[FS, str], None]) -> int:
-    """Call `write` for each file that paths name, and return the exit code; an error does not stop the others."""
+def write_each(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    write: Callable[[FS, str], None],
+    write_pipe: Callable[[], None] | None = None,
+) -> int:
+    """Call `write` for each file that paths name, and return the exit code; an error does not stop the others.
+
+    `write_pipe`, if given, is called for the path `-`.
+    """
     code = 0
     with Paths() as resolver:
         for text in paths:
+            if write_pipe is not None and text == PIPE:
+                write_pipe()
+                continue
             try:
                 for found in resolver.expand(text):
                     write(found.fs, found.path)

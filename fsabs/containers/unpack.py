@@ -206,7 +206,7 @@ class _Writer:
 
 
 def _umask() -> int:
-    """Return the mask of this process; other threads never see another one where /proc tells it."""
+    """Return the mask of this process, from /proc where it is there: to ask by `os.umask` sets it for other threads."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("Umask:"):

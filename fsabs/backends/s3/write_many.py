@@ -1,8 +1,9 @@
 """Many objects written at once, with requests in flight: small ones from one request pipeline or two, large ones by a
 thread each.
 
-Most of what a content costs is its hash, which Python computes without its lock, as it sends: two pipelines, each in a
-thread, keep two processors busy. The caller's iterable is used in the caller's thread alone.
+Most of what a large content costs is its hash, which Python computes without its lock, as it sends: from `MIN_SHARED`
+on, two pipelines, each in a thread, keep two processors busy. The caller's iterable is used in the caller's thread
+alone.
 """
 
 from __future__ import annotations

@@ -216,8 +216,8 @@ def made(holder: process.PerProcess[T]) -> T:
 def translated(url: str, operation: str) -> Iterator[None]:
     """Turn what h5py raises into errors of ours; what our own reads raised inside of it passes as it is.
 
-    HDF5 goes on for a while after one of our methods has raised, as an exception of a signal handler does, and calls
-    others: Python then makes a SystemError of each, with the first exception as the cause of the first of them.
+    After one of our methods has raised, as by a signal handler, HDF5 still calls others: Python then
+    makes a SystemError of each, with the first exception as the cause of the first of them.
     """
     try:
         yield
