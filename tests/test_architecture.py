@@ -6,6 +6,7 @@ import io
 import re
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import FrameType
 import pytest
 
 import fsabs
+from fsabs import identity
 from fsabs.cache import CachedFS
 
 pytestmark = pytest.mark.quick
@@ -64,6 +66,7 @@ def walks(folder: Path) -> Iterator[tuple[str, list[str]]]:
         archive.writestr("y.bin", b"y" * 100)
     with zipfile.ZipFile(folder / "outer.zip", "w") as archive:
         archive.writestr("inner.zip", inner.getvalue())
+    time.sleep(2 * identity.TICK)  # a cache takes no file that may still change within a tick of the clock
     local = fsabs.from_url(folder)
     nested = fsabs.from_url(folder / "outer.zip" / "inner.zip")
     cached = CachedFS(fsabs.from_url(folder), str(folder / "cache"), memory_bytes=10**8, check_interval=3600)
