@@ -7,17 +7,14 @@ pyenv keeps them. The exit status is 1 if the tests fail on one of them.
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests import parts
+
 MINORS = range(11, 15)
-ADAPTERS = "tests/adapters"
-TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
 
 
 def interpreters() -> dict[str, str]:
@@ -39,24 +36,18 @@ def _version(path: str) -> str:
     return done.stdout.strip()
 
 
-def left_out() -> list[str]:
-    """Return the tests that can't be loaded without torch and the other libraries of the adapters."""
-    modules = (ROOT / "tests").rglob("test_*.py")
-    with_torch = [str(path.relative_to(ROOT)) for path in sorted(modules) if TORCH.search(path.read_text())]
-    return [ADAPTERS, *(path for path in with_torch if not path.startswith(ADAPTERS))]
-
-
 def run(name: str, interpreter: str) -> int:
     """Run the quick tests on one Python; return the exit status."""
-    folder = ROOT / f".venv-{name}"
+    folder = parts.ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[quick]"]
-    subprocess.run(pip, cwd=ROOT, check=True)
-    ignored = [f"--ignore={path}" for path in left_out()]
-    command = [str(python), "-m", "pytest", "-n", "3", "--dist", "loadgroup", "-m", "quick", *ignored, *sys.argv[1:]]
-    return subprocess.run(command, cwd=ROOT, env=os.environ, check=False).returncode
+    subprocess.run(pip, cwd=parts.ROOT, check=True)
+    ignored = [f"--ignore={path}" for path in parts.left_out()]
+    status, repeated = parts.run(["-m", "quick", *ignored, *sys.argv[1:]], str(python))
+    parts.report(repeated)
+    return status
 
 
 def main() -> int:
