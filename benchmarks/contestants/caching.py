@@ -18,7 +18,7 @@ EPOCHS = 20
 def _disk(limit: int | None) -> Any:
     base = os.environ["FSABS_CACHE_DIR"]
     os.makedirs(base, exist_ok=True)
-    limits = library("fsabs.cache.eviction").Limits(limit, 0)
+    limits = library("fsabs.cache.eviction").DiskLimits(limit, 0)
     return library("fsabs.cache.disk").open_disk(tempfile.mkdtemp(dir=base), limits)
 
 
@@ -29,7 +29,7 @@ def _named(number: int) -> tuple[bytes, str]:
 
 def _filled(count: int, size: int) -> Any:
     disk = _disk(None)
-    data, order = os.urandom(size), library("fsabs.cache.policy").Order()
+    data, order = os.urandom(size), library("fsabs.cache.policy").ReadOrder()
     for number in range(count):
         disk.put(*_named(number), data, order)
     return disk
@@ -71,7 +71,7 @@ def puts(count: int, size: int, full: bool) -> Run:
     def run() -> None:
         numbers = range(done[0], done[0] + count)
         done[0] += count
-        order = policy.Order(_named(number)[1] for number in numbers)
+        order = policy.ReadOrder(_named(number)[1] for number in numbers)
         admitted = sum(disk.put(*_named(number), data, order) for number in numbers)
         if admitted < 0.95 * count:  # the last ones may be: an eviction looks at a sample of what may go
             raise RuntimeError(f"{count - admitted} of {count} puts were refused")
@@ -84,7 +84,7 @@ def puts(count: int, size: int, full: bool) -> Run:
 def refused(count: int, size: int) -> Run:
     """Puts that a full cache refuses, whose entries are read as often as what is new."""
     disk = _disk(count * -(-(size + 200) // 4096) * 4096)
-    data, order = os.urandom(size), library("fsabs.cache.policy").Order()
+    data, order = os.urandom(size), library("fsabs.cache.policy").ReadOrder()
     for number in range(count):
         disk.put(*_named(number), data, order)
 
@@ -100,7 +100,7 @@ def writers(count: int, size: int, processes: int) -> Run:
 
     def run() -> dict[str, float]:
         disk = _disk(None)
-        data, order = os.urandom(size), library("fsabs.cache.policy").Order()
+        data, order = os.urandom(size), library("fsabs.cache.policy").ReadOrder()
         children = []
         for process in range(processes):
             pid = os.fork()
@@ -129,13 +129,13 @@ def hit_rates(files: int, share: float, ordered: bool, real: bool) -> Run:
         dice = random.Random(7)
         epochs = [dice.sample(range(files), files) for _ in range(EPOCHS)]
         kept = round(files * share)
-        data, empty = bytes(3000), policy.Order()
+        data, empty = bytes(3000), policy.ReadOrder()
         disk = _disk(kept * room) if real else None
         memory = library("fsabs.cache.memory").MemoryCache(kept * len(data), policy.Passes())
         found = 0
         for at, epoch in enumerate(epochs):
             ahead = [number for one in epochs[at : at + 2] for number in one]
-            order = policy.Order(_named(number)[1] for number in ahead) if ordered else empty
+            order = policy.ReadOrder(_named(number)[1] for number in ahead) if ordered else empty
             for number in epoch:
                 name, url = _named(number)
                 if ordered:
