@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from .layer import TracedFS, traced
     from .merge import merge
     from .reading import events
-    from .schema import Analysis, Event
+    from .results import Analysis
+    from .schema import Event
     from .session import span, start, step, steps, stop, trace
     from .terminal import summary
 
 _HOMES = {
-    "Analysis": "schema",
+    "Analysis": "results",
     "Event": "schema",
     "TracedFS": "layer",
     "analyse": "analysis",

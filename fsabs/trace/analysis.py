@@ -6,29 +6,48 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .breakdown import StepBreakdown
 from .facts import Calls
-from .figures import Array, Grid, UnderWay
+from .figures import Grid, UnderWay
 from .findings import find
+from .intervals import Array
 from .reading import TraceSource, sources
-from .schema import (
-    READS,
+from .results import (
     Amplification,
     Analysis,
     CacheUse,
     HeatMap,
-    ProcessInfo,
     Row,
     Stall,
     Timeline,
 )
-from .tables import Columns, FileTable, Key, OperationTable, Slowest, Steps, columns, operation
+from .schema import (
+    READS,
+    ProcessInfo,
+    operation,
+)
+from .tables import Columns, FileTable, Key, OperationTable, Slowest, Steps, columns
 
 AT_ONCE = 16 * 1024
 """Events that are turned into arrays together."""
 FILES = 1000
 SLOWEST = 100
+FEW_BATCHES, FEW_CALLS = 5, 50
+"""Of a process that has made fewer, nothing is concluded."""
 UPWARD = frozenset({"put", "post", "upload", "upload_part", "write", "append", "commit", "complete", "create"})
 """Operations of requests whose bytes go to the store."""
+
+
+class _Sum:
+    """Calls, and how long they took."""
+
+    def __init__(self) -> None:
+        self.count = self.nanoseconds = 0
+
+    def add(self, durations: Array) -> None:
+        """Add some."""
+        self.count += len(durations)
+        self.nanoseconds += int(durations.sum())
 
 
 class _Pass:
@@ -40,6 +59,7 @@ class _Pass:
         self.files = FileTable()
         self.slowest = Slowest(SLOWEST)
         self.steps = Steps()
+        self.breakdown = StepBreakdown()
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
         self.processes: list[ProcessInfo] = []
         self.calls: list[Calls] = []
@@ -51,11 +71,9 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        import numpy as np
-
         busy, data = Grid(self.zero), Grid(self.zero)
         under_way = UnderWay(_spreader(busy))
-        calls, nanoseconds = 0, 0
+        calls, batches = _Sum(), _Sum()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         numbers: dict[Key, int] = {}
         for chunk in _together(source.chunks()):
@@ -65,16 +83,20 @@ class _Pass:
             under_way.add(some.begin[mine], some.end[mine])
             reads = some.reads()
             data.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
-            calls, nanoseconds = calls + int(np.count_nonzero(mine)), nanoseconds + int(some.duration[mine].sum())
+            calls.add(some.duration[mine])
+            batches.add(some.duration[some.of("fetch")])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         under_way.total()
         self.table.end_process((source.tally or {}).get("histograms", ()))
         self.steps.end_process(source.number)
+        self.breakdown.end_process(source.header)
         self.busy.append(busy)
         self.bytes.append(data)
         info = _info(source, first, max(first, last))
         self.processes.append(info)
-        self.calls.append(Calls(info.label, calls, nanoseconds / 1e9, info.begin, info.end))
+        done = batches if batches.count >= FEW_BATCHES else calls
+        if done is batches or done.count >= FEW_CALLS:
+            self.calls.append(Calls(info.label, done.count, done.nanoseconds / 1e9, info.begin, info.end))
         if last:
             self.begin = min(self.begin or first, first)
             self.end = max(self.end, last)
@@ -84,6 +106,7 @@ class _Pass:
         self.files.add(some)
         self.slowest.add(some, process)
         self.steps.add(some)
+        self.breakdown.add(some)
         reads, requests = some.reads(), some.of("request")
         down = requests & ~_upward(some)
         self.asked.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
@@ -156,6 +179,7 @@ def analyse(folder: str | os.PathLike[str]) -> Analysis:
         slowest=taken.slowest.rows(),
         steps=steps.rows,
         stall=Stall(steps.count, steps.wait, max(0.0, steps.seconds - steps.wait)) if steps.count else None,
+        breakdown=taken.breakdown.rows(),
         findings=(),
         notes=notes,
     )

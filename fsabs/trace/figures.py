@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from .schema import Histogram
+from .intervals import Array, union
+from .results import (
+    Histogram,
+)
 
 FINE = 32
 """Buckets of a fine histogram for each power of two: their middle is at most 1.6 % off."""
@@ -16,9 +18,6 @@ FIRST_WIDTH = 1 << 16
 """Nanoseconds of a slice to begin with."""
 PENDING = 1 << 20
 """Intervals that are kept before they are summed up."""
-
-Array = Any
-"""A numpy array: numpy is loaded when it is used."""
 
 
 def bit_lengths(values: Array) -> Array:
@@ -82,19 +81,6 @@ def trimmed(counts: list[int]) -> list[int]:
     while counts and not counts[-1]:
         counts = counts[:-1]
     return counts
-
-
-def union(begins: Array, ends: Array) -> tuple[Array, Array]:
-    """The disjoint intervals, in order, that cover the same time."""
-    import numpy as np
-
-    if not len(begins):
-        return begins, ends
-    order = np.argsort(begins, kind="stable")
-    begins, ends = begins[order], np.maximum.accumulate(ends[order])
-    first = np.concatenate(([True], begins[1:] > ends[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return begins[first], ends[last]
 
 
 class UnderWay:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import units
-from .schema import INSTANTS, READS, Analysis, Row
+from .results import (
+    Analysis,
+    Breakdown,
+    Finding,
+    Row,
+)
+from .schema import (
+    INSTANTS,
+    READS,
+)
 
 STALL_BOUNDS = (10.0, 30.0)
 """Per cent of the steps' time: a data stall from which one should look, and from which it is grave."""
@@ -52,6 +61,20 @@ def bad_first(analysis: Analysis) -> str:
     if not grave:
         return f"{_many(more, 'finding')}, none of them grave."
     return f"{_many(grave, 'grave finding')}" + (f", {more} more." if more else ".")
+
+
+def costs(analysis: Analysis, finding: Finding) -> str:
+    """Return what a finding costs, as a sentence; empty where that is not known."""
+    if not finding.seconds:
+        return ""
+    whole = analysis.breakdown[0].seconds if analysis.breakdown else 0.0
+    share = f", {units.percent(finding.seconds / whole)} of the steps' time" if whole else " in calls"
+    return f"Costs about {units.duration(finding.seconds)}{share}."
+
+
+def part_of(breakdown: Breakdown, part: str) -> float:
+    """Return the share, 0 to 1, of a part in the steps' time."""
+    return breakdown.parts[part] / breakdown.seconds if breakdown.seconds else 0.0
 
 
 def calls(analysis: Analysis) -> list[Row]:

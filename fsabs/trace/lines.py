@@ -11,7 +11,9 @@ from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from .ring import Record
-from .schema import INSTANTS
+from .schema import (
+    INSTANTS,
+)
 
 CHUNK = "fsabs.chunk"
 """The name of the `M` event that begins a gzip member: `from`, `to` are numbers of records, `lost` those missing."""

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from .reading import TraceSource, sources
-from .schema import OVERLAPPING
+from .schema import (
+    OVERLAPPING,
+)
 from .writer import title
 
 FIRST_MADE_UP_PID = 10_000_000

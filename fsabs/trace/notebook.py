@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from .headlines import bad_first, headlines
 from .html.markup import sentence, text
-from .schema import Analysis
+from .results import (
+    Analysis,
+)
 
 _MUTED = "opacity:.72"
 

@@ -13,7 +13,10 @@ from typing import Any
 
 from . import ring
 from .lines import CHUNK, FOOTER, HEADER, Lines, parsed
-from .schema import SCHEMA, Event
+from .schema import (
+    SCHEMA,
+    Event,
+)
 
 PIECE = 64 * 1024
 """Bytes that are read at once: what follows a member in them is copied for each member."""

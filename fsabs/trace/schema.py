@@ -1,4 +1,4 @@
-"""The schema of traces: files, events, and the figures of an analysis; data definitions only.
+"""The schema of traces: files and events; data definitions only.
 
 A trace is a folder, with two files for each process that was traced:
 
@@ -23,7 +23,7 @@ work. URLs in a trace have neither credentials nor query.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 SCHEMA = 1
@@ -37,6 +37,7 @@ KINDS: dict[str, str] = {
     "decompress": "one decompression; its size is that of what came out",
     "batch": "ranges that are read together",
     "cache": "filling or validating an entry of a cache",
+    "fetch": "one batch being made by a DataLoader's worker: reading, decoding, collating",
     "span": "a user's own, by `fsabs.trace.span`",
     "step": "a training step, from one `fsabs.trace.step()` to the next; its size is its number",
     "retry": "an attempt that is made again (no duration)",
@@ -54,6 +55,20 @@ OVERLAPPING = frozenset({"request", "connect", "batch"})
 
 READS = frozenset({"read", "read_bytes", "read_many", "stream"})
 """The operations of the kind `fs` whose size is bytes that the user asked for and got."""
+
+METADATA = frozenset({"stat", "list", "walk", "open"})
+"""The operations of the kind `fs` that find files."""
+
+
+def layer(name: str) -> str:
+    """Return the first part of an event's name, `LAYER.OPERATION`."""
+    return name.partition(".")[0]
+
+
+def operation(name: str) -> str:
+    """Return the rest of an event's name."""
+    return name.partition(".")[2] or name
+
 
 HEADER_FIELDS: dict[str, str] = {
     "schema": "int: SCHEMA",
@@ -110,12 +125,12 @@ class Event(NamedTuple):
     @property
     def layer(self) -> str:
         """The layer that did it: the first part of the name."""
-        return self.name.partition(".")[0]
+        return layer(self.name)
 
     @property
     def operation(self) -> str:
         """The operation: the rest of the name."""
-        return self.name.partition(".")[2] or self.name
+        return operation(self.name)
 
 
 class ProcessInfo(NamedTuple):
@@ -167,218 +182,3 @@ class Tally(NamedTuple):
     """How many took `n` nanoseconds with `n.bit_length() == index`, as `Histogram.counts`."""
     sizes: Sequence[int]
     """How many were of `n` bytes with `n.bit_length() == index`."""
-
-
-class Histogram(NamedTuple):
-    """A log2 histogram: bucket 0 counts zeros, bucket `b` the integers from `2**(b-1)` to `2**b - 1`."""
-
-    unit: str
-    """`ns` or `bytes`."""
-    counts: Sequence[int]
-    """Ends with the last bucket that isn't empty."""
-
-    @property
-    def total(self) -> int:
-        """The total of the counts."""
-        return sum(self.counts)
-
-    @staticmethod
-    def bounds(bucket: int) -> tuple[int, int]:
-        """The least and the greatest value of a bucket."""
-        return (1 << (bucket - 1), (1 << bucket) - 1) if bucket else (0, 0)
-
-
-class Row(NamedTuple):
-    """A line of the summary table: one operation, or a whole layer (`operation` is empty then)."""
-
-    kind: str
-    layer: str
-    operation: str
-    calls: int
-    bytes: int
-    errors: int
-    retries: int
-    """Attempts that were made again; for a store's operations and layers."""
-    seconds: float
-    """The sum of the durations; more than the trace's own where things overlap."""
-    busy: float
-    """Seconds, summed over processes, in which at least one was under way; NaN where there are only histograms."""
-    least: float
-    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %."""
-    p50: float
-    p95: float
-    p99: float
-    most: float
-
-    @property
-    def throughput(self) -> float:
-        """Bytes a second while at least one was under way; 0 where nothing has a size."""
-        seconds = self.busy if self.busy == self.busy else self.seconds  # NaN is not itself
-        return self.bytes / seconds if seconds > 0 else 0.0
-
-
-class Amplification(NamedTuple):
-    """The bytes that were read for those that were requested."""
-
-    asked: int
-    """Bytes that traced reads gave to the user."""
-    fetched: int | None
-    """The bytes that came from stores; None if no backend recorded requests (local files)."""
-
-    @property
-    def ratio(self) -> float | None:
-        """Bytes fetched for each byte asked for: 1 is ideal, less is a cache at work; None where nothing is known."""
-        return self.fetched / self.asked if self.fetched is not None and self.asked else None
-
-
-class CacheUse(NamedTuple):
-    """The lookups, hits and misses of the caches."""
-
-    hits: int
-    misses: int
-    evictions: int
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Hits of all lookups, 0 to 1; None without lookups."""
-        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
-
-
-class Timeline(NamedTuple):
-    """Figures over time: equal slices of `width` seconds from the trace's begin; all sequences are of one length."""
-
-    width: float
-    asked: Sequence[float]
-    """Bytes a second that traced reads gave to the user."""
-    fetched: Sequence[float]
-    """Bytes a second that came from stores; all 0 if no backend recorded requests."""
-    reads: Sequence[float]
-    """Reads of the user's in flight, the mean over the slice, over all processes."""
-    requests: Sequence[float]
-    """Requests to stores in flight, the mean."""
-    errors: Sequence[int]
-    """Pieces of work that ended by an exception in the slice."""
-
-
-class HeatMap(NamedTuple):
-    """The waiting times of processes over time: a row for each process, in the order of `Analysis.processes`."""
-
-    width: float
-    """Seconds of a column."""
-    rows: Sequence[str]
-    """`ProcessInfo.label`."""
-    busy: Sequence[Sequence[float]]
-    """The part of the time, 0 to 1, in which the process had at least one traced call under way."""
-    bytes: Sequence[Sequence[float]]
-    """Bytes a second that its reads gave."""
-
-
-class FileRow(NamedTuple):
-    """The operations on one file (or directory, or object)."""
-
-    where: str
-    """Its URL."""
-    opens: int
-    reads: int
-    bytes: int
-    """That its reads gave."""
-    seconds: float
-    """In the user's calls on it."""
-    slowest: float
-    """Seconds of the slowest of them."""
-    errors: int
-
-
-class Step(NamedTuple):
-    """A training step of one process."""
-
-    process: int
-    number: int
-    begin: int
-    """Nanoseconds since 1970."""
-    seconds: float
-    wait: float
-    """Seconds of it in which its thread waited for data: in `fs` calls of its own, or for the DataLoader's next batch
-    (`fsabs.trace.steps`). The rest is compute."""
-
-
-class Stall(NamedTuple):
-    """The training steps, all together."""
-
-    steps: int
-    wait: float
-    """Seconds."""
-    compute: float
-    """Seconds."""
-
-    @property
-    def percentage(self) -> float:
-        """The data stall: what part of the time steps waited for data, 0 to 100."""
-        total = self.wait + self.compute
-        return 100.0 * self.wait / total if total else 0.0
-
-
-class Finding(NamedTuple):
-    """Something that costs time, why one may say so, and what to do."""
-
-    code: str
-    """`F001`, ...: stable, for scripts and documentation."""
-    severity: str
-    """`high`, `medium` or `low`."""
-    title: str
-    """One line, with its main figure."""
-    evidence: Mapping[str, float | int | str]
-    """The figures that it rests on, by a name for people; what is crossed is named, too: `threshold`."""
-    advice: str
-    """One or two sentences."""
-
-
-class Analysis(NamedTuple):
-    """A whole trace, analysed: what tables, reports and exporters show."""
-
-    folder: str
-    """Where the trace is; only its last segment is for reports."""
-    begin: int
-    """Of the first event: nanoseconds since 1970."""
-    seconds: float
-    """From the first event's begin to the last one's end."""
-    processes: Sequence[ProcessInfo]
-    events: int
-    """How many were read; 0 where there are only histograms, and then all that needs events is empty."""
-    dropped: int
-    operations: Sequence[Row]
-    """By kind in the order of `KINDS`, then by seconds, falling."""
-    layers: Sequence[Row]
-    """The same, all operations of a kind and layer together."""
-    amplification: Amplification
-    cache: CacheUse
-    retries: int
-    retry_seconds: float
-    """Of the attempts at a store that failed."""
-    timeline: Timeline
-    heat: HeatMap
-    read_sizes: Histogram
-    """Bytes of each read of the user's."""
-    request_sizes: Histogram
-    """Bytes of each request."""
-    latencies: Mapping[str, Histogram]
-    """Nanoseconds, by `KIND LAYER.OPERATION`."""
-    files: Sequence[FileRow]
-    """Those with the most seconds, at most 1000."""
-    files_seen: int
-    """How many there were; a lower bound once there were more than are kept count of."""
-    slowest: Sequence[Event]
-    """The slowest calls and requests, at most 100, the slowest first."""
-    steps: Sequence[Step]
-    """In order of their begin; at most 10,000 (the first ones)."""
-    stall: Stall | None
-    """None where no step was marked."""
-    findings: Sequence[Finding]
-    """The gravest first."""
-    notes: Sequence[str]
-    """What a reader must know: drops, torn tails, processes that were killed."""
-
-    def _repr_html_(self) -> str:
-        from .notebook import fragment
-
-        return fragment(self)

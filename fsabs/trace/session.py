@@ -15,9 +15,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from .. import hooks, process
+from . import fetches
 from .recorder import EventRecorder, Recorder
 from .ring import CAPACITY, Ring
-from .schema import SCHEMA
+from .schema import (
+    SCHEMA,
+)
 from .writer import MAX_BYTES, Flusher, TraceFile
 
 T = TypeVar("T")
@@ -163,6 +166,7 @@ def _begin_quietly(plan: TraceSettings) -> Recorder | None:
 
 def _begin(plan: TraceSettings) -> Recorder:
     global _running
+    fetches.watch()
     os.makedirs(plan.folder, exist_ok=True)
     header = _header(plan)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", header["host"])
@@ -313,11 +317,12 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
     for batch in fsabs.trace.steps(loader):
         train(batch)
     """
+    fetches.watch()
     _mark.begin = 0
     step()
+    begin = time.monotonic_ns()  # workers are started by `iter`
     items = iter(batches)
     while True:
-        begin = time.monotonic_ns()
         try:
             item = next(items)
         except StopIteration:
@@ -327,3 +332,4 @@ def steps(batches: Iterable[T]) -> Iterator[T]:
             instrument.record_span("wait", "steps.next", begin)
         yield item
         step()
+        begin = time.monotonic_ns()

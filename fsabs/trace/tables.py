@@ -8,8 +8,21 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from . import figures
-from .figures import Array, UnderWay
-from .schema import KINDS, READS, Event, FileRow, Histogram, Row, Step
+from .figures import UnderWay
+from .intervals import Array, covered, joined
+from .results import (
+    FileRow,
+    Histogram,
+    Row,
+    Step,
+)
+from .schema import (
+    KINDS,
+    READS,
+    Event,
+    layer,
+    operation,
+)
 
 FILES_KEPT = 200_000
 """The limit of distinct files."""
@@ -71,16 +84,6 @@ def columns(chunk: list[dict[str, Any]], offset: int, numbers: dict[Key, int]) -
         list(numbers),
         chunk,
     )
-
-
-def layer(name: str) -> str:
-    """The first part of a name."""
-    return name.partition(".")[0]
-
-
-def operation(name: str) -> str:
-    """The rest of a name."""
-    return name.partition(".")[2] or name
 
 
 class Sums:
@@ -365,7 +368,7 @@ class Steps:
         for thread, found in self._steps.items():
             begin, end, number = (np.concatenate(column) for column in zip(*found, strict=True))
             waits = self._waits.get(thread, [])
-            waited = _covered(begin, end, waits)
+            waited = covered(begin, end, joined(waits))
             self.count += len(begin)
             self.wait += float(waited.sum()) / 1e9
             self.seconds += float((end - begin).sum()) / 1e9
@@ -375,21 +378,3 @@ class Steps:
                 for at in range(min(room, len(begin)))
             ]
         self._steps, self._waits, self._pending = {}, {}, 0
-
-
-def _covered(begin: Array, end: Array, waits: list[tuple[Array, Array]]) -> Array:
-    """Return how much of each interval from begin to end is covered by `waits`, in nanoseconds."""
-    import numpy as np
-
-    if not waits:
-        return np.zeros(len(begin), np.int64)
-    starts, stops = figures.union(np.concatenate([one for one, _ in waits]), np.concatenate([one for _, one in waits]))
-    before = np.concatenate(([0], np.cumsum(stops - starts)))
-
-    def until(time: Array) -> Array:
-        """Return how much is covered up to a time."""
-        at = np.searchsorted(starts, time, side="right") - 1
-        inside = np.minimum(time, stops[np.maximum(at, 0)]) - starts[np.maximum(at, 0)]
-        return np.where(at < 0, 0, before[np.maximum(at, 0)] + np.maximum(inside, 0))
-
-    return until(end) - until(begin)

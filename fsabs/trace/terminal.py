@@ -14,11 +14,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import units
-from .headlines import bad_first, headlines, moved
-from .schema import Analysis, Finding, Row
+from .headlines import bad_first, costs, headlines, moved, part_of
+from .results import (
+    PARTS,
+    Analysis,
+    Finding,
+    Row,
+)
 
 WIDTH = 100
 FILES = 10
+EPOCHS = 3
+"""Epochs whose breakdown is shown."""
 _COLOURS = {"high": "bold red", "medium": "yellow", "low": "cyan", "bad": "bold red", "warn": "yellow", "": "bold"}
 
 _OPERATION = ("operation", "kind", "calls", "bytes", "time", "p50", "p99", "max", "errors", "retries")
@@ -41,7 +48,8 @@ def plain(analysis: Analysis) -> str:
     lines += ["", bad_first(analysis)]
     for finding in analysis.findings:
         lines += _wrapped(f"{finding.severity.upper()} {finding.code} {finding.title}", "  ")
-        lines += _wrapped(_evidence(finding), "      ") + _wrapped(finding.advice, "      ")
+        for said in (costs(analysis, finding), _evidence(finding), finding.advice):
+            lines += _wrapped(said, "      ") if said else []
     for title, heads, rows in _tables(analysis):
         lines += ["", title, *_columns([heads, *rows])]
     lines += (
@@ -68,8 +76,8 @@ def _rich(analysis: Analysis) -> str:
     for finding in analysis.findings:
         head = text_of(units.visible(f"{finding.severity.upper()} "), style=_COLOURS.get(finding.severity, ""))
         console.print(head.append(units.visible(f"{finding.code} {finding.title}"), style="bold"))
-        for said in (_evidence(finding), finding.advice):
-            for line in _wrapped(said, "    "):
+        for said in (costs(analysis, finding), _evidence(finding), finding.advice):
+            for line in _wrapped(said, "    ") if said else ():
                 console.print(text_of(line))
     for title, heads, rows in _tables(analysis):
         table = table_of(
@@ -97,6 +105,8 @@ def _evidence(finding: Finding) -> str:
 
 def _tables(analysis: Analysis) -> list[Table]:
     found: list[Table] = []
+    if analysis.breakdown:
+        found.append(("Where the steps' time went", *_breakdown(analysis)))
     if analysis.operations:
         found.append(("Operations", _OPERATION, _fitting(_OPERATION, [_operation(row) for row in analysis.operations])))
     if analysis.files:
@@ -110,6 +120,18 @@ def _tables(analysis: Analysis) -> list[Table]:
         ]  # fmt: skip
         found.append(("Slowest files", _FILE, _fitting(_FILE, lines)))
     return found
+
+
+def _breakdown(analysis: Analysis) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Return heads and lines: a part in each line, a column for all epochs and for each of the first ones."""
+    shown = analysis.breakdown[: 1 + EPOCHS]
+    heads = ["part", *(f"epoch {one.epoch}" if one.epoch else "all" for one in shown)]
+    lines = [
+        [text, *(f"{units.short_duration(one.parts[part])} {units.percent(part_of(one, part))}" for one in shown)]
+        for part, text in PARTS.items()
+        if shown[0].parts[part]
+    ]
+    return heads, [*lines, ["together", *(units.short_duration(one.seconds) for one in shown)]]
 
 
 def _fitting(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:

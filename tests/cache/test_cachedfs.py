@@ -17,7 +17,7 @@ from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.errors import StaleFileError
 from fsabs.fs import FileStat
-from fsabs.trace.schema import CacheUse
+from fsabs.trace.results import CacheUse
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Store, cached, noise
 
 # ---- hits and misses

@@ -16,8 +16,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import fsabs
 from fsabs import trace
 from fsabs.trace.exporters import frames, otel, prometheus
-from fsabs.trace.schema import Event, ProcessInfo, Tally
-from fsabs.trace.synthetic import BEGIN, example_analysis
+from fsabs.trace.schema import (
+    Event,
+    ProcessInfo,
+    Tally,
+)
+from tests.trace.synthetic import BEGIN, example_analysis
 from tests.trace.test_report import NOTHING
 
 SAMPLE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\})? (-?[0-9.e+-]+|NaN)$')

@@ -14,7 +14,7 @@ import fsabs
 from fsabs import trace
 from fsabs.backends.memory import Memory
 from fsabs.trace import TracedFS, reading
-from fsabs.trace.synthetic import BEGIN, event, write_process
+from tests.trace.synthetic import BEGIN, event, write_process
 
 
 def check_schema(events: list[dict[str, Any]]) -> None:

@@ -17,23 +17,25 @@ from fsabs.trace import notebook, units
 from fsabs.trace.headlines import headlines
 from fsabs.trace.html import render
 from fsabs.trace.html.style import STYLE
-from fsabs.trace.schema import (
-    KINDS,
+from fsabs.trace.results import (
     Amplification,
     Analysis,
     CacheUse,
-    Event,
     FileRow,
     Finding,
     HeatMap,
     Histogram,
-    ProcessInfo,
     Row,
     Stall,
     Step,
     Timeline,
 )
-from fsabs.trace.synthetic import BEGIN, event, example_analysis, write_process
+from fsabs.trace.schema import (
+    KINDS,
+    Event,
+    ProcessInfo,
+)
+from tests.trace.synthetic import BEGIN, event, example_analysis, write_process
 
 pytestmark = pytest.mark.quick
 
@@ -42,7 +44,7 @@ NOTHING = Analysis(
     amplification=Amplification(0, None), cache=CacheUse(0, 0, 0), retries=0, retry_seconds=0.0,
     timeline=Timeline(0.0, (), (), (), (), ()), heat=HeatMap(0.0, (), (), ()), read_sizes=Histogram("bytes", ()),
     request_sizes=Histogram("bytes", ()), latencies={}, files=(), files_seen=0, slowest=(), steps=(), stall=None,
-    findings=(), notes=(),
+    breakdown=(), findings=(), notes=(),
 )  # fmt: skip
 EVIL = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202egpj.exe\udcff\n"
 SECRET = "sesame-open"

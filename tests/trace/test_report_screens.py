@@ -11,10 +11,12 @@ import pytest
 
 from fsabs.trace.headlines import headlines
 from fsabs.trace.html import render
-from fsabs.trace.schema import Analysis
-from fsabs.trace.synthetic import example_analysis
+from fsabs.trace.results import (
+    Analysis,
+)
 from tests.servers import chromium
 from tests.servers.fixtures import require
+from tests.trace.synthetic import example_analysis
 from tests.trace.test_report import NOTHING, _hostile
 
 # A window of a browser has a least width, a frame has not: the page in a phone's frame, measured from outside.

@@ -12,8 +12,10 @@ import pytest
 from fsabs import trace
 from fsabs.trace import terminal
 from fsabs.trace.headlines import headlines
-from fsabs.trace.schema import Analysis
-from fsabs.trace.synthetic import example_analysis
+from fsabs.trace.results import (
+    Analysis,
+)
+from tests.trace.synthetic import example_analysis
 from tests.trace.test_report import NOTHING, SECRET, _hostile
 
 pytestmark = pytest.mark.quick

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ... import errors
-from ..schema import Event
+from ..schema import (
+    Event,
+)
 
 AT_ONCE = 65_536
 """Events of a batch."""

@@ -11,7 +11,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ... import errors, hooks
-from ..schema import INSTANTS, OVERLAPPING, Event, ProcessInfo, Tally
+from ..schema import (
+    INSTANTS,
+    OVERLAPPING,
+    Event,
+    ProcessInfo,
+    Tally,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation

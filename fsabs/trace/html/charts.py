@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import units
-from ..schema import Analysis, HeatMap, Histogram, Step
+from ..results import (
+    PARTS,
+    Analysis,
+    Breakdown,
+    HeatMap,
+    Histogram,
+    Step,
+)
 from .markup import axes, figure, legend, number, plot, text
 
 POINTS = 240
+EPOCHS = 12
+"""Epochs whose breakdown is drawn."""
 COLUMNS = 96
 """Of the heat map."""
 ROWS = 64
@@ -38,6 +47,27 @@ def over_time(analysis: Analysis) -> str:
     flight = [("asked", "reads", reads), ("fetched", "requests", requests)]
     return _curves("Bandwidth", bandwidth[: 1 + has_requests], errors, span, units.rate) + _curves(
         "In flight", flight[: 1 + has_requests], errors, span, lambda value: f"{value:.3g}"
+    )
+
+
+def breakdown(rows: Sequence[Breakdown]) -> str:
+    """A stacked bar for all steps together, and one for each of the first epochs."""
+    names = list(PARTS)
+    items = [(f"part{at}", PARTS[part]) for at, part in enumerate(names) if any(one.parts[part] for one in rows)]
+    return legend(*items) + f'<div class="stacks">{"".join(map(_stack, rows[: 1 + EPOCHS]))}</div>'
+
+
+def _stack(row: Breakdown) -> str:
+    parts = [(at, text, row.parts[part]) for at, (part, text) in enumerate(PARTS.items()) if row.parts[part]]
+    shown = [f"{name}: {units.duration(value)} ({units.percent(value / row.seconds)})" for _, name, value in parts]
+    bars = "".join(
+        f'<i class="part{at}" style="flex:{value / row.seconds:.5f} 0 0" title="{text(tip)}"></i>'
+        for (at, _, value), tip in zip(parts, shown, strict=True)
+    )
+    name = f"epoch {row.epoch}" if row.epoch else "all steps"
+    return (
+        f'<div class="who">{name}</div><div class="stack" role="img" aria-label="{text("; ".join(shown))}">{bars}</div>'
+        f'<div class="mean">{units.duration(row.seconds)}</div>'
     )
 
 

@@ -7,8 +7,14 @@ import hashlib
 import os
 
 from .. import units
-from ..headlines import Headline, bad_first, headlines
-from ..schema import INSTANTS, Analysis, Finding
+from ..headlines import Headline, bad_first, costs, headlines
+from ..results import (
+    Analysis,
+    Finding,
+)
+from ..schema import (
+    INSTANTS,
+)
 from . import charts, tables
 from .markup import empty, section, sentence, text
 from .script import SCRIPT
@@ -20,9 +26,9 @@ SHOWN = 6
 """So many of them at once."""
 
 _PARTS = {
-    "findings": "Findings", "time": "Over time", "processes": "Processes", "steps": "Steps", "sizes": "Sizes",
-    "latency": "Latency", "layers": "Layers", "operations": "Operations", "files": "Files", "slowest": "Slowest calls",
-    "notes": "Notes",
+    "findings": "Findings", "breakdown": "Where the time went", "time": "Over time", "processes": "Processes",
+    "steps": "Steps", "sizes": "Sizes", "latency": "Latency", "layers": "Layers", "operations": "Operations",
+    "files": "Files", "slowest": "Slowest calls", "notes": "Notes",
 }  # fmt: skip
 
 
@@ -31,7 +37,8 @@ def render(analysis: Analysis) -> str:
     name = os.path.basename(os.path.normpath(analysis.folder))
     title = f"Trace {name}" if name not in ("", ".") else "Trace"
     parts = [
-        _header(analysis, title), '<main id="main">', _figures(analysis), _findings(analysis), _time(analysis),
+        _header(analysis, title), '<main id="main">', _figures(analysis), _findings(analysis),
+        _breakdown(analysis), _time(analysis),
         _processes(analysis), _steps(analysis), _sizes(analysis), _latencies(analysis), _layers(analysis),
         _operations(analysis), _files(analysis), _slowest(analysis), _notes(analysis), "</main>",
         f'<footer><p>{units.moment(analysis.begin)}. Made by fsabs; this page fetches nothing.</p></footer>',
@@ -85,12 +92,12 @@ def _tile(one: Headline) -> str:
 
 
 def _findings(analysis: Analysis) -> str:
-    shown = "".join(f"<li>{_finding(one)}</li>" for one in analysis.findings)
+    shown = "".join(f"<li>{_finding(analysis, one)}</li>" for one in analysis.findings)
     body = f'<ol class="findings">{shown}</ol>' if shown else ""
     return section("findings", _PARTS["findings"], body, bad_first(analysis))
 
 
-def _finding(one: Finding) -> str:
+def _finding(analysis: Analysis, one: Finding) -> str:
     figures = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(units.evidence(name, value))}</dd></div>"
         for name, value in one.evidence.items()
@@ -98,9 +105,19 @@ def _finding(one: Finding) -> str:
     severity = one.severity if one.severity in ("high", "medium", "low") else "low"
     return (
         f'<article class="finding {severity}"><h3><span class="badge">{text(one.severity)}</span> {text(one.title)}'
-        f" <small>{text(one.code)}</small></h3><p>{sentence(one.advice)}</p>"
+        f" <small>{text(one.code)}</small></h3>"
+        f"<p>{text(costs(analysis, one))}</p><p>{sentence(one.advice)}</p>"
         f'<dl class="evidence">{figures}</dl></article>'
     )
+
+
+def _breakdown(analysis: Analysis) -> str:
+    if not analysis.breakdown:
+        body = empty("No step was marked: `fsabs.trace.steps(loader)` marks them.")
+        return section("breakdown", _PARTS["breakdown"], body)
+    body = charts.breakdown(analysis.breakdown) + tables.breakdown(analysis.breakdown)
+    lead = "The time of the training steps. Waiting is divided among what the workers did meanwhile; parts add up."
+    return section("breakdown", _PARTS["breakdown"], body, lead)
 
 
 def _time(analysis: Analysis) -> str:

@@ -7,12 +7,16 @@ _LIGHT = """
 --asked:#2a6496; --fetched:#b8621b; --compute:#8e99a8; --bad:#a8241c; --warn:#8a5200; --link:#22588a;
 --h0:#eceae4; --h1:#dbe6ee; --h2:#c0d5e4; --h3:#a1c1d8; --h4:#7eabca; --h5:#5a93ba; --h6:#3b7aa6; --h7:#23618f;
   --h8:#124871;
+--part0:#b8621b; --part1:#d3a63a; --part2:#7b5ea7; --part3:#2a6496; --part4:#3d8b6e; --part5:#b04a73; --part6:#6f7f35;
+--part7:#c3cad3;
 """
 _DARK = """
 --paper:#14171c; --card:#1b1f26; --ink:#e6e8ec; --muted:#a2abb8; --rule:#303640; --soft:#232831;
 --asked:#6cabdd; --fetched:#e39a56; --compute:#64707f; --bad:#f28b82; --warn:#e8b35a; --link:#8fc1ea;
 --h0:#232831; --h1:#22344a; --h2:#24425f; --h3:#275276; --h4:#2f658f; --h5:#3f7ca9; --h6:#5895c2; --h7:#7cb1d9;
   --h8:#abd2f0;
+--part0:#e39a56; --part1:#e6c46b; --part2:#b39ad8; --part3:#6cabdd; --part4:#6fc2a2; --part5:#e08bae; --part6:#b3c470;
+--part7:#454e5b;
 """
 
 STYLE = (
@@ -53,6 +57,17 @@ section{margin-bottom:2.4rem}
 .tile .note{color:var(--muted);font-size:.82rem;line-height:1.35}
 .tile.bad .value,.bad{color:var(--bad)}
 .tile.warn .value{color:var(--warn)}
+.stacks{display:grid;grid-template-columns:auto 1fr auto;gap:.35rem .7rem;align-items:center;margin-bottom:1rem}
+.stack{display:flex;height:1.5rem;border-radius:4px;overflow:hidden;background:var(--soft)}
+.stack i{min-width:0}
+.part0{background:var(--part0)}
+.part1{background:var(--part1)}
+.part2{background:var(--part2)}
+.part3{background:var(--part3)}
+.part4{background:var(--part4)}
+.part5{background:var(--part5)}
+.part6{background:var(--part6)}
+.part7{background:var(--part7)}
 .findings{list-style:none;display:grid;gap:.7rem}
 .finding{background:var(--card);border:1px solid var(--rule);border-left:4px solid var(--compute);border-radius:8px;
  padding:.75rem 1rem}

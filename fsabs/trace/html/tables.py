@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 from .. import units
 from ..headlines import COUNTED, moved, processes
-from ..schema import INSTANTS, Analysis, Row
+from ..results import (
+    PARTS,
+    Analysis,
+    Breakdown,
+    Row,
+)
+from ..schema import (
+    INSTANTS,
+)
 from .markup import text
 
 
@@ -16,6 +24,21 @@ class Cell(NamedTuple):
 
     shown: str
     key: float | None = None
+
+
+def breakdown(rows: Sequence[Breakdown]) -> str:
+    """Seconds of each part, in all epochs and in each."""
+    heads = ("part", *(f"epoch {one.epoch}" if one.epoch else "all steps" for one in rows))
+    lines = [
+        (Cell(text(name)), *(_part(one.parts[part], one.seconds) for one in rows))
+        for part, name in PARTS.items()
+        if any(one.parts[part] for one in rows)
+    ]
+    return table("Where the time went", heads, lines, words=1)
+
+
+def _part(seconds: float, whole: float) -> Cell:
+    return Cell(f"{units.duration(seconds)} ({units.percent(seconds / whole if whole else 0.0)})", seconds)
 
 
 def operations(analysis: Analysis) -> str:

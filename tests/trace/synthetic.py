@@ -7,22 +7,26 @@ import os
 import random
 from collections.abc import Sequence
 
-from . import lines, writer
-from .schema import (
-    SCHEMA,
+from fsabs.trace import lines, writer
+from fsabs.trace.results import (
+    PARTS,
     Amplification,
     Analysis,
+    Breakdown,
     CacheUse,
-    Event,
     FileRow,
     Finding,
     HeatMap,
     Histogram,
-    ProcessInfo,
     Row,
     Stall,
     Step,
     Timeline,
+)
+from fsabs.trace.schema import (
+    SCHEMA,
+    Event,
+    ProcessInfo,
 )
 
 BEGIN = 1_790_000_000_000_000_000
@@ -60,6 +64,7 @@ def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Anal
         slowest=[_slow(number) for number in range(20)],
         steps=steps,
         stall=Stall(len(steps), wait, sum(step.seconds for step in steps) - wait),
+        breakdown=_breakdown(steps),
         findings=_findings(),
         notes=["7 events of node-1:4002 were dropped", "node-1:4003 did not end in an orderly way"],
     )
@@ -150,12 +155,23 @@ def _slow(number: int) -> Event:
     )
 
 
+def _breakdown(steps: Sequence[Step]) -> list[Breakdown]:
+    wait, seconds = sum(step.wait for step in steps), sum(step.seconds for step in steps)
+    shares = {"storage": 0.55, "cache": 0.05, "decompression": 0.1, "code": 0.2, "startup": 0.07, "transfer": 0.03}
+    parts = {part: wait * shares.get(part, 0.0) for part in PARTS} | {"compute": seconds - wait}
+    halves = {part: value / 2 for part, value in parts.items()}
+    return [
+        Breakdown(0, len(steps), seconds, 4, 0, parts),
+        *(Breakdown(epoch, len(steps) // 2, seconds / 2, 4, 0, halves) for epoch in (1, 2)),
+    ]
+
+
 def _findings() -> list[Finding]:
     return [
         Finding(
             "F001", "high", "small random reads dominate: 84 % of 60,000 reads are under 64 KiB",
             {"reads": 60_000, "small reads": 50_400, "share of small reads": 0.84, "threshold": 0.5},
-            "Pack the files into a zip (`fsabs.pack`), or read many at once with read_many.",
+            "Pack the files into a zip (`fsabs.pack`), or read many at once with read_many.", 12.5,
         ),
         Finding(
             "F002", "medium", "97 % of opens stat first: 58,000 stats for 60,000 opens",
@@ -176,6 +192,7 @@ def write_process(
     *,
     begin: int = 0,
     pid: int = 4000,
+    parent: int = 1,
     host: str = "node-1",
     rank: int | None = None,
     worker: int | None = None,
@@ -188,7 +205,7 @@ def write_process(
     """
     os.makedirs(folder, exist_ok=True)
     header = {
-        "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": 1, "rank": rank, "worker": worker,
+        "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": parent, "rank": rank, "worker": worker,
         "program": "train.py", "monotonic_ns": begin, "wall_ns": BEGIN + begin, "events": True,
     }  # fmt: skip
     path = os.path.join(folder, f"trace-{host}-{pid}-{BEGIN:x}.json.gz")

@@ -1,0 +1,258 @@
+"""The results of an analysis: tables, figures over time, the breakdown of the steps, findings; definitions only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .schema import (
+    Event,
+    ProcessInfo,
+)
+
+
+class Histogram(NamedTuple):
+    """A log2 histogram: bucket 0 counts zeros, bucket `b` the integers from `2**(b-1)` to `2**b - 1`."""
+
+    unit: str
+    """`ns` or `bytes`."""
+    counts: Sequence[int]
+    """Ends with the last bucket that isn't empty."""
+
+    @property
+    def total(self) -> int:
+        """The total of the counts."""
+        return sum(self.counts)
+
+    @staticmethod
+    def bounds(bucket: int) -> tuple[int, int]:
+        """The least and the greatest value of a bucket."""
+        return (1 << (bucket - 1), (1 << bucket) - 1) if bucket else (0, 0)
+
+
+class Row(NamedTuple):
+    """A line of the summary table: one operation, or a whole layer (`operation` is empty then)."""
+
+    kind: str
+    layer: str
+    operation: str
+    calls: int
+    bytes: int
+    errors: int
+    retries: int
+    """Attempts that were made again; for a store's operations and layers."""
+    seconds: float
+    """The sum of the durations; more than the trace's own where things overlap."""
+    busy: float
+    """Seconds, summed over processes, in which at least one was under way; NaN where there are only histograms."""
+    least: float
+    """Seconds, as those that follow; those between `least` and `most` are right to 1.6 %."""
+    p50: float
+    p95: float
+    p99: float
+    most: float
+
+    @property
+    def throughput(self) -> float:
+        """Bytes a second while at least one was under way; 0 where nothing has a size."""
+        seconds = self.busy if self.busy == self.busy else self.seconds  # NaN is not itself
+        return self.bytes / seconds if seconds > 0 else 0.0
+
+
+class Amplification(NamedTuple):
+    """The bytes that were read for those that were requested."""
+
+    asked: int
+    """Bytes that traced reads gave to the user."""
+    fetched: int | None
+    """The bytes that came from stores; None if no backend recorded requests (local files)."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes fetched for each byte asked for: 1 is ideal, less is a cache at work; None where nothing is known."""
+        return self.fetched / self.asked if self.fetched is not None and self.asked else None
+
+
+class CacheUse(NamedTuple):
+    """The lookups, hits and misses of the caches."""
+
+    hits: int
+    misses: int
+    evictions: int
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Hits of all lookups, 0 to 1; None without lookups."""
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
+
+
+class Timeline(NamedTuple):
+    """Figures over time: equal slices of `width` seconds from the trace's begin; all sequences are of one length."""
+
+    width: float
+    asked: Sequence[float]
+    """Bytes a second that traced reads gave to the user."""
+    fetched: Sequence[float]
+    """Bytes a second that came from stores; all 0 if no backend recorded requests."""
+    reads: Sequence[float]
+    """Reads of the user's in flight, the mean over the slice, over all processes."""
+    requests: Sequence[float]
+    """Requests to stores in flight, the mean."""
+    errors: Sequence[int]
+    """Pieces of work that ended by an exception in the slice."""
+
+
+class HeatMap(NamedTuple):
+    """The waiting times of processes over time: a row for each process, in the order of `Analysis.processes`."""
+
+    width: float
+    """Seconds of a column."""
+    rows: Sequence[str]
+    """`ProcessInfo.label`."""
+    busy: Sequence[Sequence[float]]
+    """The part of the time, 0 to 1, in which the process had at least one traced call under way."""
+    bytes: Sequence[Sequence[float]]
+    """Bytes a second that its reads gave."""
+
+
+class FileRow(NamedTuple):
+    """The operations on one file (or directory, or object)."""
+
+    where: str
+    """Its URL."""
+    opens: int
+    reads: int
+    bytes: int
+    """That its reads gave."""
+    seconds: float
+    """In the user's calls on it."""
+    slowest: float
+    """Seconds of the slowest of them."""
+    errors: int
+
+
+class Step(NamedTuple):
+    """A training step of one process."""
+
+    process: int
+    number: int
+    begin: int
+    """Nanoseconds since 1970."""
+    seconds: float
+    wait: float
+    """Seconds of it in which its thread waited for data: in `fs` calls of its own, or for the DataLoader's next batch
+    (`fsabs.trace.steps`). The rest is compute."""
+
+
+class Stall(NamedTuple):
+    """The training steps, all together."""
+
+    steps: int
+    wait: float
+    """Seconds."""
+    compute: float
+    """Seconds."""
+
+    @property
+    def percentage(self) -> float:
+        """The data stall: what part of the time steps waited for data, 0 to 100."""
+        total = self.wait + self.compute
+        return 100.0 * self.wait / total if total else 0.0
+
+
+PARTS: dict[str, str] = {
+    "storage": "waiting for a store",
+    "cache": "reading from a cache, or filling it",
+    "decompression": "decompression",
+    "code": "decoding and other own code",
+    "startup": "starting workers",
+    "transfer": "transfer between processes",
+    "writing": "writing files",
+    "compute": "the step itself",
+}
+"""The parts of the time of training steps."""
+
+
+class Breakdown(NamedTuple):
+    """The parts of the time of training steps, summed over the processes that train."""
+
+    epoch: int
+    """From 1: the steps of one loop over `fsabs.trace.steps`; 0 for all together."""
+    steps: int
+    seconds: float
+    workers: int
+    """Other processes that made batches."""
+    threads: int
+    """Other threads of the training process that made batches."""
+    parts: Mapping[str, float]
+    """Seconds, by the names of `PARTS`; they add up to `seconds`."""
+
+
+class Finding(NamedTuple):
+    """Something that costs time, why one may say so, and what to do."""
+
+    code: str
+    """`F001`, ...: stable, for scripts and documentation."""
+    severity: str
+    """`high`, `medium` or `low`."""
+    title: str
+    """One line, with its main figure."""
+    evidence: Mapping[str, float | int | str]
+    """The figures that it rests on, by a name for people; what is crossed is named, too: `threshold`."""
+    advice: str
+    """One or two sentences."""
+    seconds: float = 0.0
+    """The estimated cost: of the steps' time, or without steps of the time in calls, summed over processes."""
+
+
+class Analysis(NamedTuple):
+    """A whole trace, analysed: what tables, reports and exporters show."""
+
+    folder: str
+    """Where the trace is; only its last segment is for reports."""
+    begin: int
+    """Of the first event: nanoseconds since 1970."""
+    seconds: float
+    """From the first event's begin to the last one's end."""
+    processes: Sequence[ProcessInfo]
+    events: int
+    """How many were read; 0 where there are only histograms, and then all that needs events is empty."""
+    dropped: int
+    operations: Sequence[Row]
+    """By kind in the order of `KINDS`, then by seconds, falling."""
+    layers: Sequence[Row]
+    """The same, all operations of a kind and layer together."""
+    amplification: Amplification
+    cache: CacheUse
+    retries: int
+    retry_seconds: float
+    """Of the attempts at a store that failed."""
+    timeline: Timeline
+    heat: HeatMap
+    read_sizes: Histogram
+    """Bytes of each read of the user's."""
+    request_sizes: Histogram
+    """Bytes of each request."""
+    latencies: Mapping[str, Histogram]
+    """Nanoseconds, by `KIND LAYER.OPERATION`."""
+    files: Sequence[FileRow]
+    """Those with the most seconds, at most 1000."""
+    files_seen: int
+    """How many there were; a lower bound once there were more than are kept count of."""
+    slowest: Sequence[Event]
+    """The slowest calls and requests, at most 100, the slowest first."""
+    steps: Sequence[Step]
+    """In order of their begin; at most 10,000 (the first ones)."""
+    stall: Stall | None
+    """None where no step was marked."""
+    breakdown: Sequence[Breakdown]
+    """Of all epochs together, then, where there are several, of each; empty where no step was marked."""
+    findings: Sequence[Finding]
+    """The most expensive first."""
+    notes: Sequence[str]
+    """What a reader must know: drops, torn tails, processes that were killed."""
+
+    def _repr_html_(self) -> str:
+        from .notebook import fragment
+
+        return fragment(self)

@@ -1,0 +1,314 @@
+"""Made situations, in each of which the first finding is the planted cause; parts add up to the steps' time."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import hooks, trace
+from fsabs.layers import LayerFS
+from fsabs.trace import TracedFS
+from fsabs.trace.results import (
+    PARTS,
+    Analysis,
+)
+from fsabs.trace.schema import (
+    Event,
+)
+from tests.trace.synthetic import event, write_process
+
+US, MS, MIB = 1000, 1_000_000, 1 << 20
+
+
+@dataclasses.dataclass
+class Part:
+    """A piece of the work on one sample."""
+
+    kind: str
+    name: str
+    milliseconds: float
+    size: int = 0
+    inside: list[Part] = dataclasses.field(default_factory=list)
+    error: str = ""
+    where: str = ""
+    beside: int = 1
+    """How many of it are under way at the same time; they have the size together."""
+
+    def events(self, begin: int, thread: int) -> Iterator[Event]:
+        took = round(self.milliseconds * MS)
+        at = begin
+        for part in self.inside:
+            yield from part.events(at, thread)
+            at += round(part.milliseconds * MS)
+        for _ in range(self.beside):
+            yield event(
+                begin,
+                took,
+                self.kind,
+                self.name,
+                self.size // self.beside,
+                thread=thread,
+                error=self.error,
+                where=self.where,
+            )
+
+
+Sample = Callable[[int, int, int], list[Part]]
+"""The work on a sample: of a worker, an epoch, and a number."""
+
+
+@dataclasses.dataclass
+class Job:
+    """A training loop, simulated: workers make batches in turn, two ahead of their use."""
+
+    sample: Sample
+    workers: int = 2
+    epochs: int = 1
+    steps: int = 40
+    batch: int = 8
+    compute: float = 2.0
+    startup: float = 1.0
+    transfer: float = 0.0
+    writing: float = 0.0
+    """Milliseconds of a checkpoint, each ten steps."""
+    threads: int = 0
+    """Threads of the same process that make the batches in place of workers."""
+
+    def write(self, folder: Path) -> None:
+        makers = max(self.workers, self.threads, 1)
+        made: list[list[Event]] = [[] for _ in range(makers)]
+        main: list[Event] = []
+        now = 10 * MS
+        for epoch in range(self.epochs):
+            free, used = [now + round(self.startup * MS)] * makers, [now] * (self.steps + 1)
+            for number in range(self.steps):
+                maker, begin = number % makers, now
+                ahead = used[number - 2 * makers] if number >= 2 * makers else now
+                start = now if makers == 1 and not self.workers else max(free[maker], ahead)
+                ready = free[maker] = self._make(made[maker], maker, epoch, number, start)
+                got = max(now, ready) + round(self.transfer * MS)
+                main.append(event(begin, got - begin, "wait", "steps.next"))
+                now = got + round(self.compute * MS)
+                if self.writing and number % 10 == 5:
+                    main.append(event(now, round(self.writing * MS), "fs", "s3.commit", MIB))
+                    now += round(self.writing * MS)
+                used[number] = now
+                main.append(event(begin, now - begin, "step", "train.step", number))
+        inside = [one for events in made for one in events] if not self.workers else []
+        write_process(folder, sorted([*main, *inside], key=lambda one: one.end), pid=100)
+        for worker, events in enumerate(made[: self.workers]):
+            found = sorted(events, key=lambda one: one.end)
+            write_process(folder, found, pid=200 + worker, parent=100, worker=worker)
+
+    def _make(self, events: list[Event], maker: int, epoch: int, number: int, begin: int) -> int:
+        thread, at = 10 + maker if self.threads else 1, begin
+        for sample in range(self.batch):
+            for part in self.sample(maker, epoch, number * self.batch + sample):
+                if part.kind:
+                    where = part.where or f"s3://b/{number * self.batch + sample}"
+                    events.extend(dataclasses.replace(part, where=where).events(at, thread))
+                at += round(part.milliseconds * MS)
+        if not self.threads:
+            events.append(event(begin, at - begin, "fetch", "loader.fetch", thread=thread))
+        return at
+
+
+def _read(milliseconds: float, size: int = MIB, *inside: Part, where: str = "") -> Part:
+    return Part("fs", "s3.read_bytes", milliseconds, size, list(inside), where=where)
+
+
+def _get(milliseconds: float, size: int = MIB, beside: int = 1, error: str = "") -> Part:
+    return Part("request", "s3.get", milliseconds, size, beside=beside, error=error)
+
+
+def _code(milliseconds: float) -> Part:
+    return Part("", "", milliseconds)
+
+
+def _event(kind: str, name: str) -> Part:
+    return Part(kind, name, 0, 1)
+
+
+def _fast(*_: int) -> list[Part]:
+    return [_read(0.05), _code(0.02)]
+
+
+def _throttled(worker: int, epoch: int, number: int) -> list[Part]:
+    failed = [_get(6, 0, 4, "OSError"), _event("retry", "s3.get")]
+    return [_read(10, MIB, *failed, _get(4, MIB, 4)), _code(0.1)]
+
+
+def _cold(worker: int, epoch: int, number: int) -> list[Part]:
+    if epoch:
+        return [_read(0.2, MIB, _event("hit", "cache.file"))]
+    return [_read(5, MIB, _event("miss", "cache.file"), _get(5))]
+
+
+def _evicted(worker: int, epoch: int, number: int) -> list[Part]:
+    return [_read(5, MIB, _event("miss", "cache.file"), _event("evict", "cache.file"), _get(5, MIB, 4))]
+
+
+def _tail(worker: int, epoch: int, number: int) -> list[Part]:
+    took = 200.0 if number % 25 == 7 else 2.0
+    return [_read(took, MIB, _get(took, MIB, 4))]
+
+
+def _slow_worker(worker: int, epoch: int, number: int) -> list[Part]:
+    return [_read(0.2), _code(12 if worker == 1 else 1.5)]
+
+
+SITUATIONS: dict[str, tuple[str, Job]] = {
+    "slow store, one request at a time": ("F015", Job(lambda *_: [_read(20, MIB, _get(20)), _code(0.1)])),
+    "slow store, many requests": ("F008", Job(lambda *_: [_read(10, MIB, _get(10, MIB, 6)), _code(0.1)])),
+    "slow decoding": ("F018", Job(lambda *_: [_read(0.2, MIB, _get(0.1, MIB, 4)), _code(5)])),
+    "one slow worker": ("F007", Job(_slow_worker, workers=4)),
+    "throttling": ("F006", Job(_throttled)),
+    "small files": ("F001", Job(lambda *_: [_read(5, 20_000, _get(5, 20_000)), _code(0.1)])),
+    "cold cache": ("F017", Job(_cold, epochs=3)),
+    "tiny cache": ("F004", Job(_evicted, epochs=3)),
+    "wrong order": ("F005", Job(lambda *_: [_read(10, MIB, _get(10, 12 * MIB)), _code(0.1)])),
+    "threads share the interpreter": ("F023", Job(lambda *_: [_read(0.1), _code(3)], workers=0, threads=4)),
+    "start-up": ("F019", Job(_fast, epochs=3, startup=2000)),
+    "checkpoint stalls": ("F021", Job(_fast, writing=300)),
+    "decompression": (
+        "F011",
+        Job(lambda *_: [_read(5, MIB, Part("decompress", "zip.inflate", 4.5, MIB)), _code(0.1)]),
+    ),
+    "metadata": (
+        "F014",
+        Job(lambda *_: [*[Part("fs", "local.open", 1)] * 5, Part("fs", "local.read", 1, MIB), _code(0.1)]),
+    ),
+    "stat before open": (
+        "F002",
+        Job(lambda _, __, n: [Part("fs", "local.stat", 4, where=f"file:///{n}"), _read(1, where=f"file:///{n}")]),
+    ),
+    "a connection for each request": (
+        "F013",
+        Job(lambda *_: [_read(10, MIB, Part("connect", "s3.connect", 8, beside=4), _get(2, MIB, 4))]),
+    ),
+    "a slow tail": ("F012", Job(_tail)),
+    "too few connections": (
+        "F003",
+        Job(lambda *_: [_read(10, MIB, Part("wait", "s3.connection", 8, beside=4), _get(2, MIB, 4))]),
+    ),
+    "opened again": ("F009", Job(lambda _, __, n: [_read(5, where=f"file:///{n % 8}")])),
+    "transfer": ("F020", Job(_fast, transfer=20)),
+    "no workers": ("F022", Job(lambda *_: [_read(0.5), _code(0.5)], workers=0, compute=9)),
+}
+
+
+def _check_sums(analysis: Analysis) -> None:
+    for row in analysis.breakdown:
+        assert set(row.parts) == set(PARTS)
+        assert min(row.parts.values()) >= 0
+        assert sum(row.parts.values()) == pytest.approx(row.seconds)
+    assert analysis.stall is not None
+    assert analysis.breakdown[0].seconds == pytest.approx(analysis.stall.wait + analysis.stall.compute, rel=1e-6)
+    assert analysis.breakdown[0].parts["compute"] == pytest.approx(analysis.stall.compute, rel=1e-3, abs=1e-6)
+    assert sum(row.seconds for row in analysis.breakdown[1:]) in (0, pytest.approx(analysis.breakdown[0].seconds))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_the_first_finding_is_the_planted_cause(tmp_path: Path, situation: str) -> None:
+    code, job = SITUATIONS[situation]
+    job.write(tmp_path)
+    analysis = trace.analyse(tmp_path)
+    _check_sums(analysis)
+    assert [finding.code for finding in analysis.findings][:1] == [code], [
+        (finding.code, round(finding.seconds, 3)) for finding in analysis.findings
+    ]
+    assert analysis.findings[0].severity == "high"
+    assert all(finding.seconds <= analysis.breakdown[0].seconds for finding in analysis.findings)
+
+
+@pytest.mark.quick
+def test_where_computing_takes_the_time_nothing_is_found(tmp_path: Path) -> None:
+    Job(_fast, compute=20).write(tmp_path)
+    analysis = trace.analyse(tmp_path)
+    _check_sums(analysis)
+    assert list(analysis.findings) == []
+    assert analysis.breakdown[0].parts["compute"] > 0.95 * analysis.breakdown[0].seconds
+
+
+@pytest.mark.quick
+def test_waiting_is_divided_by_what_workers_do(tmp_path: Path) -> None:
+    Job(lambda *_: [_read(6, MIB, _get(5), Part("decompress", "zip.inflate", 1, MIB)), _code(3)]).write(tmp_path)
+    parts = trace.analyse(tmp_path).breakdown[0].parts
+    waited = sum(parts[part] for part in ("storage", "decompression", "code"))
+    assert parts["storage"] / waited == pytest.approx(5 / 9, abs=0.03)
+    assert parts["decompression"] / waited == pytest.approx(1 / 9, abs=0.03)
+    assert parts["code"] / waited == pytest.approx(3 / 9, abs=0.03)
+
+
+@pytest.mark.quick
+def test_epochs_are_apart(tmp_path: Path) -> None:
+    Job(_cold, epochs=3).write(tmp_path)
+    every, first, second, third = trace.analyse(tmp_path).breakdown
+    assert [row.epoch for row in (every, first, second, third)] == [0, 1, 2, 3]
+    assert every.steps == 120
+    assert first.steps == second.steps == 40
+    assert first.parts["storage"] > 0.9 * every.parts["storage"]
+    assert second.parts["storage"] < 0.1 * second.seconds
+    assert second.parts["cache"] > second.parts["storage"]
+
+
+# ---- real loops
+
+
+class _SlowStore(LayerFS):
+    """A store whose answers take some milliseconds."""
+
+    milliseconds = 0.0
+
+    def _read_bytes(self, key: str) -> bytes:
+        begin = time.monotonic_ns()
+        time.sleep(self.milliseconds / 1e3)
+        data = self.inner._read_bytes(key)
+        if (instrument := hooks.active) is not None:
+            instrument.record_span("request", "slow.get", begin, len(data))
+        return data
+
+
+class _Samples:
+    """A map-style data set over files."""
+
+    def __init__(self, fs: fsabs.FS, decode_milliseconds: float) -> None:
+        self.fs = fs
+        self.decode = decode_milliseconds / 1e3
+
+    def __len__(self) -> int:
+        return 128
+
+    def __getitem__(self, number: int) -> int:
+        data = self.fs.read_bytes(f"{number}.bin")
+        time.sleep(self.decode)
+        return len(data)
+
+
+@pytest.mark.parametrize(
+    ("store", "decode", "part", "code"), [(8.0, 0.5, "storage", "F015"), (0.2, 8.0, "code", "F018")]
+)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_real_loop(tmp_path: Path, store: float, decode: float, part: str, code: str, workers: int) -> None:
+    data: Any = pytest.importorskip("torch.utils.data")
+    local = fsabs.from_url(tmp_path / "data", create=True)
+    local.write_many((f"{number}.bin", bytes(100_000)) for number in range(128))
+    slow = _SlowStore(local)
+    slow.milliseconds = store
+    with trace.trace(tmp_path / "trace"):
+        loader = data.DataLoader(_Samples(TracedFS(slow), decode), batch_size=8, num_workers=workers)
+        for _ in trace.steps(loader):
+            time.sleep(0.001)
+    analysis = trace.analyse(tmp_path / "trace")
+    _check_sums(analysis)
+    whole = analysis.breakdown[0]
+    assert max(whole.parts, key=lambda name: whole.parts[name]) == part
+    assert analysis.findings[0].code == code
+    assert whole.workers == workers
