@@ -5,7 +5,6 @@ are plain, and by boto3 where they are not.
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import socket
 import time
@@ -19,6 +18,7 @@ from ... import errors, hooks
 from ...blobs import Blob
 from ...ranges import Range, plan
 from . import fallback
+from .buffers import BodyBuffer
 from .client import Client
 from .failures import LargeObject, Transient, UnsupportedResponse
 from .http1 import ResponseHead
@@ -243,14 +243,12 @@ class S3Blob(Blob):
 
     def _in_parallel(self, size: int, offset: int) -> bytes:
         """A large range by several requests, into one place."""
-        buffer = io.BytesIO(bytes(size))
-        view = buffer.getbuffer()
+        buffer = BodyBuffer(size)
         requests = plan([(size, offset)], 0, PIECE).requests
-        places = [view[at - offset : at - offset + length] for length, at in requests]
-        view.release()
+        places = [buffer.view[at - offset : at - offset + length] for length, at in requests]
         for number, _ in enumerate(self._responses(requests, self._origin.default_concurrency, places)):
             places[number].release()
-        return buffer.getvalue()  # without a copy: no other reference to the buffer exists
+        return buffer.release()
 
     @property
     def max_gap_bytes(self) -> int:

@@ -7,12 +7,12 @@ first one is peeked at, and the next ones most often have the same size.
 
 from __future__ import annotations
 
-import io
 import socket
 import ssl
 import time
 
 from . import contract
+from .buffers import BodyBuffer
 from .connections import Connection
 from .duplicates import DuplicateDetector
 from .failures import LargeObject, cut_short, hung_up, refused, xml_text
@@ -56,7 +56,7 @@ class Receiver:
     _buffer = b""  # received and not parsed
     _received = 0  # of the body
     _parser: BodyParser | None = None
-    _body: io.BytesIO | None = None
+    _body: BodyBuffer | None = None
     _view: memoryview | None = None
     _interim = 0
     _skip = 0
@@ -102,8 +102,8 @@ class Receiver:
             raise LargeObject(head)
         self.deadline += body_seconds(size)
         if self._view is None:
-            self._body = io.BytesIO(bytes(size))
-            self._view = self._body.getbuffer()
+            self._body = BodyBuffer(size)
+            self._view = self._body.view
 
     def _receive_head(self, connection: Connection) -> bytes:
         sock, flags = connection.socket, self._flags & DONTWAIT
@@ -237,9 +237,8 @@ class Receiver:
             body = b"".join(self._pieces)
             self._detector.check_refusal(request, body)
             return refused(head, body, bool(self._nonce) and not self._detector.echoes(request))
-        if self._body is not None and self._view is not None:
-            self._view.release()
-            self._pieces = [self._body.getvalue()]  # the very bytes that were filled: there is no other reference
+        if self._body is not None:
+            self._pieces = [self._body.release()]
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         size = len(body) if request.into is None else self._received - self._skip
