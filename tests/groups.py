@@ -19,7 +19,19 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-LONGEST = ("spark", "hdfs", "ceph")
+LONGEST = (
+    "spark",
+    "hdfs",
+    "ceph",
+    "tests/test_interrupts.py",
+    "tests/test_demo.py",
+    "tests/test_docs.py",
+    "tests/backends/test_hdfs_pair.py",
+    "tests/adapters/test_torch_tasks.py",
+    "tests/test_dataloader.py",
+    "tests/cache/test_chaos.py",
+    "tests/dispatch/test_elastic.py",
+)
 """The groups that take longest, which begin first: no process works on one of them when the others have ended."""
 _FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
@@ -92,4 +104,4 @@ def group_of(item: pytest.Item) -> str:
             return server
     if item.parent is not None and "conformance" in item.path.parts:
         return item.parent.nodeid
-    return str(item.path)
+    return item.nodeid.partition("::")[0]

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,10 @@ from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS, HTTPCachedFS
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, SubFSSubject, Subject, WrappedSubject
-from fsabs.testing.kit import MODULES, Check, checks
+from fsabs.testing.kit import MODULES
 from fsabs.testing.subject import Files
 from tests.conformance.archives import deflated_zip_in, zip_in
+from tests.conformance.selections import WithoutProcesses
 from tests.conformance.stores import S3Subject
 
 CONTAINER = Capabilities(
@@ -88,23 +89,11 @@ def _subfs_of_cached() -> Subject:
     return SubFSSubject(CachedSubject(OldFilesSubject()))
 
 
-class OneProcess(FSConformance):
+class OneProcess(WithoutProcesses):
     """The checks that make no processes: other classes have the same machinery, and run them all."""
 
-    modules: ClassVar[tuple[str, ...]] = tuple(name for name in MODULES if name not in ("checks_tree", "checks_text"))
+    modules = tuple(name for name in MODULES if name not in ("checks_tree", "checks_text"))
     """Listings go round most of the layers, and text is made of bytes."""
-
-    @classmethod
-    def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
-        """Make a test of each of these checks."""
-        if "check" in metafunc.fixturenames:
-            applicable = checks(cls.capabilities, cls.live, cls.shared)
-            chosen = [one for one in applicable if not (one.processes or one.slow) and _home(one) in cls.modules]
-            metafunc.parametrize("check", chosen, ids=[one.name for one in chosen])
-
-
-def _home(check: Check) -> str:
-    return check.function.__module__.rpartition(".")[2]
 
 
 class TestCachedLocalBySmallBlocks(FSConformance):

@@ -13,6 +13,7 @@ import pytest
 from fsabs import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, SubFSSubject, Subject, layered, lazified
 from tests.conformance.archives import deflated_zip_in, hdf5_in, packed_hdf5_in, tar_in, zip_in
+from tests.conformance.selections import WithoutProcesses
 from tests.conformance.stores import HdfsSubject, S3Subject
 
 WRITE_ONCE = Capabilities(
@@ -56,12 +57,12 @@ class TestZipOnS3(ContainerConformance):
     over = "ceph"
 
 
-class TestZipOnHdfs(ContainerConformance):
+class TestZipOnHdfs(WithoutProcesses, ContainerConformance):
     made = zip_in
     over = "hdfs"
 
 
-class TestZipInZip(ContainerConformance):
+class TestZipInZip(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip")))
 
 
@@ -69,20 +70,20 @@ class TestZipInDeflatedZip(ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip", zipfile.ZIP_DEFLATED)))
 
 
-class TestZipInZipOnS3(ContainerConformance):
+class TestZipInZipOnS3(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip")))
     over = "ceph"
 
 
-class TestSubFSOfZip(ContainerConformance):
+class TestSubFSOfZip(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: SubFSSubject(zip_in(outer)))
 
 
-class TestLayeredZip(ContainerConformance):
+class TestLayeredZip(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: layered(zip_in(outer)))
 
 
-class TestLazifiedZip(ContainerConformance):
+class TestLazifiedZip(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: lazified(zip_in(outer)))
 
 
@@ -95,7 +96,7 @@ class TestTarGz(ContainerConformance):
     made = staticmethod(functools.partial(tar_in, name="a.tar.gz"))
 
 
-class TestTarOnS3(ContainerConformance):
+class TestTarOnS3(WithoutProcesses, ContainerConformance):
     made = tar_in
     over = "ceph"
 
@@ -105,12 +106,12 @@ class TestTarOnHdfs(ContainerConformance):
     over = "hdfs"
 
 
-class TestTarInZipOnS3(ContainerConformance):
+class TestTarInZipOnS3(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: tar_in(zip_in(outer, "outer.zip")))
     over = "ceph"
 
 
-class TestSubFSOfTar(ContainerConformance):
+class TestSubFSOfTar(WithoutProcesses, ContainerConformance):
     made = staticmethod(lambda outer: SubFSSubject(tar_in(outer)))
 
 
@@ -137,6 +138,6 @@ class TestHdf5InHdf5(ContainerConformance):
     made = staticmethod(lambda outer: hdf5_in(packed_hdf5_in(outer)))
 
 
-class TestSubFSOfHdf5(ContainerConformance):
+class TestSubFSOfHdf5(WithoutProcesses, ContainerConformance):
     capabilities = HDF5
     made = staticmethod(lambda outer: SubFSSubject(hdf5_in(outer)))

@@ -16,6 +16,7 @@ from fsabs.testing import (
     lazified,
     model_test,
 )
+from tests.conformance.selections import WithoutProcesses
 
 
 def _layer_over_local() -> Subject:
@@ -65,7 +66,7 @@ class TestLazyOverLocal(TestLayerOverLocal):
     factory = _lazy_over_local
 
 
-class TestLayerOverMemory(FSConformance):
+class TestLayerOverMemory(WithoutProcesses):
     capabilities = Memory.capabilities
     factory = _layer_over_memory
     serverless = True
@@ -81,7 +82,8 @@ class TestLayerOverSubFS(TestSubFSOfLayer):
     factory = _layer_over_subfs
 
 
-class TestLazyOverMemory(TestSubFSOfLayer):
+class TestLazyOverMemory(FSConformance):
+    capabilities = Memory.capabilities
     factory = _lazy_over_memory
 
 
@@ -98,4 +100,4 @@ class TestFaultless(TestSubFSOfLayer):
 
 
 TestLazyModel = model_test(_lazy_over_local)
-TestFaultlessModel = model_test(_faultless)
+TestFaultlessModel = model_test(_faultless, max_examples=20)

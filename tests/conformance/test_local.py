@@ -10,6 +10,7 @@ import pytest
 
 from fsabs.backends.local import Local
 from fsabs.testing import FSConformance, LocalSubject, SubFSSubject, model_test
+from tests.conformance.selections import WithoutProcesses
 
 
 def _subfs() -> SubFSSubject:
@@ -22,7 +23,7 @@ class TestLocal(FSConformance):
     serverless = True
 
 
-class TestLocalSubFS(FSConformance):
+class TestLocalSubFS(WithoutProcesses):
     capabilities = Local.capabilities
     factory = _subfs
     serverless = True

@@ -10,6 +10,7 @@ from fsabs import FS, Capabilities
 from fsabs.manifest import ManifestFS, create
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, Subject, WrappedSubject
 from tests.conformance.archives import deflated_zip_in
+from tests.conformance.selections import WithoutProcesses
 
 
 class PinnedSubject(WrappedSubject):
@@ -35,7 +36,7 @@ class PinnedSubject(WrappedSubject):
         shutil.rmtree(self._folder)
 
 
-class TestPinnedMemory(FSConformance):
+class TestPinnedMemory(WithoutProcesses):
     capabilities = Capabilities(versions=True)
     factory = staticmethod(lambda: PinnedSubject(MemorySubject()))
 
@@ -45,7 +46,7 @@ class TestPinnedLocal(FSConformance):
     factory = staticmethod(lambda: PinnedSubject(LocalSubject()))
 
 
-class TestPinnedZip(FSConformance):
+class TestPinnedZip(WithoutProcesses):
     live = False
     capabilities = Capabilities(implied_directories=True, versions=True)
     factory = staticmethod(lambda: PinnedSubject(deflated_zip_in(MemorySubject())))

@@ -12,11 +12,12 @@ from fsabs import S3, Capabilities, Hdfs
 from fsabs.backends.fsspec import Fsspec
 from fsabs.testing import FSConformance, Subject
 from fsabs.testing.subjects import SubFSSubject
+from tests.conformance.selections import WithoutProcesses
 from tests.conformance.stores import FsspecSubject, HdfsSubject, S3Subject
 from tests.servers.hdfs import HdfsCluster
 
 
-class TestMoto(FSConformance):
+class TestMoto(WithoutProcesses):
     capabilities = S3.capabilities
 
     @pytest.fixture
@@ -35,7 +36,7 @@ class TestCeph(FSConformance):
             yield subject
 
 
-class TestSubFSOfCeph(FSConformance):
+class TestSubFSOfCeph(WithoutProcesses):
     capabilities = S3.capabilities
 
     @pytest.fixture
@@ -53,7 +54,7 @@ class TestHdfs(FSConformance):
             yield subject
 
 
-class TestSubFSOfHdfs(FSConformance):
+class TestSubFSOfHdfs(WithoutProcesses):
     capabilities = Hdfs.capabilities
 
     @pytest.fixture
@@ -76,7 +77,7 @@ class TestFsspec(FSConformance):
             yield subject
 
 
-class TestSubFSOfFsspec(FSConformance):
+class TestSubFSOfFsspec(WithoutProcesses):
     capabilities = FSSPEC
     shared = False  # a dictionary of this process
 

@@ -12,6 +12,7 @@ from fsabs.backends.memory import Memory
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, Subject, WrappedSubject
 from fsabs.trace import TracedFS
 from tests.conformance.archives import deflated_zip_in
+from tests.conformance.selections import WithoutProcesses
 from tests.conformance.test_containers import ContainerConformance
 
 
@@ -31,7 +32,7 @@ def tracing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tracing")
-class TestTracedMemory(FSConformance):
+class TestTracedMemory(WithoutProcesses):
     capabilities = Memory.capabilities
     factory = _over_memory
 
@@ -47,6 +48,6 @@ class TestTracedZip(ContainerConformance):
     made = staticmethod(lambda outer: WrappedSubject(deflated_zip_in(outer), TracedFS))
 
 
-class TestUntracedMemory(FSConformance):
+class TestUntracedMemory(WithoutProcesses):
     capabilities = Memory.capabilities
     factory = _over_memory

@@ -1,4 +1,4 @@
-"""A bucket of a million keys that nobody stores: an HTTP server that makes each page of a listing when it is asked for.
+"""A bucket of very many keys that nobody stores: an HTTP server that makes each page of a listing when it is asked for.
 
 Run as a program it prints its port and serves `GET /bucket?list-type=2...` with 1,000 keys a page, so that a test can
 watch a client walk through a listing that no real store on this machine could be filled with in a test's time.
@@ -10,6 +10,7 @@ import sys
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+KEYS = 300_000
 _ENTRY = (
     "<Contents><Key>data/{:07d}.jpg</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
     "<ETag>&quot;{:032x}&quot;</ETag><Size>{}</Size><StorageClass>STANDARD</StorageClass></Contents>"
@@ -32,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers listings, and nothing else."""
 
     protocol_version = "HTTP/1.1"
-    total = 1_000_000
+    total = KEYS
 
     def do_GET(self) -> None:
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
