@@ -36,7 +36,7 @@ LONGEST = (
 _FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
-class GroupScheduling(LoadScopeScheduling):
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Give each worker whole groups of tests, in the order in which the tests were collected."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
