@@ -26,7 +26,8 @@ from .disk import prepare, warn_once
 from .eviction import DiskLimits
 from .options import share_of_disk, size_of
 from .policy import ReadOrder
-from .reading import CachedFiles, CacheState
+from .reading import CachedFiles
+from .state import CacheState
 from .stats import FileStats
 
 KB, MB = 1024, 1024 * 1024

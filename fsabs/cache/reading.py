@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import NamedTuple
 
 from .. import errors, process
 from ..blobs import Blob
@@ -19,10 +18,8 @@ from ..threads import in_threads
 from . import inner as inners
 from .blocks import BlockBlob, Blocks, WholeBlob
 from .content import ContentCache, EntryKey
-from .disk import open_disk
-from .eviction import DiskLimits
 from .policy import ReadOrder
-from .records import FileRecords
+from .state import FILES_KEPT, CachedFile, CacheState
 from .stats import FileStats
 
 WINDOW_MISSES = 256
@@ -31,27 +28,6 @@ WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_SPAN = 1024
 """Files among which those are."""
 _ATTEMPTS = 4
-
-
-class CachedFile(NamedTuple):
-    """The stat and the identity of a file that is being opened."""
-
-    stat: FileStat
-    entry: EntryKey | None
-    """Its name in the cache; None if it is not cached."""
-    admit: bool
-    """Whether it may be stored: its version is that of no other content."""
-
-
-class CacheState:
-    """The per-process state of a `CachedFS`."""
-
-    def __init__(self, inner: FS, folder: str | None, limits: DiskLimits, memory_bytes: int, timeout: float) -> None:
-        disk = open_disk(folder, limits) if folder is not None else None
-        self.store: str = inner._resolved_store()
-        self.by_request: bool = inners.is_asked_by_request(inner)
-        self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout)
-        self.records: FileRecords = FileRecords(f"{self.store} {inner._principal()}", self.contents)
 
 
 class FileOpener:
@@ -111,7 +87,19 @@ class CachedFiles:
     def find(self, key: str) -> CachedFile:
         """Return what is known of a file, asked for now or within the check interval."""
         url = self.inner._url(key)
-        return self._file(url, self.stats.current(key, url))
+        return self._found(url, self.stats.current(key, url))
+
+    def _found(self, url: str, stat: FileStat) -> CachedFile:
+        """Return the file of a stat: the one of the last time, if that was the same and may be stored."""
+        files = self.state().files
+        file = files.get(url)
+        if file is None or file.stat != stat:
+            file = self._file(url, stat)
+            if file.admit and stat.version is not None:
+                if len(files) >= FILES_KEPT:
+                    files.clear()
+                files[url] = file
+        return file
 
     def _file(self, url: str, stat: FileStat, settled: bool = False) -> CachedFile:
         version = stat.version
@@ -131,7 +119,7 @@ class CachedFiles:
         """As `find`; a file that was never cached is opened for that, if it takes no more requests."""
         url = self.inner._url(key)
         if not self.is_new(key, url):
-            return self.find(key), None
+            return self._found(url, self.stats.current(key, url)), None
         blob = self.inner._open_from_start(key)
         file = self._new(key, blob.size, blob.version)
         if file.entry is not None and self.contents().contains(file.entry):
@@ -154,10 +142,10 @@ class CachedFiles:
         file, opened = self.find_or_open(key)
         if file.entry is None:
             return open_inner(key) if opened is None else opened
-        if file.stat.size <= self.whole_size:
-            data, version = self.whole(key, file, open_inner, opened)
-            return WholeBlob(self._fs, key, data, version)
-        return self.block_blob(key, file, opened)
+        if file.stat.size > self.whole_size:
+            return self.block_blob(key, file, opened)
+        data, version = self.whole(key, file, open_inner, opened)
+        return WholeBlob(self._fs, key, data, version)
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
@@ -190,29 +178,36 @@ class CachedFiles:
 
         `opened` is used, once, in place of what `open_inner` returns, and closed.
         """
-        opener = FileOpener(open_inner, opened)
-        with opened if opened is not None else contextlib.nullcontext():
-            for _ in range(_ATTEMPTS):
-                if file.entry is None or file.stat.size > self.whole_size:
-                    break
-                if (data := self.lookup(file)) is not None:
-                    return data, file.stat.version
-                read = functools.partial(self._read, key, file, opener)
-                try:
-                    [data] = self.contents().fetch([file.entry], read, file.admit)
-                except errors.StaleFileError:  # it changed between its stat and its reading
-                    self.stats.invalidate(file.entry.url)
-                    file = self.find(key)
-                    continue
-                if file.entry is not None and self.contents().contains(file.entry):
-                    self.remember(file)
-                return data, file.stat.version
-            with self.inner._open_blob(key) as blob:
-                return blob.read_all(), blob.version
+        data = self.lookup(file)
+        if data is None:
+            with opened if opened is not None else contextlib.nullcontext():
+                return self._fetch_whole(key, file, FileOpener(open_inner, opened))
+        if opened is not None:
+            opened.close()
+        return data, file.stat.version
+
+    def _fetch_whole(self, key: str, file: CachedFile, opener: FileOpener) -> tuple[bytes, str | None]:
+        for _ in range(_ATTEMPTS):
+            if file.entry is None or file.stat.size > self.whole_size:
+                break
+            read = functools.partial(self._read, key, file, opener)
+            try:
+                [data] = self.contents().fetch([file.entry], read, file.admit)
+            except errors.StaleFileError:  # it changed between its stat and its reading
+                self.stats.invalidate(file.entry.url)
+                file = self.find(key)
+                if (found := self.lookup(file)) is not None:
+                    return found, file.stat.version
+                continue
+            if file.entry is not None and self.contents().contains(file.entry):
+                self.remember(file)
+            return data, file.stat.version
+        with self.inner._open_blob(key) as blob:
+            return blob.read_all(), blob.version
 
     def lookup(self, file: CachedFile) -> bytes | None:
         """Return the content of a small file, if it is cached."""
-        data = self.contents().lookup(file.entry) if file.entry is not None else None
+        data = self.state().contents.lookup(file.entry) if file.entry is not None else None
         return data if data is not None and len(data) == file.stat.size else None
 
     def _read(self, key: str, file: CachedFile, open_inner: Callable[[str], Blob], _: Sequence[int]) -> list[bytes]:

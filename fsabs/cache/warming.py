@@ -13,7 +13,8 @@ from .. import keys, process
 from ..fs import FS
 from ..threads import in_threads
 from .content import EntryKey
-from .reading import CachedFile, CachedFiles
+from .reading import CachedFiles
+from .state import CachedFile
 
 BATCH = 64
 """Files that are looked at together."""
