@@ -62,6 +62,11 @@ def epochs(bench: Bench, contestant: str, kind: str, name: str, loaders: tuple[s
     options: dict[str, Any] = {"url": "s3://bucket", "sizes": sizes, "count": count, "batch": batch, **at}
     with bench.race(f"{name}, 10 ms away, 2 ms a batch of {batch}", "batch", rounds=5) as race:
         ideal = race.beside("ideal: the longer of fetching and computing", "pipelines.ideal", count // batch, **options)
+        size = RECORD if batch == 128 else SIZE
+        memory = {"kind": kind, "count": count, "size": size, "batch": batch}
+        for workers in WORKERS:
+            name = f"torch alone, records in memory, {workers} workers"
+            race.beside(name, "pipelines.in_memory", count // batch, workers=workers, **memory)
         entrants = [
             race.ours(
                 f"{'DataLoader' if loader == 'plain' else 'Loader'}, {workers} workers",

@@ -1,8 +1,9 @@
-"""Data preparation: JPEGs to RecordIO by processes and on Spark, against a plain Python loop; listing and planning."""
+"""Data preparation: JPEGs to RecordIO by processes, against a plain Python loop; listing and planning."""
 
 from __future__ import annotations
 
 import io
+import os
 import random
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from .frame.measure import at_least, at_most
 from .frame.race import Bench
 
 IMAGES = 4000
+MANY = 20_000
+"""Files of which a function that does nothing makes records."""
 SMALL_FILES = 100_000
 MODEL = """\
 import numpy as np
@@ -32,11 +35,11 @@ def run(bench: Bench) -> None:
     """Two races and the planning of many files."""
     raw = bench.folder / "images"
     make_images(raw, IMAGES)
-    images(bench, raw)
+    images(bench, raw, IMAGES)
     overhead(bench, raw)
     planning(bench)
     bench.note(f"{IMAGES:,} JPEGs of about 20 KB on a local disk, in the page cache; decoded and scaled to 64 x 64.")
-    bench.note("Processes are started in the round, Spark's session (some seconds) before it.")
+    bench.note("Processes are started in the round.")
 
 
 def make_images(folder: Path, count: int) -> None:
@@ -56,59 +59,62 @@ def make_images(folder: Path, count: int) -> None:
         path.write_bytes(contents[number % 20])
 
 
-def images(bench: Bench, raw: Path) -> None:
-    """The same function by four ways."""
+def images(bench: Bench, raw: Path, count: int, master: str | None = None) -> None:
+    """The same function by us and by plain loops."""
     model = bench.folder / "model.py"
     model.write_text(MODEL)
     options = {"model": str(model), "raw": str(raw)}
+    out = str(bench.folder / "out")
     with bench.race("JPEGs to RecordIO, two cores", "file", rounds=3) as race:
-        out = str(bench.folder / "out")
-        spark = race.ours(
-            "fsabs, Spark local[2]",
-            "preparing.prepared",
-            IMAGES,
-            output=f"{out}.spark",
-            workers=2,
-            records=IMAGES,
-            master="local[2]",
-            **options,
-        )
-        local = race.ours(
-            "fsabs, 2 processes",
-            "preparing.prepared",
-            IMAGES,
-            output=f"{out}.local",
-            workers=2,
-            records=IMAGES,
-            **options,
-        )
-        one = race.beside("a plain loop", "preparing.loop", IMAGES, output=f"{out}.loop", **options)
-        two = race.beside("two plain loops", "preparing.loops", IMAGES, output=f"{out}.loops", processes=2, **options)
+        name = "2 processes" if master is None else f"Spark {master}"
+        here = {**options, "output": out, "workers": 2, "records": count, "master": master}
+        mine = race.ours(f"fsabs, {name}", "preparing.prepared", count, **here)
+        one = race.beside("a plain loop", "preparing.loop", count, output=f"{out}.loop", **options)
+        two = race.beside("two plain loops", "preparing.loops", count, output=f"{out}.loops", processes=2, **options)
         race.run()
         race.table("seconds", "us/file", 1e6)
-        for mine in (spark, local):
-            race.rate(mine)
-            race.faster(mine, one, at_least(1.6))
-            race.faster(mine, two, at_least(0.85))
+        race.rate(mine)
+        race.faster(mine, one, at_least(1.6))
+        race.faster(mine, two, at_least(0.85))
 
 
 def overhead(bench: Bench, raw: Path) -> None:
-    """A function that does nothing: what is left is what a record costs."""
+    """A function that does nothing, over two numbers of files: the cost of a job, and that of each record."""
+    many = bench.folder / "many"
+    make_links(raw, many, MANY)
     model = bench.folder / "trivial.py"
     model.write_text(TRIVIAL)
-    options = {"model": str(model), "raw": str(raw), "output": str(bench.folder / "out.trivial")}
-    with bench.race("A function that does nothing, one process", "file", rounds=5) as race:
-        mine = race.ours("fsabs, 1 process", "preparing.prepared", IMAGES, workers=1, records=IMAGES, **options)
-        loop = race.beside("a plain loop", "preparing.loop", IMAGES, **{**options, "output": f"{options['output']}.1"})
+    out = str(bench.folder / "out.trivial")
+    with bench.race("A function that does nothing, one process", "job", rounds=5) as race:
+        ours, plain = {}, {}
+        for count, folder in ((IMAGES, raw), (MANY, many)):
+            options = {"model": str(model), "raw": str(folder)}
+            here = {**options, "output": f"{out}.{count}", "workers": 1, "records": count}
+            ours[count] = race.ours(f"fsabs, 1 process, {count:,} files", "preparing.prepared", 1, **here)
+            there = {**options, "output": f"{out}.{count}.loop"}
+            plain[count] = race.beside(f"a plain loop, {count:,} files", "preparing.loop", 1, **there)
         race.run()
-        race.table("seconds", "us/file", 1e6)
-        costs = [
-            (ours - plain) * 1e6
-            for ours, plain in zip(race.values(mine, "seconds"), race.values(loop, "seconds"), strict=True)
-        ]
-        bench.claim(
-            "what a record costs beside a plain loop, start of the process included", costs, "us", at_most(60, "us")
-        )
+        race.table("seconds", "s", 1)
+        costs = {
+            count: [
+                a - b
+                for a, b in zip(race.values(ours[count], "seconds"), race.values(plain[count], "seconds"), strict=True)
+            ]
+            for count in ours
+        }
+    each = [(b - a) / (MANY - IMAGES) for a, b in zip(costs[IMAGES], costs[MANY], strict=True)]
+    bench.claim("what a record costs beside a plain loop", [one * 1e6 for one in each], "us", at_most(60, "us"))
+    start = [few - IMAGES * one for few, one in zip(costs[IMAGES], each, strict=True)]
+    bench.claim("what a job costs beside a plain loop: its process and its commit", start, "s")
+
+
+def make_links(source: Path, folder: Path, count: int) -> None:
+    """Make a tree of hard links to the files of another."""
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    for number in range(count):
+        path = folder / str(number % 10) / f"{number:06}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.link(files[number % len(files)], path)
 
 
 def planning(bench: Bench) -> None:

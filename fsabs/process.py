@@ -9,6 +9,7 @@ hangs when it is dropped). Nothing above this module has to know that a fork too
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -206,14 +207,27 @@ class Resumable(Iterator[T_co]):
 
     def __next__(self) -> T_co:
         with self._lock:
-            if self._generation != _generation:
-                self._items, self._generation = None, _generation
-            if self._items is None:
-                self._items = self._start(self._taken)
-                register(self, self._items)
-            item = next(self._items)
+            item = next(self._begun())
             self._taken += 1
             return item
+
+    def take(self, count: int) -> list[T_co]:
+        """Return the next `count` items, fewer at the end; an error counts those before it as taken."""
+        items: list[T_co] = []
+        with self._lock:
+            try:
+                items.extend(itertools.islice(self._begun(), count))
+            finally:
+                self._taken += len(items)
+        return items
+
+    def _begun(self) -> Iterator[T_co]:
+        if self._generation != _generation:
+            self._items, self._generation = None, _generation
+        if self._items is None:
+            self._items = self._start(self._taken)
+            register(self, self._items)
+        return self._items
 
     def prime(self) -> Resumable[T_co]:
         """Start now, so that what is wrong with the request is raised at the call; returns itself."""

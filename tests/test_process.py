@@ -132,6 +132,24 @@ def test_a_half_used_iterator_goes_on_everywhere() -> None:
     assert list(numbers) == []
 
 
+def test_many_items_are_taken_at_once() -> None:
+    def until_five(start: int) -> Iterator[int]:
+        yield from range(start, 5)
+        if start < 5:
+            raise KeyError(5)
+
+    numbers = process.Resumable(count_from)
+    assert numbers.take(3) == [0, 1, 2]
+    copied = pickle.loads(pickle.dumps(numbers))
+    assert in_child(lambda: numbers.take(2) == [3, 4])
+    assert numbers.take(20) == copied.take(20) == [3, 4, 5, 6, 7, 8, 9]
+    assert numbers.take(1) == []
+    failing = process.Resumable(until_five)
+    with pytest.raises(KeyError):
+        failing.take(7)
+    assert in_child(lambda: failing.take(1) == [])  # it goes on behind what was taken
+
+
 def test_threads_share_an_iterator_and_each_item_comes_once() -> None:
     numbers = process.Resumable(functools.partial(lambda start: iter(range(start, 20_000))))
     seen: list[list[int]] = [[] for _ in range(4)]

@@ -71,6 +71,49 @@ def fsabs(kind: str, loader: str, count: int, batch: int, workers: int, **place:
     return run
 
 
+class _InMemory:
+    """A map-style data set whose records are in memory."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.records = [bytes(size) for _ in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [len(self.records[index]) for index in indices]
+
+
+def _in_turn(count: int, size: int) -> Any:
+    """Return an iterable data set whose records are in memory, the same number in each worker."""
+    data = library("torch.utils.data")
+
+    records = [bytes(size) for _ in range(count)]
+
+    class InTurn(data.IterableDataset):  # type: ignore[misc, name-defined]
+        def __iter__(self) -> Any:
+            info = data.get_worker_info()
+            worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+            return map(len, records[count * worker // workers : count * (worker + 1) // workers])
+
+    return InTurn()
+
+
+def in_memory(kind: str, count: int, size: int, batch: int, workers: int) -> Run:
+    """The same epoch of torch's own loader over records in memory: the least that it costs without any reading."""
+    dataset = _in_turn(count, size) if kind == "sharded" else _InMemory(count, size)
+    shuffle = {} if kind == "sharded" else {"shuffle": True}
+    more = {"num_workers": workers, **({"multiprocessing_context": "fork"} if workers else {})}
+    batches = library("torch.utils.data").DataLoader(dataset, batch, **shuffle, **more)
+
+    def run() -> dict[str, float]:
+        _, samples, seconds = _epoch(batches)
+        whole(range(samples), count)
+        return {"seconds": seconds}
+
+    return run
+
+
 def ideal(count: int, batch: int, **place: Any) -> Run:
     """The longer of the two: everything by one `read_many`, and the steps alone."""
     fs, paths = listed(**place), list(place["sizes"])

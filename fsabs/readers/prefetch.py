@@ -7,6 +7,7 @@ can use the order itself (a cache) receives it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
@@ -22,6 +23,7 @@ from ..fs import FS, Path
 T = TypeVar("T")
 
 MAX_BYTES = 256 * 1024 * 1024
+_CHUNK = 64  # items that a thread hands over at once: each time costs as much as reading some small ones
 LARGEST_BATCH = 512  # files of one read_many: enough to keep a store busy, few enough to adapt to their sizes
 
 
@@ -65,13 +67,17 @@ def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> pr
     return read_ahead(fs.read_many, order, len, max_bytes=max_bytes, begin=functools.partial(hand_over, fs))
 
 
+def _no_preparation(wanted: Any) -> None:
+    """Do nothing."""
+
+
 def read_ahead(
     read: Callable[[Any], Iterable[T]],
     wanted: Any,
     weigh: Callable[[T], int],
     *,
     max_bytes: int,
-    begin: Callable[[Any], object] = lambda wanted: None,
+    begin: Callable[[Any], object] = _no_preparation,
     largest_batch: int = LARGEST_BATCH,
 ) -> process.Resumable[T]:
     """Return an iterator of what `read` gives for batches of `wanted`, one item for each, read ahead by a thread.
@@ -97,7 +103,8 @@ def _from_there(
 ) -> Iterator[T]:
     coming = wanted[start:] if start else wanted
     begin(coming)
-    return Ahead(functools.partial(_in_batches, read, coming, weigh, max_bytes, largest_batch), weigh, max_bytes)
+    chunks = functools.partial(_in_batches, read, coming, weigh, max_bytes, largest_batch)
+    return items_of(Ahead(chunks, lambda chunk: sum(map(weigh, chunk)), max_bytes))
 
 
 def _in_batches(
@@ -106,14 +113,26 @@ def _in_batches(
     weigh: Callable[[T], int],
     max_bytes: int,
     largest_batch: int,
-) -> Iterator[T]:
+) -> Iterator[list[T]]:
+    """Yield the items in lists: those of a list many at once, others one by one as they come."""
     at, largest, batch = 0, 1, 4
     while at < len(wanted):
-        for item in read(wanted[at : at + batch]):
-            largest = max(largest, weigh(item))
-            yield item
-        at += batch
+        asked, given = min(batch, len(wanted) - at), 0
+        for chunk in _chunks(read(wanted[at : at + asked]), max_bytes // largest):
+            largest = max(largest, *map(weigh, chunk))
+            given += len(chunk)
+            yield chunk
+        if given != asked:
+            raise RuntimeError(f"{given} items were read, and not {asked}")
+        at += asked
         batch = max(1, min(max_bytes // largest, 4 * batch, largest_batch))
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    if not isinstance(items, list):  # they come one by one
+        return ([item] for item in items)
+    size = max(1, min(_CHUNK, size))
+    return (items[at : at + size] for at in range(0, len(items), size))
 
 
 class Ahead(Iterator[T], Generic[T]):
@@ -139,6 +158,13 @@ class Ahead(Iterator[T], Generic[T]):
     def close(self) -> None:
         """End the thread, after what it is reading now; nothing is to be had after that."""
         _close(self._shelf, self._generation)
+
+
+def items_of(chunks: Ahead[list[T]]) -> Iterator[T]:
+    """Yield the items of the lists that a thread reads; closing the iterator ends the thread."""
+    with contextlib.closing(chunks):
+        for chunk in chunks:
+            yield from chunk
 
 
 def _close(shelf: _Shelf[Any], generation: int) -> None:

@@ -26,6 +26,8 @@ from fsabs.adapters.torch import (
     ShardedDataset,
     records,
 )
+from fsabs.adapters.torch.reading import EpochRecords
+from fsabs.errors import CorruptFileError
 from fsabs.readers.recordio import Writer
 
 pytestmark = [
@@ -233,14 +235,62 @@ def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytes
 
 def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> None:
     data = ShardedDataset(shards, int, seed=3)
-    assert data._max_bytes is not None
-    assert ShardedDataset(shards.inner, int)._max_bytes is None
+    assert data._records._max_bytes is not None
+    assert ShardedDataset(shards.inner, int)._records._max_bytes is None
     assert sorted(samples(DataLoader(data, 4, **options(2)))) == EVERYTHING
     orders = [names for _, _, names in logged(shards, "order")]
     assert len(orders) == 2
     assert orders[0] == orders[1]  # of both workers
     assert len(orders[0]) == 8  # of this epoch and the next one
     assert len(set(orders[0][:4])) == len(set(orders[0][4:])) == 4
+
+
+def test_buffers_are_read_together(shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    local, far = (ShardedDataset(fs, int, seed=3, buffer_size=4) for fs in (shards.inner, shards))
+    read, calls = far.reader.read_at, []
+
+    def noted(name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        calls.append(len(numbers))
+        return read(name, numbers)
+
+    monkeypatch.setattr(far.reader, "read_at", noted)
+    for _ in range(2):
+        assert list(far) == list(local)
+        assert sum(calls) == TOTAL
+        assert len(calls) <= 11  # 15 buffers, by fours, of four shards
+        calls.clear()
+    assert samples(DataLoader(far, 4, **options(2))) != samples(DataLoader(far, 4, **options(2)))
+
+
+def test_few_bytes_allow_few_buffers(shards: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = ShardedDataset(shards, int, seed=3, buffer_size=4, max_bytes=16)
+    located: list[int] = []
+    shuffled = EpochRecords._shuffled
+
+    def noted(self: EpochRecords, parts: list[Any]) -> list[Any]:
+        located.append(len(parts))
+        return shuffled(self, parts)
+
+    monkeypatch.setattr(EpochRecords, "_shuffled", noted)
+    assert sorted(data) == EVERYTHING
+    assert located == [1] * 15  # a quarter of the bytes is for what is being read
+
+
+def test_an_error_comes_after_the_buffers_before_it(shards: Logged, tmp_path: Path) -> None:
+    path = tmp_path / "shards" / "2.recordio"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+    def given(fs: FS) -> list[int]:
+        found = []
+        with pytest.raises(CorruptFileError):
+            for sample in ShardedDataset(fs, int, seed=5, buffer_size=4):
+                found.append(sample)
+        return found
+
+    assert len(given(shards)) >= 8
+    assert given(shards) == given(shards.inner)
 
 
 def test_a_single_record_starts_nothing(shards: Logged) -> None:

@@ -98,4 +98,4 @@ class _Ahead:
         if not self.is_next(indices):
             return None
         self._at += len(indices)
-        return [next(self.contents) for _ in indices]
+        return self.contents.take(len(indices))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
+import operator
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ... import errors, process
@@ -55,7 +55,7 @@ class RecordIODataset(ReadAheadDataset):
         self._records = _Records(self.reader, self.shards, self._skips)
 
     def __getitem__(self, index: int) -> Any:
-        return self._samples(self._records.fetch([index]))[0]
+        return self._samples([self._records.record(operator.index(index))])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A batch of samples, in the order of `indices`."""
@@ -109,38 +109,54 @@ class _Records:
         self._shards = shards
         self._skips = skips
         self._at_once = _SHARDS_AT_ONCE if reader.reads_ahead else 1
-        self._ends = list(accumulate(shard.count for shard in shards))
+        self._ends = list(itertools.accumulate(shard.count for shard in shards))
+        self._starts = [0, *self._ends][: len(shards)]
         self.total = self._ends[-1] if self._ends else 0
+
+    def record(self, index: int) -> Any:
+        """Return one record, or `LOST`."""
+        at = index + self.total if index < 0 else index
+        if not 0 <= at < self.total:
+            raise self._missing(index)
+        number = bisect_right(self._ends, at)
+        found = self._read_shard((number, [at - self._starts[number]]))
+        self._reader.trim()
+        return found[0]
 
     def fetch(self, indices: Sequence[int] | Numbers) -> list[Any]:
         """Return the records of these numbers, in their order; `LOST` for a damaged one that is skipped."""
-        by_shard: dict[int, list[tuple[int, int]]] = {}
-        for place, index in enumerate(indices):
-            number, record = self._find(int(index))
-            by_shard.setdefault(number, []).append((record, place))
-        read = functools.partial(self._read_shard, by_shard)
-        width = min(self._at_once, len(by_shard))
-        contents = in_threads(read, list(by_shard), width) if width > 1 else map(read, by_shard)
-        found: list[Any] = [None] * len(indices)
-        for wanted, records in zip(by_shard.values(), contents, strict=True):
-            for (_, place), data in zip(wanted, records, strict=True):
-                found[place] = data
+        import numpy as np
+
+        wanted = np.asarray(indices, np.int64)
+        wanted = np.where(wanted < 0, wanted + self.total, wanted)
+        if not ((wanted >= 0) & (wanted < self.total)).all():
+            raise self._missing(next(index for index in indices if not -self.total <= index < self.total))
+        order = np.argsort(wanted, kind="stable")  # by shards, and within them by records
+        ascending = wanted[order]
+        parts: list[tuple[int, list[int]]] = []
+        at = 0
+        while at < len(order):
+            number = bisect_right(self._ends, ascending[at])
+            end = int(ascending.searchsorted(self._ends[number]))
+            parts.append((number, (ascending[at:end] - self._starts[number]).tolist()))
+            at = end
+        width = min(self._at_once, len(parts))
+        contents = in_threads(self._read_shard, parts, width) if width > 1 else map(self._read_shard, parts)
+        found: list[Any] = [None] * len(order)
+        for place, record in zip(order.tolist(), itertools.chain.from_iterable(contents), strict=True):
+            found[place] = record
         self._reader.trim()
         return found
 
-    def _read_shard(self, wanted: dict[int, list[tuple[int, int]]], number: int) -> list[Any]:
-        name, records = self._shards[number].name, [record for record, _ in wanted[number]]
+    def _missing(self, index: int) -> IndexError:
+        return IndexError(f"record {index} of {self.total}")
+
+    def _read_shard(self, wanted: tuple[int, list[int]]) -> list[Any]:
+        number, records = wanted
+        name = self._shards[number].name
         if self._skips:
             return list(self._reader.read_available(name, records))
         return self._reader.reader(name).read_many(records)
-
-    def _find(self, index: int) -> tuple[int, int]:
-        """Return shard and record of an index, which counts from the end where it is negative."""
-        at = index + self.total if index < 0 else index
-        if not 0 <= at < self.total:
-            raise IndexError(f"record {index} of {self.total}")
-        number = bisect_right(self._ends, at)
-        return number, at - (self._ends[number] - self._shards[number].count)
 
 
 def _weight(record: Any) -> int:

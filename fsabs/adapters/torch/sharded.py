@@ -15,17 +15,17 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ... import errors, process
 from ...readers.data import AbstractDataReader, Mode, shards_of
-from ...readers.data.base import LOST, OnError, exactly
+from ...readers.data.base import LOST, OnError
 from ...readers.data.files import Location
-from ...readers.data.order import Epoch, EpochOrder, Interval, length
-from ...readers.prefetch import Ahead
+from ...readers.data.order import EpochOrder, Interval, length
 from .epochs import Epochs, rank_of
 from .files import Transform
 from .loader import Collate, Tag, Tagged
 from .plan import EpochPlan, Pass, Uneven, WorkerPlace
+from .reading import EpochRecords
 from .sampler import batch_rule
 from .shared import SharedPlan, WorkerCounts, worker_pass
-from .source import in_chunks, reader_of, weigh
+from .source import reader_of
 from .states import Content, Remainder, plan_of_worker, remainders, state_of
 
 MAX_BYTES = 64 << 20
@@ -82,8 +82,8 @@ class ShardedDataset(IterableDataset[Any]):
         self._order = EpochOrder(shards, seed, block_size, buffer_size)
         if max_bytes == "auto":
             max_bytes = MAX_BYTES if self.reader.reads_ahead else None
-        self._max_bytes = max_bytes
         self._skips = on_error == "skip"
+        self._records = EpochRecords(self.reader, [shard.name for shard in shards], self._skips, max_bytes)
         self.max_skipped = max_skipped
         self._skipped = WorkerCounts()
         self._shared = SharedPlan()
@@ -235,10 +235,7 @@ class ShardedDataset(IterableDataset[Any]):
         """Yield the samples at these positions of a plan's epoch, which are a worker's, from number `start` on."""
         order = self._order.epoch(plan.epoch)
         self.reader.expect(self._shards_of_all(plan, place))
-        records = self._records(order, intervals, start)
-        if self._max_bytes is not None:
-            chunks = functools.partial(in_chunks, records)
-            records = (record for chunk in Ahead(chunks, weigh, self._max_bytes) for record in chunk)
+        records = self._records.read(order, intervals, start)
         transform = self.transform
         if transform is None or not self._skips:
             return records if transform is None else map(transform, records)
@@ -251,39 +248,6 @@ class ShardedDataset(IterableDataset[Any]):
             parts = [one.of_worker(worker, self.uneven) for worker in workers]
             for number in self._order.epoch(one.epoch).shards_in_turn(parts):
                 yield self._order.shards[number].name
-
-    def _records(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
-        for first, last in order.pieces(intervals, start):
-            yield from (
-                self._shuffled(order, first, last) if self._order.buffer_size > 1 else self._run(order, first, last)
-            )
-
-    def _run(self, order: Epoch, first: int, last: int) -> Iterator[Any]:
-        """The records of a piece that lies in one shard, in its order."""
-        shards, records = order.locate(first, first + 1)
-        start = int(records[0])
-        return self._read(int(shards[0]), range(start, start + last - first))
-
-    def _shuffled(self, order: Epoch, first: int, last: int) -> Iterator[Any]:
-        """The records of a piece of a buffer: read in the order of the shards, given in that of the shuffle."""
-        import numpy as np
-
-        shards, records = order.locate(first, last)
-        by_place = np.lexsort((records, shards))
-        found: list[Any] = [None] * (last - first)
-        ends = np.flatnonzero(np.diff(shards[by_place], append=-1)) + 1
-        for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-            slots = by_place[start:end]
-            numbers = records[slots].tolist()
-            for slot, record in zip(slots.tolist(), self._read(int(shards[slots[0]]), numbers), strict=True):
-                found[slot] = record
-        return iter(found)
-
-    def _read(self, shard: int, numbers: Sequence[int]) -> Iterator[Any]:
-        name = self._order.shards[shard].name
-        read = self.reader.read_available if self._skips else self.reader.read_at
-        # No reader is trusted to give as many as it was asked for: a sample lost in silence is what this is against.
-        return exactly(read(name, numbers), name, numbers)
 
     # ---- what was consumed
 

@@ -80,6 +80,11 @@ class Epoch:
             self._blocks = order.blocks[np.argsort(ranks, kind="stable")]
         self._ends: Numbers = np.cumsum(self._blocks[:, 2])
 
+    @property
+    def shuffles_buffers(self) -> bool:
+        """Return whether the positions of each buffer are shuffled among each other."""
+        return self._order.buffer_size > 1
+
     def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
         """The intervals without their first `taken` positions, cut where a buffer or (with none) a block ends."""
         for start, end in drop(intervals, taken):

@@ -14,6 +14,7 @@ from ...backends.memory import Memory
 from ...errors import CorruptFileError
 from ...fs import FS
 from .. import recordio
+from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
 from .base import (
     LOST,
     AbstractDataReader,
@@ -104,7 +105,7 @@ class RecordIODataReader(AbstractDataReader):
         check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
         spans = list(runs(numbers))
         if len(spans) == 1:
-            yield from reader.scan(*spans[0])
+            yield from reader.scan(*spans[0], window=self._window)
             return
         for at in range(0, len(numbers), BATCH):
             yield from reader.read_many(numbers[at : at + BATCH])
@@ -118,7 +119,7 @@ class RecordIODataReader(AbstractDataReader):
         check_range(reader.url, min(numbers), max(numbers) + 1, len(reader))
         spans = list(runs(numbers))
         if len(spans) == 1:
-            yield from _scan_available(reader, *spans[0])
+            yield from _scan_available(reader, *spans[0], self._window)
             return
         for at in range(0, len(numbers), BATCH):
             batch = numbers[at : at + BATCH]
@@ -178,6 +179,11 @@ class RecordIODataReader(AbstractDataReader):
         return self._files.reads_ahead
 
     @property
+    def _window(self) -> int:
+        """The bytes that a scan reads at first: many, where each request waits for a store."""
+        return LARGEST_WINDOW if self.reads_ahead else FIRST_WINDOW
+
+    @property
     def records_output_types(self) -> str:
         """Bytes."""
         return "string"
@@ -209,9 +215,9 @@ def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[record
         pool.shutdown(cancel_futures=True)
 
 
-def _scan_available(reader: recordio.Reader, start: int, stop: int) -> Iterator[Any]:
+def _scan_available(reader: recordio.Reader, start: int, stop: int, window: int) -> Iterator[Any]:
     while start < stop:
-        scan = reader.scan(start, stop)
+        scan = reader.scan(start, stop, window=window)
         try:
             for record in scan:
                 number = scan.position - 1  # a reader that skips has left out those before it

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -140,6 +140,19 @@ class Index:
         if not 0 <= record < self.records:
             raise IndexError(f"record {record} of {self.records}")
         return bisect_right(self._firsts, record) - 1
+
+    def by_chunk(self, records: Sequence[int]) -> list[tuple[Chunk, list[int]]]:
+        """Return the chunks that hold these records, ascending, each with the positions of its records in `records`."""
+        order = sorted(range(len(records)), key=records.__getitem__)
+        ascending = sorted(records)
+        groups: list[tuple[Chunk, list[int]]] = []
+        at = 0
+        while at < len(order):
+            chunk = self.chunk(self.find(ascending[at]))
+            end = bisect_left(ascending, chunk.first + chunk.records, at)
+            groups.append((chunk, order[at:end]))
+            at = end
+        return groups
 
     def __len__(self) -> int:
         """The number of records."""

@@ -20,7 +20,7 @@ from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, cr
 from .held import ChunkLayout, HeldPayload, PayloadStore
 from .index import Index, OnError
 from .proof import prove
-from .scan import Scan
+from .scan import FIRST_WINDOW, Scan
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -139,12 +139,12 @@ class Reader:
 
     def read_many(self, indices: Iterable[int]) -> list[bytes]:
         """The records of many numbers, in their order; each chunk is read once, and many in one call of the store."""
-        wanted = list(map(self._number, indices))
+        wanted = self._numbers(indices)
         found = [b""] * len(wanted)
         missing: list[tuple[Chunk, list[int]]] = []
         apart: list[tuple[Chunk, ChunkLayout, int]] = []
         places: list[int] = []
-        groups = self._by_chunk(wanted)
+        groups = self.index.by_chunk(wanted)
         if groups and groups[-1][0].number > self.index.proved:
             self.prove(groups[-1][0].number, {chunk.number for chunk, _ in groups})
         for chunk, slots in groups:
@@ -202,25 +202,20 @@ class Reader:
             raise IndexError(f"record {which} of {self.index.records}: {self.url}")
         return record
 
-    def _by_chunk(self, wanted: list[int]) -> list[tuple[Chunk, list[int]]]:
-        """The chunks that hold the records `wanted`, in order, each with the places of its records in `wanted`."""
-        order = sorted(range(len(wanted)), key=wanted.__getitem__)
-        groups: list[tuple[Chunk, list[int]]] = []
-        at = 0
-        while at < len(order):
-            chunk = self.index.chunk(self.index.find(wanted[order[at]]))
-            end, start = chunk.first + chunk.records, at
-            while at < len(order) and wanted[order[at]] < end:
-                at += 1
-            groups.append((chunk, order[start:at]))
-        return groups
+    def _numbers(self, indices: Iterable[int]) -> list[int]:
+        wanted = list(indices)
+        if set(map(type, wanted)) <= {int} and (not wanted or 0 <= min(wanted) <= max(wanted) < self.index.records):
+            return wanted
+        return list(map(self._number, wanted))
 
     # ---- records in order
 
-    def scan(self, start: int = 0, stop: int | None = None) -> Scan:
-        """An iterator of the records from `start` to `stop`, which count as in a slice."""
+    def scan(self, start: int = 0, stop: int | None = None, *, window: int = FIRST_WINDOW) -> Scan:
+        """An iterator of the records from `start` to `stop`, which count as in a slice; about `window` bytes are read
+        at first, and twice as many each time.
+        """
         first, last, _ = slice(start, stop).indices(len(self))
-        return Scan(self, first, last)
+        return Scan(self, first, last, window)
 
     def __iter__(self) -> Scan:
         return self.scan()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .format import Chunk
     from .reader import Reader
 
-_FIRST, _MOST = 512 << 10, 8 << 20  # bytes that are read at once: at first, and after doubling
+FIRST_WINDOW, LARGEST_WINDOW = 512 << 10, 8 << 20  # bytes that are read at once: at first, and after doubling
 
 
 class _Batch(list[bytes]):
@@ -32,14 +32,14 @@ class _Batch(list[bytes]):
 class Scan(Iterator[bytes]):
     """The records of a `Reader` from `start` to `stop`, in order."""
 
-    def __init__(self, reader: Reader, start: int, stop: int) -> None:
+    def __init__(self, reader: Reader, start: int, stop: int, window: int = FIRST_WINDOW) -> None:
         self._reader = reader
         self._start = start
         self._stop = stop
         self._batch = _Batch([], start)
         self._data = b""  # the file's bytes from _offset on
         self._offset = 0
-        self._window = _FIRST
+        self._window = window
         self._lock = process.Lock()
 
     def __next__(self) -> bytes:
@@ -100,7 +100,7 @@ class Scan(Iterator[bytes]):
     def _ahead(self, chunk: Chunk) -> int:
         """Up to which offset to read: the end of the chunk, and of as many behind it as the window has room for."""
         index, end, limit = self._reader.index, chunk.end, chunk.payload + self._window
-        self._window = min(2 * self._window, _MOST)
+        self._window = min(2 * self._window, LARGEST_WINDOW)
         for number in range(chunk.number + 1, index.chunks):
             following = index.chunk(number)
             if following.end > limit or following.first >= self._stop:

@@ -1,0 +1,65 @@
+"""Data sets of a million files that a `DataLoader` begins to read: the time to its first batch, the pickled size."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+from . import Run, library, whole
+
+BATCH, WORKERS = 32, 2
+_FILES = 1000
+"""Files that the paths of the plain data set name, each path a string of its own."""
+
+
+class PlainPaths:
+    """The files at local paths, one by one: the data set that everybody would write."""
+
+    def __init__(self, folder: str, count: int) -> None:
+        self.paths = [f"{folder}/{number % _FILES:07}.bin" for number in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> int:
+        with open(self.paths[index], "rb") as file:
+            return len(file.read())
+
+
+def plain(folder: str, count: int, context: str) -> Run:
+    """A data set of local paths."""
+    os.makedirs(folder, exist_ok=True)
+    for number in range(_FILES):
+        Path(folder, f"{number:07}.bin").write_bytes(b"content\n")
+    return _first_batch(PlainPaths(folder, count), context)
+
+
+def files(path: str, context: str) -> Run:
+    """`FileDataset` over an archive."""
+    return _first_batch(library("fsabs.adapters.torch").FileDataset(path, transform=len), context)
+
+
+def images(path: str, context: str) -> Run:
+    """`ImageFolder` over an archive, whose files are not decoded."""
+    data = library("fsabs.adapters.torch").ImageFolder(path, "train", loader=len, extensions=[".bin"])
+    return _first_batch(data, context)
+
+
+def _first_batch(dataset: Any, context: str) -> Run:
+    """Start a shuffling loader's workers and take one batch; its end is not timed."""
+    pickled = len(pickle.dumps(dataset))
+
+    def run() -> dict[str, float]:
+        options = {"num_workers": WORKERS, "multiprocessing_context": context}
+        loader = library("torch.utils.data").DataLoader(dataset, BATCH, shuffle=True, **options)
+        start = time.perf_counter()
+        batches = iter(loader)
+        batch = next(batches)
+        seconds = time.perf_counter() - start
+        whole(range(len(batch[0] if isinstance(batch, list) else batch)), BATCH)
+        return {"seconds": seconds, "pickled": float(pickled)}
+
+    return run
