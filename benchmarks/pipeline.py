@@ -93,9 +93,7 @@ def epochs(bench: Bench, contestant: str, kind: str, name: str, loaders: tuple[s
             race.cheaper(entrant, ideal, at_most(1.25), "seconds", "time from the second batch on")
             least = alone[WORKERS[number % len(WORKERS)]]
             race.cheaper(entrant, least, at_most(1.25), "seconds", "the same")
-    bench.note(
-        "torch alone hands records in memory to the same step; with workers, by pipes between processes."
-    )
+    bench.note("torch alone hands records in memory to the same step; with workers, by pipes between processes.")
 
 
 def fetches(bench: Bench) -> None:

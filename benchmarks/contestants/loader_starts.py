@@ -11,6 +11,7 @@ from typing import Any
 from . import Run, library, whole
 
 BATCH, WORKERS = 32, 2
+CONTEXTS = ("fork", "spawn", "forkserver")
 _FILES = 1000
 """Files that the paths of the plain data set name, each path a string of its own."""
 
@@ -29,30 +30,30 @@ class PlainPaths:
             return len(file.read())
 
 
-def plain(folder: str, count: int, context: str) -> Run:
+def plain(folder: str, count: int) -> Run:
     """A data set of local paths."""
     os.makedirs(folder, exist_ok=True)
     for number in range(_FILES):
         Path(folder, f"{number:07}.bin").write_bytes(b"content\n")
-    return _first_batch(PlainPaths(folder, count), context)
+    return _first_batches(PlainPaths(folder, count))
 
 
-def files(path: str, context: str) -> Run:
+def files(path: str) -> Run:
     """`FileDataset` over an archive."""
-    return _first_batch(library("fsabs.adapters.torch").FileDataset(path, transform=len), context)
+    return _first_batches(library("fsabs.adapters.torch").FileDataset(path, transform=len))
 
 
-def images(path: str, context: str) -> Run:
+def images(path: str) -> Run:
     """`ImageFolder` over an archive, whose files are not decoded."""
     data = library("fsabs.adapters.torch").ImageFolder(path, "train", loader=len, extensions=[".bin"])
-    return _first_batch(data, context)
+    return _first_batches(data)
 
 
-def _first_batch(dataset: Any, context: str) -> Run:
-    """Start a shuffling loader's workers and take one batch; its end is not timed."""
+def _first_batches(dataset: Any) -> Run:
+    """Start a shuffling loader's workers by each method and take one batch; the end of the workers is not timed."""
     pickled = len(pickle.dumps(dataset))
 
-    def run() -> dict[str, float]:
+    def first(context: str) -> float:
         options = {"num_workers": WORKERS, "multiprocessing_context": context}
         loader = library("torch.utils.data").DataLoader(dataset, BATCH, shuffle=True, **options)
         start = time.perf_counter()
@@ -60,6 +61,6 @@ def _first_batch(dataset: Any, context: str) -> Run:
         batch = next(batches)
         seconds = time.perf_counter() - start
         whole(range(len(batch[0] if isinstance(batch, list) else batch)), BATCH)
-        return {"seconds": seconds, "pickled": float(pickled)}
+        return seconds
 
-    return run
+    return lambda: {"pickled": float(pickled), **{context: first(context) for context in CONTEXTS}}

@@ -21,6 +21,7 @@ from .. import process
 from ..readers.background import read_ahead
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
+from ..readers.recordio.scan import Scan
 from .dispatcher import TaskDispatcher
 
 CHUNK = 128
@@ -292,7 +293,10 @@ def _chunks(
             while at < held.size and not held.lost:
                 before = None if number % MEASURED_EACH else _clocks()
                 chunk, wanted = [], min(size, held.size - at)
-                chunk.extend(islice(records, wanted))  # what came before an error stays in the list
+                if isinstance(records, Scan):  # it takes half of the time that the steps of an iterator take
+                    records.read_into(chunk, wanted)
+                else:
+                    chunk.extend(islice(records, wanted))  # what came before an error stays in the list
                 at += len(chunk)
                 number += 1
                 if len(chunk) < wanted or at == held.size:

@@ -8,6 +8,7 @@ counts is decided by the files in staging alone (see `work`), so that retries an
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import re
 import sys
@@ -17,6 +18,8 @@ import uuid
 import zipfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,6 +155,8 @@ _package: tempfile.TemporaryDirectory[str] | None = None
 """The folder of a zip of this package: executors that start late fetch it, too, so that it stays until the end."""
 _shipped: set[str] = set()
 """The applications of Spark that have the package."""
+_UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+"""The header of a compiled module that is not compared with its source (PEP 552)."""
 
 
 def ship_package(context: SparkContext) -> None:
@@ -163,12 +168,26 @@ def ship_package(context: SparkContext) -> None:
         _package = tempfile.TemporaryDirectory(prefix="fsabs-spark-")
     path = os.path.join(_package.name, f"fsabs-{__version__}.zip")
     if not os.path.exists(path):
-        package = Path(__file__).parents[1]
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for source in sorted(package.rglob("*.py")):
-                archive.write(source, source.relative_to(package.parent))
+        write_package(path)
     context.addPyFile(path)
     _shipped.add(context.applicationId)
+
+
+def write_package(path: str) -> None:
+    """Write this package to a zip that Python imports from.
+
+    The modules that are loaded here are in it compiled, too, so that executors of this version of Python do not compile
+    them once for each process; others do.
+    """
+    package = Path(__file__).parents[1]
+    loaded = {module.__file__: name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for source in sorted(package.rglob("*.py")):
+            name = source.relative_to(package.parent)
+            archive.write(source, name)
+            if str(source) in loaded:
+                code = SourceFileLoader(loaded[str(source)], str(source)).get_code(loaded[str(source)])
+                archive.writestr(str(name.with_suffix(".pyc")), _UNCHECKED + marshal.dumps(code))
 
 
 def reason_of(exc: Exception) -> str:

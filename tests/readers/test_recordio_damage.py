@@ -149,6 +149,31 @@ def test_a_chunk_is_skipped_and_the_rest_is_read() -> None:
 
 
 @quick
+def test_lists_are_filled_with_what_is_before_the_damage() -> None:
+    data = sample("none")
+    scan = Reader(stored(data), "f").scan(1)
+    found: list[bytes] = []
+    scan.read_into(found, 1)
+    assert next(scan) == RECORDS[2]
+    scan.read_into(found, 3)
+    assert found == [RECORDS[1], *RECORDS[3:6]]
+    assert scan.position == 6
+    scan.read_into(found, 100)
+    scan.read_into(found, 1)
+    assert found[4:] == RECORDS[6:]
+    damaged = bytearray(data)
+    damaged[minimal.parse(data)[1].offset + 25] ^= 1
+    scan, found = Reader(stored(bytes(damaged)), "f").scan(), []
+    for _ in range(2):
+        with pytest.raises(CorruptFileError, match="records 3 to 5"):
+            scan.read_into(found, 5)
+        assert found == RECORDS[:3]
+    scan = Reader(stored(bytes(damaged)), "f", on_error="skip").scan()
+    scan.read_into(found, 5)
+    assert found[3:] == [*RECORDS[:3], *RECORDS[6:]][:5]
+
+
+@quick
 def test_behind_a_damaged_header_the_next_chunk_is_found() -> None:
     data = sample("none")
     first, second, third = minimal.parse(data)

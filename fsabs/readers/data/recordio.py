@@ -82,7 +82,12 @@ class RecordIODataReader(AbstractDataReader):
 
     def read_records(self, task: Task) -> Iterator[bytes]:
         """The records of a task."""
-        yield from self.read_at(shard_name_of(task), numbers_of(task))
+        name, numbers = shard_name_of(task), numbers_of(task)
+        if self._on_error == "skip" or not isinstance(numbers, range) or not numbers:
+            return self.read_at(name, numbers)
+        reader = self.reader(name)
+        check_range(reader.url, numbers.start, numbers.stop, len(reader))
+        return reader.scan(numbers.start, numbers.stop, window=self._window)
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[bytes]:
         """The records with these numbers, in the order given: a run by a scan, others in batches.

@@ -7,6 +7,7 @@ never half-changed, so that threads may share it, a forked child goes on from it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ... import process
@@ -47,6 +48,20 @@ class Scan(Iterator[bytes]):
             return self._batch.pop()
         except IndexError:
             return self._next_chunk()
+
+    def read_into(self, records: list[bytes], count: int) -> None:
+        """Append the next `count` records to a list, fewer at the end; what comes before an error is appended, too."""
+        wanted = len(records) + count
+        while len(records) < wanted:
+            pop = self._batch.pop  # other threads may take from it, too
+            try:
+                for _ in repeat(None, wanted - len(records)):
+                    records.append(pop())
+            except IndexError:
+                try:
+                    records.append(self._next_chunk())
+                except StopIteration:
+                    return
 
     @property
     def position(self) -> int:
