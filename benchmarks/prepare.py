@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
     """Two races and the planning of many files."""
     raw = bench.folder / "images"
     make_images(raw, IMAGES)
-    images(bench, raw, IMAGES)
+    images(bench, "preparing.prepared", raw, IMAGES)
     overhead(bench, raw)
     planning(bench)
     bench.note(f"{IMAGES:,} JPEGs of about 20 KB on a local disk, in the page cache; decoded and scaled to 64 x 64.")
@@ -59,7 +59,7 @@ def make_images(folder: Path, count: int) -> None:
         path.write_bytes(contents[number % 20])
 
 
-def images(bench: Bench, raw: Path, count: int, master: str | None = None) -> None:
+def images(bench: Bench, contestant: str, raw: Path, count: int, master: str | None = None) -> None:
     """The same function by us and by plain loops."""
     model = bench.folder / "model.py"
     model.write_text(MODEL)
@@ -68,7 +68,7 @@ def images(bench: Bench, raw: Path, count: int, master: str | None = None) -> No
     with bench.race("JPEGs to RecordIO, two cores", "file", rounds=3) as race:
         name = "2 processes" if master is None else f"Spark {master}"
         here = {**options, "output": out, "workers": 2, "records": count, "master": master}
-        mine = race.ours(f"fsabs, {name}", "preparing.prepared", count, **here)
+        mine = race.ours(f"fsabs, {name}", contestant, count, **here)
         one = race.beside("a plain loop", "preparing.loop", count, output=f"{out}.loop", **options)
         two = race.beside("two plain loops", "preparing.loops", count, output=f"{out}.loops", processes=2, **options)
         race.run()
