@@ -9,19 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from .reading import TraceSource, sources
-from .schema import (
-    OVERLAPPING,
-)
+from .schema import OVERLAPPING
 from .writer import title
 
 FIRST_MADE_UP_PID = 10_000_000
+ROUNDING = 0.001
+"""Microseconds by which times that are written down may be off."""
+MOST_ENDED = 100_000
+"""Events of a thread that a later one may enclose."""
 
 
 def merge(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> str:
     """Merge a trace's files into one valid JSON array, gzipped; returns its path, `merged.json.gz` in the folder.
 
     Times are microseconds from the begin of the first process. Work of which a thread has several pieces under way at
-    once becomes pairs of `b` and `e` events, which viewers lay out side by side. What could not be read is reported by
+    once, or that begins in one and ends behind it, becomes pairs of `b` and `e` events, which viewers lay out side by
+    side: all `X` events of a thread nest. What could not be read is reported by
     an `M` event, `fsabs.merged`, at the end. Raises `FileNotFoundError` where the folder is none of a trace.
     """
     target = os.fspath(path) if path is not None else os.path.join(folder, "merged.json.gz")
@@ -30,7 +33,8 @@ def merge(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = 
     pids = _pids(found)
     partial = f"{target}.{os.getpid()}.partial"
     try:
-        with gzip.open(partial, "wt", compresslevel=2, encoding="utf-8") as file:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # as what it has
+        with os.fdopen(descriptor, "wb") as raw, gzip.open(raw, "wt", compresslevel=2, encoding="utf-8") as file:
             file.write("[\n")
             for source in found:
                 for text in _process(source, pids[source.number], zero):
@@ -67,7 +71,7 @@ def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
         ("fsabs.process", source.header),
     ):
         yield json.dumps({"ph": "M", "name": name, "pid": pid, "tid": 0, "ts": 0, "args": args}) + ",\n"
-    shift, overlapping, quoted = (source.offset - zero) / 1000, 0, _Quoted()
+    shift, overlapping, quoted, nesting = (source.offset - zero) / 1000, 0, _Quoted(), _Nesting()
     for chunk in source.chunks():
         lines = []
         for event in chunk:
@@ -76,7 +80,7 @@ def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
             common += f',"ts":{begin:.3f}'
             if event["ph"] == "i":
                 lines.append(f'{{"ph":"i","s":"t",{common},"args":{_args(event["args"], quoted)}}},\n')
-            elif event["cat"] not in OVERLAPPING:
+            elif event["cat"] not in OVERLAPPING and nesting.holds(event["tid"], begin, begin + event["dur"]):
                 how = f'"ph":"X",{common},"dur":{event["dur"]:.3f}'
                 lines.append(f'{{{how},"args":{_args(event["args"], quoted)}}},\n')
             else:
@@ -86,6 +90,27 @@ def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
                 lines.append(f'{{"ph":"b",{number},{common},"args":{_args(event["args"], quoted)}}},\n')
                 lines.append(f'{{"ph":"e",{number},{ended}}},\n')
         yield "".join(lines)
+
+
+class _Nesting:
+    """Says which events of a thread nest, given in the order of their ends."""
+
+    def __init__(self) -> None:
+        self._ended: dict[int, list[tuple[float, float]]] = {}
+
+    def holds(self, thread: int, begin: float, end: float) -> bool:
+        """Return whether an event encloses, or lies behind, each one before; one that does is one of those then."""
+        ended = self._ended.setdefault(thread, [])
+        enclosed = len(ended)
+        while enclosed and ended[enclosed - 1][0] >= begin:
+            enclosed -= 1
+        if enclosed and ended[enclosed - 1][1] > begin + ROUNDING:
+            return False
+        del ended[enclosed:]
+        ended.append((begin, end))
+        if len(ended) > 2 * MOST_ENDED:
+            del ended[:-MOST_ENDED]
+        return True
 
 
 class _Quoted(dict[str, str]):

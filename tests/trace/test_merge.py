@@ -71,6 +71,30 @@ def test_a_merged_file_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
+def test_what_ends_within_something_else_is_no_slice(tmp_path: Path) -> None:
+    with trace.trace(tmp_path / "trace"):
+        fs = TracedFS(Memory("nesting"))
+        fs.write_many((f"{number:02}", b"x" * 1000) for number in range(20))
+        for name in fs.list():  # one event for all of it, as if in one piece at its end
+            fs.read_bytes(name)
+    path = trace.merge(tmp_path / "trace")
+    check_schema(json.loads(gzip.decompress(Path(path).read_bytes())))
+    times = {"memory.read": (0, 10_000), "memory.list": (5_000, 10_000), "memory.walk": (0, 20_000)}
+    crossing = [event(begin, took, "fs", name) for name, (begin, took) in times.items()]
+    write_process(tmp_path / "made", crossing)
+    merged = json.loads(gzip.decompress(Path(trace.merge(tmp_path / "made")).read_bytes()))
+    check_schema(merged)
+    assert [each["name"] for each in merged if each["ph"] == "X"] == ["memory.read", "memory.walk"]
+
+
+@pytest.mark.quick
+def test_a_merged_file_is_as_private_as_what_it_is_made_of(tmp_path: Path) -> None:
+    write_process(tmp_path, [event(0, 10, "fs", "memory.read")])
+    modes = {Path(path).stat().st_mode & 0o777 for path in (*tmp_path.iterdir(), trace.merge(tmp_path))}
+    assert modes == {0o600}
+
+
+@pytest.mark.quick
 def test_requests_that_overlap_become_pairs(tmp_path: Path) -> None:
     begins = range(0, 5_000_000, 400_000)
     overlapping = [event(at, 1_000_000, "request", "s3.get", 10, where="s3://b/k") for at in begins]
