@@ -90,7 +90,7 @@ def test_what_ends_within_something_else_is_no_slice(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_a_merged_file_is_as_private_as_what_it_is_made_of(tmp_path: Path) -> None:
     write_process(tmp_path, [event(0, 10, "fs", "memory.read")])
-    modes = {Path(path).stat().st_mode & 0o777 for path in (*tmp_path.iterdir(), trace.merge(tmp_path))}
+    modes = {path.stat().st_mode & 0o777 for path in (*tmp_path.iterdir(), Path(trace.merge(tmp_path)))}
     assert modes == {0o600}
 
 
