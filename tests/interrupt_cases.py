@@ -189,3 +189,4 @@ def run(name: str, times: int, seed: int, url: str = "", options: str = "{}") ->
         left = set(os.listdir(tempfile.tempdir)) - before
     faulthandler.cancel_dump_traceback_later()
     print(result.interrupted, result.descriptors, len(left))
+    print("opened:", *result.opened, file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -11,6 +12,9 @@ import time
 from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple
+
+ENDING_SECONDS = 5.0
+"""The time that threads have, which end by themselves, to close what they have open."""
 
 
 class Interrupted(BaseException):
@@ -24,6 +28,8 @@ class Interruptions(NamedTuple):
     """How many runs of the operation were ended by an interrupt."""
     descriptors: int
     """How many more descriptors are open than before."""
+    opened: list[str]
+    """The descriptors that were not open before, with their targets."""
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -35,11 +41,27 @@ def interrupt(operation: Callable[[], object], times: int, rng: random.Random) -
     operation()
     duration = min(_timed(operation) for _ in range(3))
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = _descriptors()
     hits = sum(_once(operation, rng.uniform(1e-6, 1.2 * duration)) for _ in range(times))
     operation()
-    gc.collect()
-    return Interruptions(hits, len(os.listdir("/proc/self/fd")) - before)
+    deadline = time.monotonic() + ENDING_SECONDS
+    while True:
+        gc.collect()
+        now = _descriptors()
+        if len(now) <= len(before) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    new = [f"{number}: {target}" for number, target in now.items() if before.get(number) != target]
+    return Interruptions(hits, len(now) - len(before), new)
+
+
+def _descriptors() -> dict[str, str]:
+    """Return the open descriptors and their targets."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found
 
 
 def _timed(operation: Callable[[], object]) -> float:

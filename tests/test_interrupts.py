@@ -61,5 +61,5 @@ def interrupted(case: str, short: int, seconds: float, *store: Any, pooled: int 
     soak.count("interrupts", hits)
     assert hits > times // 10, "the interrupts came too late"
     # One may be lost where an interrupt comes into a finalizer: Python itself ignores that one, with the finalizer.
-    assert descriptors <= pooled + hits // 100, f"seed {seed}: {descriptors} descriptors lost"
+    assert descriptors <= pooled + hits // 100, f"seed {seed}: {descriptors} descriptors lost: {done.stderr}"
     assert folders == 0, f"seed {seed}: {folders} temporary folders are left"

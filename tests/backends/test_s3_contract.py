@@ -161,6 +161,42 @@ def test_an_unsolicited_response_on_accept_is_not_taken(delay: float) -> None:
             assert list(fs.read_many(names[10:])) == [objects[name] for name in names[10:]]
 
 
+@pytest.mark.parametrize("operation", ["uploads=", "uploadId=", "delete="])
+def test_a_result_that_is_none_is_asked_for_again(operation: str) -> None:
+    """A response to something else would be taken for the end of an upload, or of a removal."""
+    parts: dict[str, bytes] = {}
+    strange: list[str] = []
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        body = b""
+        if asked.method == "POST" and operation.rstrip("=") in asked.query and len(strange) < 2:
+            strange.append(asked.key)
+            body = b"OTHER"
+        elif asked.method == "PUT":
+            parts[asked.query["partNumber"]] = asked.body
+        elif asked.method == "POST" and "uploads" in asked.query:
+            body = b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+        elif asked.method == "POST" and "uploadId" in asked.query:
+            store.objects[asked.key] = b"".join(parts[number] for number in sorted(parts))
+            body = b"<CompleteMultipartUploadResult/>"
+        elif asked.method == "POST":
+            store.objects.clear()
+            body = b"<DeleteResult/>"
+        elif not asked.key:
+            keys = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in store.objects)
+            body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>".encode()
+        connection.sendall(message(200, {"Content-Length": str(len(body)), "ETag": '"1"'}, body))
+
+    with ScriptedStore({}, script) as store:
+        fs = opened(store, mpu_chunksize=5 << 20, max_attempts=5)
+        data = random.Random(1).randbytes(6 << 20)
+        fs.write_bytes("new", data)
+        assert store.objects == {"new": data}
+        fs.remove("", recursive=True)
+        assert store.objects == {}
+    assert len(strange) == 2
+
+
 # ---- ranges and versions
 
 

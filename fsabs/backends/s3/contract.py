@@ -106,6 +106,22 @@ def check_body(
             raise mismatched(wrong)
 
 
+_RESULTS = {
+    "uploads=": b"InitiateMultipartUploadResult",
+    "delete=": b"DeleteResult",
+}
+
+
+def check_result(request: Request, body: bytes) -> None:
+    """Check that the body of a successful response to a POST is the result of its operation. Raises `Mismatch`.
+
+    A response that the store sends unasked would else be taken for the end of an upload that it has not completed.
+    """
+    element = _RESULTS.get(request.query, b"CompleteMultipartUploadResult")
+    if element not in body:
+        raise mismatched(f"a body without {element.decode()}")
+
+
 def too_long(received: int, size: int) -> Exception:
     """Return the failure for a body that goes on after its end."""
     return mismatched(f"a body of {received} bytes and more where {size} were expected")
