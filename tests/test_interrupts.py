@@ -16,6 +16,10 @@ from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 
 _ROOT = Path(__file__).parents[1]
+SECONDS = 120.0
+"""The time that a case may take, on a machine that is busy with others, before it counts as hung."""
+TIMEOUT = 180 + soak.rounds(60)
+"""The start of a server is in it."""
 LOCAL = ["local", "local-write", "memory", "memory-write", "reader", "lazy", "layer", "traced", "copy-tree", "as-local"]
 CACHES = ["cached", "cached-cold", "items-memory", "items-file", "items-processes"]
 READERS = ["recordio", "recordio-one", "recordio-write", "sharded-write", "prefetch", "sharded"]
@@ -24,28 +28,29 @@ STORES = ["store", "store-open", "store-write", "store-reader", "store-list", "s
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("case", LOCAL + CACHES + READERS + CONTAINERS)
 def test_an_interrupted_operation_leaves_all_as_it_was(case: str) -> None:
-    interrupted(case, 60, 90)
+    interrupted(case, 60)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(180)  # the start of the server is in it
+@pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("case", STORES)
 def test_an_interrupted_operation_on_s3(case: str, moto: MotoServer) -> None:
     moto.create_bucket("interrupts")
     options = {"endpoint": moto.endpoint, "aws_access_key_id": "x", "aws_secret_access_key": "y", "region": moto.region}
-    interrupted(case, 8, 90, f"s3://interrupts/{uuid.uuid4().hex}", options)
+    interrupted(case, 8, f"s3://interrupts/{uuid.uuid4().hex}", options)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(180)  # the start of the server is in it
+@pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("case", STORES)
 def test_an_interrupted_operation_on_hdfs(case: str, hdfs: HdfsCluster) -> None:
-    interrupted(case, 8, 90, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True}, pooled=32)
+    interrupted(case, 8, f"{hdfs.url}/{uuid.uuid4().hex}", {"create": True}, pooled=32)
 
 
-def interrupted(case: str, short: int, seconds: float, *store: Any, pooled: int = 1) -> None:
+def interrupted(case: str, short: int, *store: Any, pooled: int = 1) -> None:
     """Interrupt a case in a process of its own, and check what is left afterwards.
 
     hdfs-native keeps the connections of reads that ended early, some 20 of them: `pooled` descriptors may be more.
@@ -55,7 +60,7 @@ def interrupted(case: str, short: int, seconds: float, *store: Any, pooled: int 
     if store:
         arguments += [store[0], json.dumps(store[1])]
     command = [sys.executable, "-m", "tests.interrupts", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + times / 2, cwd=_ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + times / 2, cwd=_ROOT)
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     hits, descriptors, folders = map(int, done.stdout.split())
     soak.count("interrupts", hits)
