@@ -195,6 +195,10 @@ class Core(abc.ABC):
         """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
         return self._open_blob(key)
 
+    def _open_to_read(self, key: str) -> Blob:
+        """As `_open_from_start`, for a reader that is not likely to need the version."""
+        return self._open_from_start(key)
+
     def _unnamed(self, key: str) -> Iterator[str]:
         """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
         return iter(())

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 
 _DERIVED_FROM = {
-    "_open_blob": ("_open_from_start", "_read_bytes", "_read_many", "_read_many_versioned", "_local_path"),
+    "_open_blob": (
+        "_open_from_start",
+        "_open_to_read",
+        "_read_bytes",
+        "_read_many",
+        "_read_many_versioned",
+        "_local_path",
+    ),
+    "_open_from_start": ("_open_to_read",),
     "_create": ("_write_bytes", "_write_many", "_resume", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
@@ -177,6 +185,9 @@ class LayerFS(FS):
 
     def _open_from_start(self, key: str) -> Blob:
         return self.inner._open_from_start(key)
+
+    def _open_to_read(self, key: str) -> Blob:
+        return self.inner._open_to_read(key)
 
     def _unnamed(self, key: str) -> Iterator[str]:
         return self.inner._unnamed(key)

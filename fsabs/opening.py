@@ -162,7 +162,7 @@ class FileMethods(Core):
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)
         try:
-            blob = self._open_from_start(key)
+            blob = self._open_to_read(key)
         except OSError as exc:
             self._named(exc, "open", key)
             raise

@@ -28,7 +28,12 @@ def running(
     own = os.path.join(os.path.dirname(sys.executable), program)
     started = [sys.executable, "-m", "fsabs"] if program == "fsabs" else [own if os.path.exists(own) else program]
     started += arguments
-    variables = {**os.environ, **(environment or {})}
+    variables = {
+        **os.environ,
+        **(environment or {}),
+        "PYTHONPYCACHEPREFIX": os.path.join(os.environ["HOME"], "bytecode"),
+    }
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed command has its bytecode, which pip compiles
 
     def run() -> dict[str, float]:
         for path in removed:

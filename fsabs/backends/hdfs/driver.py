@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Protocol
 
 from ...stats import FileStat
 from .status import ContentSummary, HdfsStatus
+
+SMALL = 16 * 1024 * 1024
+"""Bytes of a file that is read in one call."""
 
 
 class DriverReader(Protocol):
@@ -36,8 +40,11 @@ class Driver(Protocol):
     timeout: float
     """Seconds that an operation may take."""
 
-    def read_small(self, path: str, seconds: float) -> bytes | None:
-        """Return the content of a file, None if it is large; repeated if NameNodes fail, and not if DataNodes do."""
+    def read_small(self, path: str, seconds: float, limit: int = SMALL) -> bytes | None:
+        """Return the content of a file, None if it has more than `limit` bytes.
+
+        It is repeated if NameNodes fail, and not if DataNodes do.
+        """
 
     def read_small_once(self, path: str) -> bytes | None:
         """As `read_small`, but not repeated, and with no time limit."""
@@ -48,7 +55,7 @@ class Driver(Protocol):
     def list_directory(self, path: str) -> list[FileStat]:
         """Return the members of a directory, with bare names; of a file nothing, or the file itself."""
 
-    def list_first(self, path: str) -> list[FileStat]:
+    def list_first(self, path: str, seconds: float) -> list[FileStat]:
         """Return the first thousand or so members of a directory, by name."""
 
     def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
@@ -59,6 +66,9 @@ class Driver(Protocol):
 
         It is not repeated after a lost response: the caller tries another name.
         """
+
+    def write_small_once(self, path: str, data: bytes) -> None:
+        """Create a file as `create` does, and check that all of `data` arrived; not repeated, with no time limit."""
 
     def append(self, path: str, seconds: float) -> DriverOutput:
         """Open an existing file to write at its end."""
@@ -95,3 +105,9 @@ class Driver(Protocol):
 
     def trash(self, path: str) -> str | None:
         """Move into the user's trash; returns the new path, None if it lies there already."""
+
+
+def check_arrived(arrived: int, written: int) -> None:
+    """Raise if HDFS has another size than was written: hdfs-native can report success over a file without blocks."""
+    if arrived != written:
+        raise OSError(errno.EIO, f"HDFS has {arrived} of {written} bytes")

@@ -73,13 +73,10 @@ class NameNode:
 
     def __init__(self, address: NameNodeAddress, connect: Callable[[NameNodeAddress], Any]) -> None:
         self.address = address
+        self.name = f"{address.host}:{address.port}" if address.host else address.url
+        """`host:port`, or the nameservice."""
         self._client: process.PerProcess[Any] = process.PerProcess(functools.partial(connect, address))
         self._reached = False
-
-    @property
-    def name(self) -> str:
-        """`host:port`, or the nameservice."""
-        return f"{self.address.host}:{self.address.port}" if self.address.host else self.address.url
 
     def ask(self, request: Callable[[Any], T], connect_timeout: float) -> T:
         """Return what `request(client)` returns; connects first, so that a dead host is known in time."""
@@ -115,6 +112,7 @@ class NameNodes:
         self.policy = policy
         self._nodes = [NameNode(address, connect) for address in addresses]
         self._key = tuple(node.name for node in self._nodes)
+        self._by_name = dict(zip(self._key, self._nodes, strict=True))
 
     def call(self, what: str, request: Callable[[Any], T], *, repeat: bool, seconds: float | None = None) -> T:
         """Return what `request(client)` returns on the active NameNode.
@@ -125,7 +123,7 @@ class NameNodes:
         until = begun + (self.policy.timeout if seconds is None else seconds)
         attempts, node = 0, self._remembered()
         while True:
-            known = self._remembered()
+            known = node if attempts == 0 else self._remembered()
             try:
                 found = self._ask(node, what, request, repeat, until)
             except OSError as exc:
@@ -145,8 +143,7 @@ class NameNodes:
         return self._remembered().ask(request, self.policy.connect_timeout)
 
     def _remembered(self) -> NameNode:
-        name = _active.get(self._key)
-        return next((node for node in self._nodes if node.name == name), self._nodes[0])
+        return self._by_name.get(_active.get(self._key, ""), self._nodes[0])
 
     def _check(self, exc: OSError, node: NameNode, attempts: int, repeat: bool) -> None:
         """Raise `exc` if the call must not be tried again."""

@@ -20,15 +20,13 @@ from ... import process
 from ...stats import FileStat
 from .calls import within
 from .configuration import HadoopConfiguration, NameNodeAddress
-from .driver import DriverOutput, DriverReader
+from .driver import SMALL, DriverOutput, DriverReader, check_arrived
 from .library import library
 from .namenodes import HdfsRetryPolicy, NameNodes
 from .rpc_errors import Verdict, translated, verdict
 from .status import ContentSummary, HdfsStatus
 
 _BUFFER = 1024 * 1024  # to be sent to a DataNode at once
-SMALL = 16 * 1024 * 1024
-"""Bytes of a file that is read in one call."""
 _UNCHANGED = 2**64 - 1  # -1 as the library takes it: leave the time of access alone
 _PAGE = 1000  # members of a directory that the NameNode sends at once
 
@@ -83,27 +81,37 @@ class Native:
                     raise
                 last_failure = now
 
-    def list_first(self, path: str) -> list[FileStat]:
+    def list_first(self, path: str, seconds: float) -> list[FileStat]:
         """As `Driver.list_first`."""
-        return cast("list[FileStat]", self._call("list", lambda client: _first_page(client, path))[0])
+        found, _ = self._call("list", lambda client: _first_page(client, path), seconds=seconds)
+        return cast("list[FileStat]", found)
 
     def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """As `Driver.open`."""
         raw, status = self._call("open", lambda client: _open_version(client, path), seconds=seconds)
         return NativeReader(raw), _file_stat(status)
 
-    def read_small(self, path: str, seconds: float) -> bytes | None:
+    def read_small(self, path: str, seconds: float, limit: int = SMALL) -> bytes | None:
         """As `Driver.read_small`."""
-        return cast("bytes | None", self._call("read", lambda client: _read_small(client, path), seconds=seconds))
+        request = functools.partial(_read_small, path=path, limit=limit)
+        return cast("bytes | None", self._call("read", request, seconds=seconds))
 
     def read_small_once(self, path: str) -> bytes | None:
         """As `Driver.read_small_once`."""
-        return self._namenodes.ask_once(lambda client: _read_small(client, path))
+        return self._namenodes.ask_once(lambda client: _read_small(client, path, SMALL))
 
     def create(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.create`."""
-        how = self._library.WriteOptions(**self._write_options, permission=0o666 & ~self._conf.umask())
+        how = self._how_to_create()
         return NativeOutput(self._call("create", lambda client: client.create(path, how), False, seconds))
+
+    def write_small_once(self, path: str, data: bytes) -> None:
+        """As `Driver.write_small_once`."""
+        how = self._how_to_create()
+        self._namenodes.ask_once(lambda client: _write_small(client, path, how, data))
+
+    def _how_to_create(self) -> Any:
+        return self._library.WriteOptions(**self._write_options, permission=0o666 & ~self._conf.umask())
 
     def append(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.append`."""
@@ -264,12 +272,20 @@ def _open_version(client: Any, path: str) -> tuple[Any, Any]:
         before = after  # replaced at this very moment
 
 
-def _read_small(client: Any, path: str) -> bytes | None:
+def _read_small(client: Any, path: str, limit: int) -> bytes | None:
     raw = client.read(path)
     size = raw.file_length()
-    if size > SMALL:
+    if size > limit:
         return None
     return cast(bytes, raw.read_range(0, size)) if size else b""
+
+
+def _write_small(client: Any, path: str, how: Any, data: bytes) -> None:
+    raw = client.create(path, how)
+    if data:
+        _send(raw, data)
+    raw.close()
+    check_arrived(client.get_file_info(path).length, len(data))
 
 
 def _first_page(client: Any, path: str) -> tuple[list[FileStat], Iterator[Any]]:
@@ -282,11 +298,12 @@ def _next_page(entries: Iterator[Any]) -> list[FileStat]:
         return [_file_stat(status) for status in itertools.islice(entries, _PAGE)]
 
 
-def _file_stat(status: Any) -> FileStat:
-    path = status.path
-    name = path[path.rfind("/") + 1 :]
+def _file_stat(status: Any, new: Callable[..., FileStat] = tuple.__new__) -> FileStat:
+    """Return the stat, made without the arguments of `FileStat` by name: a listing has many."""
+    name = status.path.rpartition("/")[2]
     modified = status.modification_time
     if status.isdir:
-        return FileStat(name, 0, True, modified / 1000, S_IFDIR | status.permission)
+        return new(FileStat, (name, 0, True, modified / 1000, S_IFDIR | status.permission, None))
     size = status.length
-    return FileStat(name, size, False, modified / 1000, S_IFREG | status.permission, f"{modified:x}-{size:x}")
+    version = f"{modified:x}-{size:x}"
+    return new(FileStat, (name, size, False, modified / 1000, S_IFREG | status.permission, version))

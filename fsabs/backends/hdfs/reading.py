@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import errors, process
 from ... import ranges as ranges_of
-from ...blobs import Blob
+from ...blobs import Blob, BytesBlob
 from ...core import in_threads
 from .driver import Driver, DriverReader
 
 if TYPE_CHECKING:
     from .tree import Hdfs
 
+SMALL_FILE_BYTES = 256 * 1024
+"""Bytes, at most, of a file that is read when it is opened: a request of its own takes about as long."""
 MAX_GAP_BYTES = 256 * 1024
 """Bytes between two ranges that are read along: a request of its own takes about as long."""
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
@@ -23,7 +26,10 @@ MAX_REQUEST_BYTES = 8 * 1024 * 1024
 MISSING_BLOCK_WAIT = 20.0
 """Seconds, at most, that a block is waited for that no DataNode serves: one that restarts is away for some."""
 FIRST_SHARE = 1 / 3
-"""The part of the deadline after which a read that no DataNode has answered is begun anew, from a file opened anew."""
+"""The part of the deadline after which a read without a response is begun anew, from a file opened anew.
+
+hdfs-native has been seen to wait for ever, once in thousands of reads, while its servers answered all others.
+"""
 _STREAMS = 3  # requests at once for one large range
 
 
@@ -38,18 +44,24 @@ class HdfsBlob(Blob):
         self._reader: process.PerProcess[DriverReader] = process.PerProcess(_never_made)
         self._reader.adopt(reader)
 
+    def read_until(self, until: float) -> bytes:
+        """Return the whole content; `until` is the deadline, by `time.monotonic`."""
+        return self._read(self.size, 0, until) if self.size else b""
+
     def _pread(self, size: int, offset: int) -> bytes:
+        return self._read(size, offset, time.monotonic() + self._driver.timeout)
+
+    def _read(self, size: int, offset: int, until: float) -> bytes:
         if size <= 2 * MAX_REQUEST_BYTES:
-            return self._read_range(size, offset)
+            return self._read_range(size, offset, until)
         pieces = [
             (min(MAX_REQUEST_BYTES, offset + size - start), start)
             for start in range(offset, offset + size, MAX_REQUEST_BYTES)
         ]
-        return b"".join(in_threads(self._read_request, pieces, _STREAMS))
+        return b"".join(in_threads(functools.partial(self._read_request, until=until), pieces, _STREAMS))
 
-    def _read_range(self, size: int, offset: int) -> bytes:
-        until, delay, failed = time.monotonic() + self._driver.timeout, 0.1, 0.0
-        share = FIRST_SHARE
+    def _read_range(self, size: int, offset: int, until: float) -> bytes:
+        delay, failed, share = 0.1, 0.0, FIRST_SHARE
         while True:
             try:
                 reader = self._reader.peek() or self._open_again(until)
@@ -81,8 +93,8 @@ class HdfsBlob(Blob):
             return plan.assemble([self._read_request(request) for request in plan.requests])
         return plan.assemble(list(in_threads(self._read_request, plan.requests, width)))
 
-    def _read_request(self, request: tuple[int, int]) -> bytes:
-        data = self._read_range(*request)
+    def _read_request(self, request: tuple[int, int], until: float | None = None) -> bytes:
+        data = self._read_range(*request, time.monotonic() + self._driver.timeout if until is None else until)
         if len(data) != request[0]:
             raise self._short(len(data), *request)
         return data
@@ -109,6 +121,36 @@ class HdfsBlob(Blob):
             now = ""
         if now != self.version:
             raise errors.stale(self.url) from cause
+
+
+class HdfsSmallBlob(BytesBlob):
+    """A small file, which was read when it was opened: by two requests, where one with a version takes four.
+
+    The library opens a file without its version. One that is asked for is that of a file with the same content.
+    """
+
+    __slots__ = ("_checked",)
+
+    def __init__(self, origin: Hdfs, key: str, data: bytes) -> None:
+        self._checked: str | None = None
+        super().__init__(origin, key, data)
+
+    @property
+    def version(self) -> str | None:
+        """As of every blob; `StaleFileError` if the file has another content by now."""
+        if self._checked is None:
+            with self._origin._open_blob(self._key) as blob:
+                if blob.size != self.size or blob.read_all() != self._data:
+                    raise errors.stale(self.url)
+                self._checked = blob.version
+        return self._checked
+
+    @version.setter
+    def version(self, version: str | None) -> None:
+        self._checked = version
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HdfsSmallBlob, (self._origin, self._key, self._data)
 
 
 def _never_made() -> DriverReader:

@@ -10,6 +10,7 @@ import errno
 import functools
 import getpass
 import os
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,11 +23,11 @@ from ...fs import Capabilities, FileStat, Path
 from .administration import Administration
 from .calls import Pending, each_within, no_answer
 from .configuration import HadoopConfiguration
-from .driver import Driver
+from .driver import SMALL, Driver
 from .native import HdfsOptions, Native
-from .reading import HdfsBlob
+from .reading import FIRST_SHARE, SMALL_FILE_BYTES, HdfsBlob, HdfsSmallBlob
 from .viewfs import MountTable
-from .writing import HdfsAppendWriter, HdfsWriter, delete_leftovers, sweep
+from .writing import SMALL_WRITE_BYTES, HdfsAppendWriter, HdfsWriter, sweep, write_small
 
 _MAX_SWEPT = 10_000  # directories that are remembered as swept
 
@@ -143,45 +144,76 @@ class Hdfs(Administration):
     def _list(self, key: str) -> Iterator[FileStat]:
         if not self._stat(key).directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        found = [stat for stat in self.driver.list_directory("/" + key) if not is_partial(stat.filename)]
-        found.sort(key=FileStat.listed)  # older NameNodes compare names by signed bytes
+        members = self.driver.list_directory("/" + key)
+        found = [stat for stat in members if stat.filename[:1] != "." or not is_partial(stat.filename)]
+        names = [stat.listed() if stat.directory else stat.filename for stat in found]
+        if names != sorted(names):  # older NameNodes compare names by signed bytes
+            found.sort(key=FileStat.listed)
         return iter(found)
 
-    def _open_blob(self, key: str) -> Blob:
+    def _open_blob(self, key: str) -> HdfsBlob:
+        return self._open_until(key, time.monotonic() + self.driver.timeout)
+
+    def _open_until(self, key: str, until: float) -> HdfsBlob:
         try:
-            reader, stat = self.driver.open("/" + key, self.driver.timeout)
+            reader, stat = self.driver.open("/" + key, max(0.001, until - time.monotonic()))
         except FileNotFoundError:
             self._stat(key)  # which knows whether the path leads through a file
             raise
         return HdfsBlob(self, key, reader, stat.version or "")
 
+    def _open_to_read(self, key: str) -> Blob:
+        until = time.monotonic() + self.driver.timeout
+        data = self._read_small(key, SMALL_FILE_BYTES)
+        return self._open_until(key, until) if data is None else HdfsSmallBlob(self, key, data)
+
     def _read_bytes(self, key: str) -> bytes:
-        """Read with two requests: what one open file reads is one version, and its version is not needed."""
-        driver = self.driver
-        with contextlib.suppress(OSError):  # the long way knows what is wrong, and repeats where that may help
-            if (data := driver.read_small("/" + key, driver.timeout / 2)) is not None:
-                return data
-        return super()._read_bytes(key)
+        until = time.monotonic() + self.driver.timeout
+        data = self._read_small(key, SMALL)
+        return self._read_again(key, until) if data is None else data
+
+    def _read_small(self, key: str, limit: int) -> bytes | None:
+        """Read by two requests: what one open file reads is one version, and its version is not needed.
+
+        Return None if that fails, or the file is larger: `_read_again` raises what is wrong, and repeats where that
+        may help.
+        """
+        with contextlib.suppress(OSError):
+            return self.driver.read_small("/" + key, FIRST_SHARE * self.driver.timeout, limit)
+        return None
+
+    def _read_again(self, key: str, until: float) -> bytes:
+        """Read the content from a file opened anew: the second attempt of every read of a whole file."""
+        with contextlib.closing(self._open_until(key, until)) as blob:
+            return blob.read_until(until)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        """Read each file in one call of a thread; once one gets no answer, or fails, the long way around."""
+        """Read each file in one call of a thread; once one gets no answer, or fails, a second time."""
         driver, width = self.driver, concurrency or self.default_concurrency
-        done = 0
+        first, done = FIRST_SHARE * driver.timeout, 0
         while done < len(wanted):
             paths = ["/" + key for key in wanted[done:]]
-            found = each_within(driver.timeout / 4, "read", driver.read_small_once, paths, width)
+            found = each_within(first, "read", driver.read_small_once, paths, width)
             with contextlib.closing(found):
                 for content in found:
                     key = wanted[done]
                     if isinstance(content, BaseException) and not isinstance(content, OSError):
                         raise content
                     done += 1
-                    yield content if isinstance(content, bytes) else super()._read_bytes(key)
-                    if isinstance(content, TimeoutError):
+                    late = isinstance(content, TimeoutError)
+                    until = time.monotonic() + driver.timeout - (first if late else 0)
+                    yield content if isinstance(content, bytes) else self._read_again(key, until)
+                    if late:
                         break  # the threads wait for a node that is silent: go on with others
 
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        if len(data) <= SMALL_WRITE_BYTES and write_small(self, key, data):
+            self._sweep(keys.parent(key))
+        else:
+            super()._write_bytes(key, data)
+
     def _create(self, key: str, exclusive: bool) -> Writer:
-        self._tidy(keys.parent(key))
+        self._sweep(keys.parent(key))
         check = Pending(self._check_target, "/" + key, exclusive)  # while the hidden file is created
         writer = HdfsWriter(self, key, exclusive)
         try:
@@ -202,10 +234,8 @@ class Hdfs(Administration):
             if exclusive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
-    def _tidy(self, folder: str) -> None:
-        """Delete what earlier failures of this process have left, and once what dead writers have left in `folder`."""
-        if self.leftovers:
-            delete_leftovers(self.driver, self.leftovers)
+    def _sweep(self, folder: str) -> None:
+        """Delete, once, what dead writers have left in `folder`."""
         swept = self._swept.get()
         if folder not in swept:
             if len(swept) >= _MAX_SWEPT:

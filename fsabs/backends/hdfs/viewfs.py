@@ -13,7 +13,7 @@ from typing import NoReturn
 from ... import keys
 from ...stats import FileStat
 from .configuration import Mount
-from .driver import Driver, DriverOutput, DriverReader
+from .driver import SMALL, Driver, DriverOutput, DriverReader
 from .status import ContentSummary, HdfsStatus
 
 
@@ -81,20 +81,20 @@ class MountTable:
         members = self._driver_of(found[0]).list_directory(found[1])
         return points + [member for member in members if member.filename not in names]
 
-    def list_first(self, path: str) -> list[FileStat]:
+    def list_first(self, path: str, seconds: float) -> list[FileStat]:
         """As `Driver.list_first`."""
         driver, target = self._resolve(path)
-        return driver.list_first(target)
+        return driver.list_first(target, seconds)
 
     def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """As `Driver.open`."""
         driver, target = self._resolve(path)
         return driver.open(target, seconds)
 
-    def read_small(self, path: str, seconds: float) -> bytes | None:
+    def read_small(self, path: str, seconds: float, limit: int = SMALL) -> bytes | None:
         """As `Driver.read_small`."""
         driver, target = self._resolve(path)
-        return driver.read_small(target, seconds)
+        return driver.read_small(target, seconds, limit)
 
     def read_small_once(self, path: str) -> bytes | None:
         """As `Driver.read_small_once`."""
@@ -105,6 +105,11 @@ class MountTable:
         """As `Driver.create`."""
         driver, target = self._resolve(path)
         return driver.create(target, seconds)
+
+    def write_small_once(self, path: str, data: bytes) -> None:
+        """As `Driver.write_small_once`."""
+        driver, target = self._resolve(path)
+        driver.write_small_once(target, data)
 
     def append(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.append`."""
