@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 import time
 from collections.abc import Callable
@@ -168,66 +167,3 @@ def test_a_small_file_that_is_opened_knows_its_version_when_it_is_asked_for_one(
         file.blob._data = b"another"  # type: ignore[attr-defined]
         with pytest.raises(fsabs.StaleFileError):
             _ = file.blob.version
-
-
-class WritingDriver(SilentDriver):
-    """A driver that notes what it is asked to write, to rename and to delete."""
-
-    def __init__(self, silent: int, failure: OSError | None = None) -> None:
-        super().__init__(silent)
-        self.failure = failure
-        self.asked: list[str] = []
-
-    def write_small_once(self, path: str, data: bytes) -> None:
-        self.asked.append("write at once")
-        self._wait(3 * self.timeout)
-
-    def create(self, path: str, seconds: float) -> WritingDriver:
-        self.asked.append("create")
-        return self
-
-    def write(self, data: bytes, seconds: float) -> None:
-        self.asked.append(f"write {len(data)}")
-
-    def close(self, seconds: float) -> None:
-        pass
-
-    def stat(self, path: str, seconds: float | None = None) -> FileStat:
-        if path == "/x":
-            raise FileNotFoundError(2, "not there")
-        return FileStat("x", 7)
-
-    def rename(self, src: str, dst: str, *, overwrite: bool, seconds: float | None = None) -> None:
-        self.asked.append(f"rename to {dst}")
-        if self.failure is not None:
-            raise self.failure
-
-    def delete(self, path: str, seconds: float | None = None) -> None:
-        self.asked.append("delete")
-
-    def list_first(self, path: str, seconds: float) -> list[FileStat]:
-        return []
-
-
-def written(driver: WritingDriver) -> list[str]:
-    fs = Hdfs("/", "localhost:1", timeout=driver.timeout)
-    fs._driver.adopt(driver)  # type: ignore[arg-type]
-    fs.write_bytes("x", b"content")
-    return driver.asked
-
-
-def test_a_small_file_is_written_by_one_call_and_renamed() -> None:
-    assert written(WritingDriver(0)) == ["write at once", "rename to /x"]
-
-
-def test_a_small_write_without_an_answer_has_a_second_attempt_under_another_name() -> None:
-    expected = ["write at once", "create", "write 7", "rename to /x", "delete"]
-    assert written(WritingDriver(1)) == expected
-
-
-@pytest.mark.parametrize(("code", "again"), [(errno.ETIMEDOUT, False), (errno.EISDIR, True)])
-def test_a_rename_that_may_have_happened_is_not_repeated_by_another_write(code: int, again: bool) -> None:
-    driver = WritingDriver(0, OSError(code, "failed"))
-    with pytest.raises(OSError, match="failed"):
-        written(driver)
-    assert ("create" in driver.asked) is again

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Protocol
 
 from ...stats import FileStat
@@ -55,7 +54,7 @@ class Driver(Protocol):
     def list_directory(self, path: str) -> list[FileStat]:
         """Return the members of a directory, with bare names; of a file nothing, or the file itself."""
 
-    def list_first(self, path: str, seconds: float) -> list[FileStat]:
+    def list_first(self, path: str) -> list[FileStat]:
         """Return the first thousand or so members of a directory, by name."""
 
     def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
@@ -66,9 +65,6 @@ class Driver(Protocol):
 
         It is not repeated after a lost response: the caller tries another name.
         """
-
-    def write_small_once(self, path: str, data: bytes) -> None:
-        """Create a file as `create` does, and check that all of `data` arrived; not repeated, with no time limit."""
 
     def append(self, path: str, seconds: float) -> DriverOutput:
         """Open an existing file to write at its end."""
@@ -105,9 +101,3 @@ class Driver(Protocol):
 
     def trash(self, path: str) -> str | None:
         """Move into the user's trash; returns the new path, None if it lies there already."""
-
-
-def check_arrived(arrived: int, written: int) -> None:
-    """Raise if HDFS has another size than was written: hdfs-native can report success over a file without blocks."""
-    if arrived != written:
-        raise OSError(errno.EIO, f"HDFS has {arrived} of {written} bytes")

@@ -20,7 +20,7 @@ from ... import process
 from ...stats import FileStat
 from .calls import within
 from .configuration import HadoopConfiguration, NameNodeAddress
-from .driver import SMALL, DriverOutput, DriverReader, check_arrived
+from .driver import SMALL, DriverOutput, DriverReader
 from .library import library
 from .namenodes import HdfsRetryPolicy, NameNodes
 from .rpc_errors import Verdict, translated, verdict
@@ -81,10 +81,9 @@ class Native:
                     raise
                 last_failure = now
 
-    def list_first(self, path: str, seconds: float) -> list[FileStat]:
+    def list_first(self, path: str) -> list[FileStat]:
         """As `Driver.list_first`."""
-        found, _ = self._call("list", lambda client: _first_page(client, path), seconds=seconds)
-        return cast("list[FileStat]", found)
+        return cast("list[FileStat]", self._call("list", lambda client: _first_page(client, path))[0])
 
     def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """As `Driver.open`."""
@@ -102,16 +101,8 @@ class Native:
 
     def create(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.create`."""
-        how = self._how_to_create()
+        how = self._library.WriteOptions(**self._write_options, permission=0o666 & ~self._conf.umask())
         return NativeOutput(self._call("create", lambda client: client.create(path, how), False, seconds))
-
-    def write_small_once(self, path: str, data: bytes) -> None:
-        """As `Driver.write_small_once`."""
-        how = self._how_to_create()
-        self._namenodes.ask_once(lambda client: _write_small(client, path, how, data))
-
-    def _how_to_create(self) -> Any:
-        return self._library.WriteOptions(**self._write_options, permission=0o666 & ~self._conf.umask())
 
     def append(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.append`."""
@@ -278,14 +269,6 @@ def _read_small(client: Any, path: str, limit: int) -> bytes | None:
     if size > limit:
         return None
     return cast(bytes, raw.read_range(0, size)) if size else b""
-
-
-def _write_small(client: Any, path: str, how: Any, data: bytes) -> None:
-    raw = client.create(path, how)
-    if data:
-        _send(raw, data)
-    raw.close()
-    check_arrived(client.get_file_info(path).length, len(data))
 
 
 def _first_page(client: Any, path: str) -> tuple[list[FileStat], Iterator[Any]]:

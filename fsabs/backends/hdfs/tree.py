@@ -27,7 +27,7 @@ from .driver import SMALL, Driver
 from .native import HdfsOptions, Native
 from .reading import FIRST_SHARE, SMALL_FILE_BYTES, HdfsBlob, HdfsSmallBlob
 from .viewfs import MountTable
-from .writing import SMALL_WRITE_BYTES, HdfsAppendWriter, HdfsWriter, sweep, write_small
+from .writing import HdfsAppendWriter, HdfsWriter, delete_leftovers, sweep
 
 _MAX_SWEPT = 10_000  # directories that are remembered as swept
 
@@ -206,14 +206,8 @@ class Hdfs(Administration):
                     if late:
                         break  # the threads wait for a node that is silent: go on with others
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
-        if len(data) <= SMALL_WRITE_BYTES and write_small(self, key, data):
-            self._sweep(keys.parent(key))
-        else:
-            super()._write_bytes(key, data)
-
     def _create(self, key: str, exclusive: bool) -> Writer:
-        self._sweep(keys.parent(key))
+        self._tidy(keys.parent(key))
         check = Pending(self._check_target, "/" + key, exclusive)  # while the hidden file is created
         writer = HdfsWriter(self, key, exclusive)
         try:
@@ -234,8 +228,10 @@ class Hdfs(Administration):
             if exclusive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
-    def _sweep(self, folder: str) -> None:
-        """Delete, once, what dead writers have left in `folder`."""
+    def _tidy(self, folder: str) -> None:
+        """Delete what earlier failures of this process have left, and once what dead writers have left in `folder`."""
+        if self.leftovers:
+            delete_leftovers(self.driver, self.leftovers)
         swept = self._swept.get()
         if folder not in swept:
             if len(swept) >= _MAX_SWEPT:

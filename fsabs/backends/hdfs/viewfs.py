@@ -81,10 +81,10 @@ class MountTable:
         members = self._driver_of(found[0]).list_directory(found[1])
         return points + [member for member in members if member.filename not in names]
 
-    def list_first(self, path: str, seconds: float) -> list[FileStat]:
+    def list_first(self, path: str) -> list[FileStat]:
         """As `Driver.list_first`."""
         driver, target = self._resolve(path)
-        return driver.list_first(target, seconds)
+        return driver.list_first(target)
 
     def open(self, path: str, seconds: float) -> tuple[DriverReader, FileStat]:
         """As `Driver.open`."""
@@ -105,11 +105,6 @@ class MountTable:
         """As `Driver.create`."""
         driver, target = self._resolve(path)
         return driver.create(target, seconds)
-
-    def write_small_once(self, path: str, data: bytes) -> None:
-        """As `Driver.write_small_once`."""
-        driver, target = self._resolve(path)
-        driver.write_small_once(target, data)
 
     def append(self, path: str, seconds: float) -> DriverOutput:
         """As `Driver.append`."""

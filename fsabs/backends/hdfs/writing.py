@@ -15,21 +15,16 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...files import Writer, is_partial, partial_name
-from .calls import Pending
-from .driver import Driver, DriverOutput, check_arrived
+from .driver import Driver, DriverOutput
 from .rpc_errors import Verdict, verdict
 
 if TYPE_CHECKING:
     from .tree import Hdfs
 
-SMALL_WRITE_BYTES = 4 * 1024 * 1024
-"""Bytes, at most, that are written by one call."""
-_SMALL_WRITE_SHARE = 1 / 3  # of the deadline, for that call
 REPLAY_BYTES = 24 * 1024 * 1024
 """Bytes that were sent last and are kept: more than the library and the sockets hold back."""
 ABORT_SECONDS = 10.0
 """Seconds, at most, to delete what an abort leaves; later writers try again."""
-_SWEEP_SHARE = 1 / 4  # of the deadline of the write that begins with it
 STALE_PARTIAL_AGE = 3600.0
 """Seconds after which another process's half-written file may be that of a dead writer."""
 _FINAL = {errno.EACCES, errno.EPERM, errno.EDQUOT, errno.ENAMETOOLONG, errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
@@ -99,7 +94,9 @@ class HdfsWriter(Writer):
 
     def _complete(self, until: float) -> None:
         self._opened().close(_left(until))
-        check_arrived(self._driver.stat(self._partial, _left(until)).size, self._written)
+        arrived = self._driver.stat(self._partial, _left(until)).size
+        if arrived != self._written:  # hdfs-native can report success over a file that no DataNode has
+            raise OSError(errno.EIO, f"HDFS has {arrived} of {self._written} bytes")
 
     def _recover(self, failure: OSError, until: float) -> None:
         """Bring the file to where it was to be, or raise `failure`."""
@@ -181,36 +178,6 @@ class HdfsAppendWriter(Writer):
             self._output.close(self._timeout)
 
 
-def write_small(fs: Hdfs, key: str, data: bytes) -> bool:
-    """Write a file by one call in a thread, and move it to its name.
-
-    Return False if that fails in a way that writing by `HdfsWriter` mends, or has a better error for.
-    """
-    driver, path = fs.driver, "/" + key
-    folder, name = os.path.split(path)
-    partial = os.path.join(folder, partial_name(name))
-    pending, written = Pending(driver.write_small_once, partial, data), False
-    try:
-        if pending.wait(_SMALL_WRITE_SHARE * driver.timeout):
-            pending.result()
-            written = True
-            driver.rename(partial, path, overwrite=True)
-            delete_leftovers(driver, fs.leftovers)
-            return True
-        pending.abandon()
-    except OSError as exc:
-        if written and verdict(exc) is not Verdict.FINAL:
-            fs.leftovers.append(partial)
-            raise
-    except BaseException:
-        pending.wait(ABORT_SECONDS)  # the file would be created after it was deleted
-        fs.leftovers.append(partial)
-        delete_leftovers(driver, fs.leftovers)
-        raise
-    fs.leftovers.append(partial)
-    return False
-
-
 def delete_leftovers(driver: Driver, leftovers: deque[str]) -> None:
     """Delete hidden files of this process that an earlier failure has left; what can't be deleted now stays noted."""
     until = time.monotonic() + min(ABORT_SECONDS, driver.timeout)
@@ -228,7 +195,7 @@ def delete_leftovers(driver: Driver, leftovers: deque[str]) -> None:
 def sweep(driver: Driver, folder: str) -> None:
     """Delete the half-written files that dead writers have left in a directory."""
     with contextlib.suppress(OSError):
-        for found in driver.list_first(folder, _SWEEP_SHARE * driver.timeout):
+        for found in driver.list_first(folder):
             if found.filename > "/":
                 return
             old = time.time() - (found.last_modified or 0) > STALE_PARTIAL_AGE
