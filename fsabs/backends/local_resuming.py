@@ -63,7 +63,9 @@ class ResumedWriter(Writer):
         view = memoryview(data)
         while view:
             written = os.pwrite(self._fd, view, self.offset)
-            if os.pread(self._fd, written, self.offset) != view[:written]:
+            # Bytes are compared with bytes: with a memoryview it takes twenty times as long.
+            expected = data if written == len(data) else bytes(view[:written])
+            if os.pread(self._fd, written, self.offset) != expected:
                 raise errors.corrupt("file://" + self._path, f"what is read at {self.offset} is not what was written")
             view = view[written:]
             self.offset += written
