@@ -17,7 +17,7 @@ import weakref
 from typing import Any
 
 from .. import mounts, process
-from ..descriptors import HeldDescriptors, open_into
+from ..descriptors import HeldDescriptors, close, open_into
 from . import frames, leases, policy
 from .checksums import checksum, crc32c
 from .eviction import DiskLimits, Evictor, free
@@ -38,7 +38,7 @@ class DiskCache:
         self.passes: Passes = Passes()
         self._entries = EntryFolder(os.path.join(folder, "entries-1"))
         self._evictor = Evictor(self._entries, limits, self.passes)
-        self._leases = -1
+        self._leases = HeldDescriptors()
         self._marks = HeldDescriptors()  # closed with its last use: another thread may be writing to it
         self._usable: bool | None = None
         self._lock = process.Lock()
@@ -58,8 +58,9 @@ class DiskCache:
         if not (self._usable or self._prepare()):
             return None
         path = self._entries.path(name, policy.key_of(url))
+        held = HeldDescriptors()
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_into(held, path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         except OSError as exc:
@@ -79,7 +80,7 @@ class DiskCache:
             self._failed(exc)
             return None
         finally:
-            os.close(fd)
+            close(held)
         self._entries.drop(path)  # damaged, or another user's
         return None
 
@@ -123,15 +124,15 @@ class DiskCache:
         if not (self._usable or self._prepare()):
             return True
         try:
-            return self._leases < 0 or leases.acquire(self._leases, token)
+            return not self._leases or leases.acquire(self._leases[0], token)
         except FAILURES:
             return True
 
     def release(self, token: int) -> None:
         """Give a lease back."""
-        if self._leases >= 0:
+        if self._leases:
             with contextlib.suppress(*FAILURES):
-                leases.release(self._leases, token)
+                leases.release(self._leases[0], token)
 
     # ---- marks: hints, which files have been cached
 
@@ -208,7 +209,7 @@ class DiskCache:
                     message = f"the cache in {self.folder} is on a network filesystem ({kind}): a local disk is faster"
                     warn_once(f"network {self.folder}", message)
                 self._shut()
-                self._leases = os.open(f"{self._entries.root}/leases", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                open_into(self._leases, f"{self._entries.root}/leases", os.O_RDWR | os.O_CREAT, 0o600)
                 open_into(marks := HeldDescriptors(), f"{self._entries.root}/marks", os.O_RDWR | os.O_CREAT, 0o600)
                 self._marks = marks
                 self._usable = True
@@ -236,14 +237,8 @@ class DiskCache:
             self._shut()
 
     def _shut(self) -> None:
-        fd, self._leases, self._marks = self._leases, -1, HeldDescriptors()
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self, close_file: Any = os.close) -> None:
-        fd, self._leases = self._leases, -1
-        if fd >= 0:
-            close_file(fd)
+        before, self._leases, self._marks = self._leases, HeldDescriptors(), HeldDescriptors()
+        close(before)
 
     def close(self) -> None:
         """Free what this process holds; it is opened again when it is needed."""

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .. import identity
+from ..descriptors import HeldDescriptors, close, open_into
 from . import frames
 from .checksums import checksum
 from .usage import Totals, UsageLog
@@ -57,21 +58,22 @@ class EntryFolder:
         """Write a file, whole or not at all."""
         folder = path.rpartition("/")[0]
         aside = f"{folder}/.{secrets.token_hex(8)}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
         mode = 0o400 if pinned else 0o600
+        held = HeldDescriptors()
         try:
-            fd = os.open(aside, flags, mode)
-        except FileNotFoundError:
-            os.makedirs(folder, 0o700, exist_ok=True)
-            fd = os.open(aside, flags, mode)
-        try:
+            try:
+                fd = open_into(held, aside, flags, mode)
+            except FileNotFoundError:
+                os.makedirs(folder, 0o700, exist_ok=True)
+                fd = open_into(held, aside, flags, mode)
             try:
                 done = os.writev(fd, [head, content])
                 while done < len(head) + len(content):  # more than 2 GiB
                     done += os.write(fd, memoryview(content)[done - len(head) :])
                 size = size_of(os.fstat(fd))
             finally:
-                os.close(fd)
+                close(held)
             before = status_of(path)
             os.rename(aside, path)
         except BaseException:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import process
+from ..descriptors import HeldDescriptors, close, open_into
 
 _RECORD = struct.Struct("=4q")
 LONGEST = 1 << 20
@@ -37,7 +38,7 @@ class UsageLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = -1
+        self._held = HeldDescriptors()
         self._read = 0
         self._totals = [0, 0, 0, 0]
         self._lock = process.Lock()
@@ -57,7 +58,7 @@ class UsageLog:
         """Record a change."""
         with self._lock:
             self._open()
-            os.write(self._fd, _RECORD.pack(size, entries, hits, misses))
+            os.write(self._held[0], _RECORD.pack(size, entries, hits, misses))
 
     def begin(self, totals: Totals, replace: bool = True) -> None:
         """Begin a new log that says what a sweep has found; without `replace`, only if there is none."""
@@ -66,27 +67,27 @@ class UsageLog:
 
     def _begin(self, totals: Totals, move: Callable[[str, str], None]) -> None:
         aside = f"{self.path}.{secrets.token_hex(6)}"
-        fd = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        held = HeldDescriptors()
         try:
-            os.write(fd, _RECORD.pack(*totals))
+            os.write(open_into(held, aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), _RECORD.pack(*totals))
             move(aside, self.path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
             raise
         finally:
-            os.close(fd)
+            close(held)
         self._shut()
 
     def _open(self) -> int:
         """Open the log, unless it is open and still the one at its path; returns its size."""
-        status = os.fstat(self._fd) if self._fd >= 0 else None
+        status = os.fstat(self._held[0]) if self._held else None
         if status is None or not status.st_nlink:  # another process has begun a new one
             self._shut()
             # A log has a first record, made by a sweep: none is made here.
-            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            open_into(self._held, self.path, os.O_RDWR | os.O_APPEND)
             self._read, self._totals = 0, [0, 0, 0, 0]
-            status = os.fstat(self._fd)
+            status = os.fstat(self._held[0])
         if status.st_size % _RECORD.size:  # a full disk cut a record short: none after it is right
             os.unlink(self.path)
             self._shut()
@@ -95,7 +96,7 @@ class UsageLog:
 
     def _catch_up(self) -> bool:
         """Add what others have recorded; False if there is no more of it."""
-        data = os.pread(self._fd, 1 << 20, self._read)
+        data = os.pread(self._held[0], 1 << 20, self._read)
         data = data[: len(data) // _RECORD.size * _RECORD.size]
         self._read += len(data)
         numbers = array("q", data)
@@ -103,18 +104,13 @@ class UsageLog:
             self._totals[at] += sum(numbers[at::4])
         return bool(data)
 
-    def __del__(self) -> None:
-        self._shut()
-
     def close(self) -> None:
         """Close the log; it is opened again when it is needed."""
         with self._lock:
             self._shut()
 
     def _shut(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        close(self._held)
 
 
 def _move(aside: str, path: str) -> None:

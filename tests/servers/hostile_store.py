@@ -266,7 +266,8 @@ class HostileStore:
         if request.method == "POST" and "uploads" in request.query:
             upload = f"upload{next(self._numbers)}"
             self.uploads[upload] = {}
-            return self._plain(200, f"<R><UploadId>{upload}</UploadId></R>".encode())
+            name = "InitiateMultipartUploadResult"
+            return self._plain(200, f"<{name}><UploadId>{upload}</UploadId></{name}>".encode())
         if upload and upload not in self.uploads:
             return error(404, "NoSuchUpload")
         stored = {"x-amz-checksum-crc32c": checksum} if checksum else {}
