@@ -76,7 +76,7 @@ builtins.open, os.open, os.readlink = without_proc(open), without_proc(os.open),
 """
 
 READ_ONLY_ROOT = """
-for folder in {folders}; do mount --bind "$folder" "$folder" && mount -o remount,bind,ro "$folder" || exit 3; done
+for folder in {folders}; do mount --rbind "$folder" "$folder" && mount -o remount,bind,ro "$folder" || exit 3; done
 cd "$1" && shift && exec "$@"
 """
 READ_ONLY = """

@@ -17,11 +17,18 @@ _MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 _madvise = getattr(ctypes.CDLL(None), "madvise", None)
 
 
+class _Bytes(io.BytesIO):
+    """Is not closed when it is freed: a view of it may be freed behind it, with the same exception, and can't then."""
+
+    def __del__(self) -> None:
+        pass
+
+
 class BodyBuffer:
     """`size` bytes, written through `view`."""
 
     def __init__(self, size: int) -> None:
-        self._file = io.BytesIO(bytes(size))
+        self._file = _Bytes(bytes(size))
         self.view = self._file.getbuffer()
         if size >= MIN_ADVISED:
             _advise(self.view)
