@@ -66,7 +66,7 @@ class _Loop(NamedTuple):
     waits: Intervals
     """For its batches."""
     own: dict[str, Intervals]
-    """What it reads and writes beside, by part."""
+    """The time of its own reads and writes, by part."""
     alone: _Maker
     """The thread as a maker, where it is the only one."""
     threads: int

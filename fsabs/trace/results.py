@@ -250,7 +250,7 @@ class Analysis(NamedTuple):
     findings: Sequence[Finding]
     """The most expensive first."""
     notes: Sequence[str]
-    """What a reader must know: drops, torn tails, processes that were killed."""
+    """Limits of the figures: dropped events, torn files, processes that were killed."""
 
     def _repr_html_(self) -> str:
         from .notebook import fragment

@@ -40,7 +40,7 @@ class BodyBuffer:
 
 
 def _advise(view: memoryview) -> None:
-    """Ask for huge pages. It is advice: a system without them goes on without."""
+    """Ask for huge pages; a system without them ignores it."""
     if _madvise is None or _MADV_HUGEPAGE is None:
         return
     start = ctypes.addressof(ctypes.c_char.from_buffer(view))
