@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from fsabs import config
 from tests.servers import guard
 from tests.servers.fixtures import ceph, dav, hdfs, moto, postgresql
 
@@ -27,7 +28,11 @@ _ended = itertools.count(1)
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Give back what earlier tests took: a fork takes as long as the process is large, and thousands of tests fork."""
+    """Give back what earlier tests took: a fork takes as long as the process is large, and thousands of tests fork.
+
+    Custom schemes go with the test that added them.
+    """
+    config._added.clear()
     module_ends = nextitem is not None and nextitem.path != item.path
     if _trim is not None and (module_ends or next(_ended) % 50 == 0):
         _trim(0)

@@ -69,7 +69,7 @@ def walks(folder: Path) -> Iterator[tuple[str, list[str]]]:
     time.sleep(2 * identity.TICK)  # a cache takes no file that may still change within a tick of the clock
     local = fsabs.from_url(folder)
     nested = fsabs.from_url(folder / "outer.zip" / "inner.zip")
-    cached = CachedFS(fsabs.from_url(folder), str(folder / "cache"), memory_bytes=10**8, check_interval=3600)
+    cached = CachedFS(local, str(folder / "cache"), min_free=0, memory_bytes=10**8, check_interval=3600)
     opened = []
     yield "Opening a local file, `fs.open(path, 'rb')`", walk(lambda: opened.append(local.open("a.bin", "rb")))
     yield "Reading from it, `file.read(100)`", walk(lambda: opened[0].read(100))

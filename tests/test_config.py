@@ -20,7 +20,6 @@ def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(config, "_added", {})
 
 
 def write(path: Path, text: str) -> Path:

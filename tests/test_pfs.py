@@ -29,7 +29,6 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
     """Return the function that writes a datacenter to the configuration."""
     path = tmp_path / "pfio.ini"
     monkeypatch.setenv("PFIO_CONFIG_PATH", str(path))
-    monkeypatch.setattr(config, "_added", {})
     roots.clear()  # of the datacenters of other tests
 
     def write(name: str, **keys: str) -> None:

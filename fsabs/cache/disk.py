@@ -96,6 +96,7 @@ class DiskCache:
         self.passes.read(hash(name))
         try:
             if not self._evictor.make_room(frames.HEAD_SIZE + len(name) + len(content), key, order):
+                self._refused()
                 return False
             head = frames.pack(name, len(content), checksum(content))
             self._entries.write(self._entries.path(name, key), head, content, pinned)
@@ -225,6 +226,13 @@ class DiskCache:
             return
         reason = f"{type(exc).__name__}: {exc}"
         warn_once(self.folder, f"the cache in {self.folder} fails, and is a miss: {reason}")
+
+    def _refused(self) -> None:
+        """Warn if what has no room has none because the disk is nearly full, and not because the cache is."""
+        least = self.limits.min_free
+        if least > free(self.folder):
+            reason = f"less than min_free, {least:,} bytes, of the disk is free"
+            warn_once(f"short {self.folder}", f"the cache in {self.folder} stores nothing: {reason}")
 
     def leave_inherited(self) -> None:
         """Open the leases anew in a forked child: locks belong to what the parent has opened."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..cache import CachedFS
 
 _folder = click.option("--dir", "folder", metavar="FOLDER", help="The cache's folder, if it is not the default one.")
+_SIZES = ("max_bytes", "min_free", "bytes", "free")
 
 
 @click.group()
@@ -56,10 +57,20 @@ def status(invocation: Invocation, folder: str | None) -> None:
 @command.command()
 @path_argument("url")
 @_folder
+@click.option("--max-bytes", metavar="SIZE", help="What the cache may take of its disk, as 50GB.")
+@click.option("--min-free", metavar="SIZE", help="What is left free of the disk; without it, a tenth, at most 50 GB.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Files that are fetched at once.")
 @progress_option
 @common
-def warm(invocation: Invocation, url: str, folder: str | None, jobs: int | None, progress: ProgressMode) -> None:
+def warm(
+    invocation: Invocation,
+    url: str,
+    folder: str | None,
+    max_bytes: str | None,
+    min_free: str | None,
+    jobs: int | None,
+    progress: ProgressMode,
+) -> None:
     """Fetch all files of the data set at URL that are not cached.
 
     \b
@@ -68,7 +79,8 @@ def warm(invocation: Invocation, url: str, folder: str | None, jobs: int | None,
     from .. import urls
 
     invocation.how_to_go_on = "what was fetched stays; run the same command again to go on"
-    with urls.from_url(url, cache={"dir": folder} if folder else True) as fs, ProgressDisplay(progress) as shown:
+    options = {"dir": folder, "max_bytes": max_bytes, "min_free": min_free}
+    with urls.from_url(url, cache=options) as fs, ProgressDisplay(progress) as shown:
         done = fs.warm(progress=shown.update, concurrency=jobs)
     text = f"{redacted(url)}: {done.files:,} files ({size_text(done.bytes)}), fetched {size_text(done.fetched)}"
     invocation.output.record({"url": redacted(url), **done._asdict()}, text)
@@ -113,4 +125,4 @@ def verify(invocation: Invocation, folder: str | None) -> int:
 
 
 def _shown(name: str, value: Any) -> str:
-    return size_text(value) if "bytes" in name and isinstance(value, int) else "-" if value is None else str(value)
+    return size_text(value) if name in _SIZES and isinstance(value, int) else "-" if value is None else str(value)

@@ -114,6 +114,17 @@ def test_the_floor_of_free_space(store: Store, folder: str, monkeypatch: pytest.
     assert other.status()["disk"]["evicted"] > 0, "the disk is full: what is here has to give way"
 
 
+def test_a_disk_below_the_floor_is_said_once(store: Store, folder: str) -> None:
+    fs = cached(store, folder, min_free=10**15)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert [list(fs.read_many(NAMES)) for _ in range(2)] == [CONTENTS] * 2
+        assert fs.warm().files > len(CONTENTS)
+    (message,) = [str(one.message) for one in said if "stores nothing" in str(one.message)]
+    assert message.endswith("less than min_free, 1,000,000,000,000,000 bytes, of the disk is free")
+    assert fs.status()["disk"]["entries"] == 0
+
+
 def test_pinned_files_stay(store: Store, folder: str) -> None:
     fs = cached(store, folder, max_bytes=40 * 4096)
     assert fs.pin(["large.bin", "00.bin"]) == 51_000

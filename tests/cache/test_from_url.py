@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fsabs import ConfigError, add_custom_scheme, config, from_url, open_url, registry
+from fsabs import ConfigError, add_custom_scheme, from_url, open_url, registry
 from fsabs.backends.local import Local
 from fsabs.cache import CachedFS, HTTPCachedFS
 from fsabs.cache.layering import cache_options
@@ -28,7 +28,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with zipfile.ZipFile(folder / "a.zip", "w") as archive:
         archive.writestr("dir/x", b"member")
     monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
-    monkeypatch.setattr(config, "_added", {})
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "default"))
     return folder
 

@@ -35,10 +35,12 @@ def test_trace(tmp_path: Path) -> None:
 
 def test_cache(tmp_path: Path) -> None:
     make_tree(tmp_path / "data")
-    done = fsabs("cache", "warm", "data", "--dir", "cache", cwd=tmp_path)
+    done = fsabs("cache", "warm", "data", "--dir", "cache", "--min-free", "0", cwd=tmp_path)
     assert done.out == "data: 4 files (2.1 kB), fetched 2.1 kB\n"
-    done = fsabs("cache", "warm", "data", "--dir", "cache", "--json", cwd=tmp_path)
+    done = fsabs("cache", "warm", "data", "--dir", "cache", "--min-free", "0", "--json", cwd=tmp_path)
     assert json.loads(done.out) == {"url": "data", "files": 4, "bytes": SIZE, "fetched": 0}
+    done = fsabs("cache", "warm", "data", "--dir", "full", "--min-free", "1000TB", cwd=tmp_path)
+    assert "full stores nothing: less than min_free, 1,000,000,000,000,000 bytes, of the disk is free" in done.err
     status = json.loads(fsabs("cache", "status", "--dir", "cache", "--json", cwd=tmp_path).out)
     shown = fsabs("cache", "status", "--dir", "cache", cwd=tmp_path).out.splitlines()
     assert [line.split("  ")[0].strip().replace(" ", "_") for line in shown] == list(status)
