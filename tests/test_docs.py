@@ -26,7 +26,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCE = re.compile(r"```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STATEMENT = re.compile(r"^( *)(\S.*?)  +# -> (.+)$", re.MULTILINE)
 
-PRELUDE = "def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'"
+BEFORE = """
+import fsabs.cache.options
+fsabs.cache.options._LARGEST_FLOOR = 0  # caches are used also where the disk is nearly full
+def _is(value, stated): assert repr(value) == stated, f'{value!r}, not {stated}'
+"""
+PRELUDE = f"exec({BEFORE!r})"
 
 
 def program(page: str) -> str:

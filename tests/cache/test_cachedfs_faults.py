@@ -503,7 +503,7 @@ def test_no_credentials_are_in_the_folder(store: Local, tmp_path: Path) -> None:
     from fsabs.backends.s3 import S3
 
     s3 = S3("bucket", endpoint="http://user:PASSWORD@store.example", aws_secret_access_key="SECRET")
-    fs = CachedFS(s3, tmp_path / "cache", check_interval=60)
+    fs = CachedFS(s3, tmp_path / "cache", min_free=0, check_interval=60)
     entry = fs._files._new("a", 1, "v").entry
     assert entry is not None
     fs._files.contents().admit(entry, b"x")
