@@ -234,6 +234,18 @@ def test_create_bucket(store: Any) -> None:
         fsabs.from_url(f"s3://{name}", create_bucket=True, **options(store)).write_bytes("a", b"1")
 
 
+@pytest.mark.parametrize("variable", ["S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_CONFIG_FILE"])
+def test_a_store_of_ones_own_is_not_asked_for_a_place_of_aws(
+    variable: str, ceph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(f"[default]\nendpoint_url = {ceph.endpoint}\n")
+    monkeypatch.setenv(variable, str(tmp_path / "config") if variable == "AWS_CONFIG_FILE" else ceph.endpoint)
+    settings = {name: value for name, value in options(ceph).items() if name not in ("endpoint", "region")}
+    name = f"made-{time.monotonic_ns()}"
+    fsabs.from_url(f"s3://{name}", create_bucket=True, region="eu-west-1", **settings).write_bytes("a", b"1")
+    assert fsabs.from_url(f"s3://{name}", **options(ceph)).read_bytes("a") == b"1"
+
+
 # ---- names and listings
 
 

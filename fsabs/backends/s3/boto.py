@@ -104,6 +104,12 @@ def make_client(options: Options) -> Any:
         raise errors.ConfigError(f"S3: {exc}") from exc
 
 
+def is_aws(client: Any) -> bool:
+    """Return whether a client's requests go to AWS, and not to another store."""
+    host = urlsplit(client.meta.endpoint_url).hostname or ""
+    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
 def resolved_endpoint(client: Any) -> str:
     """Return the endpoint that a client has made of options, environment and configuration, without a user in it."""
     parts = urlsplit(client.meta.endpoint_url)

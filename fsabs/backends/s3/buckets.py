@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .boto import translated
+from .boto import is_aws, translated
 
 if TYPE_CHECKING:
     from .bucket import S3
@@ -41,9 +40,8 @@ def make_bucket(fs: S3) -> None:
         except fs.client.exceptions.ClientError as exc:
             if exc.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
                 raise
-        own_store = fs.options.endpoint or os.environ.get("S3_ENDPOINT") or os.environ.get("AWS_ENDPOINT_URL")
         region = fs.client.meta.region_name
-        place = {} if own_store or region == "us-east-1" else {"LocationConstraint": region}
+        place = {"LocationConstraint": region} if is_aws(fs.client) and region != "us-east-1" else {}
         with contextlib.suppress(fs.client.exceptions.BucketAlreadyOwnedByYou):
             fs.client.create_bucket(Bucket=fs.bucket, **({"CreateBucketConfiguration": place} if place else {}))
 

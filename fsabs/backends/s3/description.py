@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ... import process
-from .boto import resolved_endpoint, translated
+from .boto import is_aws, resolved_endpoint, translated
 from .endpoint import UnsupportedEndpoint, resolve
 from .options import Options, core_session
 
@@ -69,8 +69,7 @@ def _source_of_endpoint(client: Any, options: Options) -> str:
     for name in ("S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         if os.environ.get(name):
             return f"${name}"
-    host = urlsplit(client.meta.endpoint_url).hostname or ""
-    return "default" if host.endswith((".amazonaws.com", ".amazonaws.com.cn")) else "AWS configuration file"
+    return "default" if is_aws(client) else "AWS configuration file"
 
 
 def _source_of_region(client: Any, options: Options) -> str:
