@@ -11,7 +11,7 @@ RUN := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # two pips in one environment would break it
-.PHONY: help demo test quick pythons check lint servers docs bench soak clean
+.PHONY: help demo test quick pythons release check lint servers docs bench soak clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ quick: $(VENV)/.test ## the tests that need no server
 
 pythons: $(VENV)/.test ## the quick tests on every other Python from 3.11 on that this machine has
 	$(RUN) -m tests.pythons $(PYTEST_ARGS)
+
+release: $(VENV)/.test ## build the wheel and the source distribution, and try them with each extra by itself
+	$(RUN) -m tests.release
 
 check: lint test ## everything that must hold before a change goes in
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .trace import TracedFS
     from .urls import from_url, open_url
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "FS": "fs",

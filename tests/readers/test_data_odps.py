@@ -145,6 +145,13 @@ def test_errors_are_pythons(service: OdpsServer) -> None:
         reader_of(service, values="txt")
 
 
+@pytest.mark.parametrize("ask", [len, lambda reader: reader.metadata, ODPSDataReader.create_shards])
+def test_a_service_that_is_not_there(service: OdpsServer, ask: Callable[[Any], Any]) -> None:
+    with pytest.raises(ConnectionError) as caught:
+        ask(reader_of(service, endpoint="http://127.0.0.1:1", max_attempts=2))
+    assert caught.value.filename == "odps://training/t"
+
+
 def test_a_table_that_grew(service: OdpsServer) -> None:
     reader = reader_of(service)
     shards_of(reader)

@@ -7,6 +7,7 @@ loses or repeats one, and errors are Python's. The options are those of ElasticD
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import itertools
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from ... import errors, keys, process
-from ...errors import CorruptFileError
+from ...errors import CorruptFileError, MissingDependencyError
 from .base import (
     AbstractDataReader,
     Metadata,
@@ -146,13 +147,10 @@ class ODPSDataReader(AbstractDataReader):
 
     def _column_types(self) -> list[tuple[str, str]]:
         if self._columns is None:
-            table = self._table.get()
-            try:
-                schema = table.table_schema
+            with self._translating("metadata"):
+                schema = self._table.get().table_schema
                 types = {column.name: str(column.type) for column in schema.columns}
                 simple = [column.name for column in schema.simple_columns]
-            except Exception as exc:  # PyODPS raises its own, requests' and plain ones
-                raise self._translated(exc, "metadata") from exc
             chosen = simple if self._chosen is None else self._chosen
             absent = [name for name in chosen if name not in types]
             if absent:
@@ -163,18 +161,12 @@ class ODPSDataReader(AbstractDataReader):
     # ---- partitions
 
     def _is_partitioned(self, again: bool) -> bool:
-        table = self._table.get()
-        try:
-            return bool(table.table_schema.partitions)
-        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
-            raise self._translated(exc, "open") from exc
+        with self._translating("open"):
+            return bool(self._table.get().table_schema.partitions)
 
     def _partition_names(self, again: bool) -> list[str]:
-        table = self._table.get()
-        try:
-            return sorted(str(partition.name).replace("'", "") for partition in table.partitions)
-        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
-            raise self._translated(exc, "open") from exc
+        with self._translating("open"):
+            return sorted(str(partition.name).replace("'", "") for partition in self._table.get().partitions)
 
     # ---- rows
 
@@ -213,12 +205,10 @@ class ODPSDataReader(AbstractDataReader):
         given = dict(part.split("=", 1) for part in partition.split(",")) if partition else {}
         stored = [name for name in names if name not in given]
         reader = self._open(partition, again)
-        try:
+        with self._translating("read"):
             records = reader.read(start=start, count=end - start, columns=stored)
             for record in itertools.islice(records, end - start):
                 yield [self._value(given[name] if name in given else record[name]) for name in names]
-        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
-            raise self._translated(exc, "read") from exc
 
     def _value(self, value: Any) -> Any:
         if not self._text or value is None:
@@ -227,12 +217,9 @@ class ODPSDataReader(AbstractDataReader):
 
     def _open(self, partition: str | None, again: bool) -> Any:
         """PyODPS's reader; the partition must have as many rows as before."""
-        table = self._table.get()
-        try:
-            reader = table.open_reader(partition=partition, reopen=again)
+        with self._translating("open"):
+            reader = self._table.get().open_reader(partition=partition, reopen=again)
             count = reader.count
-        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
-            raise self._translated(exc, "open") from exc
         if (known := self._counts.setdefault(partition, count)) != count:
             raise errors.stale(self._url, f"{partition or 'the table'} has {count} rows, and had {known}")
         return reader
@@ -262,6 +249,15 @@ class ODPSDataReader(AbstractDataReader):
         if attempt >= self._max_attempts or not _may_pass(exc):
             raise exc
         time.sleep(min(0.1 * 2**attempt, 10))
+
+    @contextlib.contextmanager
+    def _translating(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except MissingDependencyError:
+            raise
+        except Exception as exc:  # PyODPS raises its own, requests' and plain ones
+            raise self._translated(exc, operation) from exc
 
     def _translated(self, exc: Exception, operation: str) -> OSError:
         """PyODPS's error, or that of what is below it, as one of Python's."""

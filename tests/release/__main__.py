@@ -1,0 +1,123 @@
+"""`python -m tests.release [EXTRA...]`: build the wheel and the source distribution, and try both.
+
+The source distribution is built from this tree, the wheel from the source distribution. One environment holds
+the wheel and what it requires, one for each extra what that requires beside it; the checks run in an empty folder with
+an empty HOME. Last, tests and the code of all pages run from the unpacked source distribution, which is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tests.parts import ROOT
+from tests.release import checks
+
+EXTRAS = [name for name in checks.CHECKS if name != "required"]
+NOT_IN_SDIST = {".gitignore"}
+FROM_SDIST = ("tests/test_keys.py", "tests/test_language.py", "tests/test_docs.py")
+
+
+def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    """Run a program to its end; return what it prints. Its output is shown, and this program ends, if it fails."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "FSABS_"))}
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env={**env, **environment}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def environment(folder: Path, *requirements: str | Path, beside: Path | None = None) -> Path:
+    """Make a virtual environment with these requirements, which also finds the packages of `beside`."""
+    call(sys.executable, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin/python"
+    if beside is not None:
+        (packages(folder) / "beside.pth").write_text(f"{packages(beside)}\n")
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    call(*pip, "install", "--quiet", "--no-compile", *requirements)
+    call(*pip, "check")
+    return python
+
+
+def packages(folder: Path) -> Path:
+    """Return the folder of an environment's packages."""
+    return next(folder.glob("lib/*/site-packages"))
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build from a copy of what is committed or would be; return the source distribution and the wheel."""
+    python = environment(folder / "build", "build")
+    source = folder / "source"
+    for name in tracked():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    call(python, "-m", "build", "--outdir", folder / "dist", source)
+    (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
+    return sdist, wheel
+
+
+def tracked() -> list[str]:
+    """Return the paths of this repository's files."""
+    listed = call("git", "ls-files", "--cached", "--others", "--exclude-standard").split("\n")
+    return sorted(name for name in listed if name and (ROOT / name).is_file())
+
+
+def check_contents(sdist: Path, wheel: Path) -> None:
+    """Check that the source distribution has each file of the repository, and the wheel each of the package."""
+    wanted = set(tracked())
+    with tarfile.open(sdist) as archive:
+        missing = wanted - NOT_IN_SDIST - {member.name.partition("/")[2] for member in archive}
+    with zipfile.ZipFile(wheel) as installed:
+        names = {name for name in installed.namelist() if ".dist-info/" not in name}
+    package = {name for name in wanted if name.startswith("fsabs/")} | {"fsabs_patch.pth"}
+    if missing or names != package:
+        sys.exit(f"not in {sdist.name}: {sorted(missing)}; {wheel.name} differs by {sorted(names ^ package)}")
+
+
+def check(name: str, python: Path, folder: Path) -> None:
+    """Run one check in an empty folder, and show how large the packages of its environment are."""
+    (empty := folder / f"empty-{name}").mkdir()
+    program = shutil.copy(checks.__file__, folder / "checks.py")
+    call(python, "-I", program, name, cwd=empty, HOME=str(empty), HADOOP_CONF_DIR="", CLASSPATH="")
+    sizes = {path.name: _size(path) for path in packages(python.parents[1]).iterdir()}
+    largest = sorted((size, found) for found, size in sizes.items() if size > 10**6)[::-1]
+    shown = ", ".join(f"{found} {size / 1e6:.0f}" for size, found in largest)
+    print(f"{name}: {sum(sizes.values()) / 1e6:.0f} MB ({shown})", flush=True)
+
+
+def _size(path: Path) -> int:
+    return sum(one.stat().st_size for one in (path.rglob("*") if path.is_dir() else [path]) if one.is_file())
+
+
+def check_sdist(sdist: Path, folder: Path) -> None:
+    """Run tests from the unpacked source distribution, with the libraries of this environment."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (root,) = (folder / "unpacked").iterdir()
+    print(call(sys.executable, "-m", "pytest", "-q", *FROM_SDIST, cwd=root, PYTHONPATH=str(root)).splitlines()[-1])
+
+
+def main(extras: list[str]) -> None:
+    """Build and check everything, or the extras that are named."""
+    with tempfile.TemporaryDirectory(prefix="fsabs-release-") as name:
+        folder = Path(name)
+        sdist, wheel = build(folder)
+        print(f"{sdist.name} {_size(sdist) / 1e6:.1f} MB, {wheel.name} {_size(wheel) / 1e6:.1f} MB")
+        check_contents(sdist, wheel)
+        check("required", environment(folder / "required", wheel), folder)
+        for extra in extras or EXTRAS:
+            check(extra, environment(folder / extra, f"{wheel}[{extra}]", beside=folder / "required"), folder)
+            shutil.rmtree(folder / extra)
+        check_sdist(sdist, folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
