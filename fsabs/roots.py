@@ -83,7 +83,7 @@ class Roots:
         """
         folder, name = _located(url, inside)
         root = self._root(folder)
-        path = keys.join(folder.path, name)
+        path = keys.join(folder.path, name) if folder.path else name
         try:
             return function(root.fs, path)
         except (errors.StaleFileError, FileNotFoundError, NotADirectoryError):

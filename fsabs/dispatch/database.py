@@ -112,7 +112,7 @@ class Database:
                 raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
 
     def claim(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Return the row of a statement that leases a task; `Outage` if it failed in any way.
+        """Return the row of a statement that leases a task or finds none; `Outage` if it failed in any way.
 
         PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
         """

@@ -235,12 +235,10 @@ class TaskDispatcher:
 
     def retry_failed(self) -> int:
         """Put the failed tasks back, with no failure counted, and let a failed job go on; return how many."""
-
         return self._database.run("retry", lambda connection: accounts.retry(connection, self._job))
 
     def reset(self) -> None:
         """Forget all that was done: the job begins again with its first epoch."""
-
         self._database.run("reset", lambda connection: accounts.reset(connection, self._job))
 
     def forget_epochs(self, before: int) -> int:
@@ -316,13 +314,16 @@ class TaskDispatcher:
         return (type,)
 
     def _quick(self, worker: str, lease: int, type: TaskType | None) -> Dispatch | None:
-        """Lease a free task by a single statement, as nearly every dispatch can."""
+        """Lease a free task by one statement, or find by another that there is none yet, without a lock on the job."""
         generation, known = self._known
-        if worker not in known or generation != process.generation() or len(self._types(type)) > 1:
+        types = self._types(type)
+        if worker not in known or generation != process.generation() or len(types) > 1:
             return None
-        values = self._candidate(worker, lease, self._types(type)[0])
-        row = self._database.claim(queries.claim_todo, values)
-        return self._dispatch(queries.DispatchedRow(*row), lease) if row is not None else None
+        values = self._candidate(worker, lease, types[0])
+        if (row := self._database.claim(queries.claim_todo, values)) is not None:
+            return self._dispatch(queries.DispatchedRow(*row), lease)
+        waits = types[0] == self._job.type and self._database.claim(queries.waits_for_others, values) is not None
+        return Dispatch(Task(type=TaskType.WAIT)) if waits else None
 
     def _claim(
         self, connection: sa.Connection, worker: str, lease: int, types: tuple[TaskType, ...], again: bool

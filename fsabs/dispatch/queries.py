@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from .schema import DOING, DONE, FAILED, TODO, jobs, now, shards, tasks
+from .schema import DOING, DONE, FAILED, RUNNING, TODO, jobs, now, shards, tasks
 
 _value = sa.bindparam
 _ONE: sa.ColumnElement[int] = sa.literal_column("1")
@@ -162,6 +162,17 @@ queue = sa.select(
     sa.exists().where(*_of_queue, _is(DOING)).label("any_doing"),
 )
 """Whether a queue has free tasks, and leased ones."""
+_is_last_epoch = sa.and_(jobs.c.num_epochs > 0, jobs.c.epoch + 1 >= jobs.c.num_epochs)
+waits_for_others = sa.select(jobs.c.id).where(
+    jobs.c.id == _value("job_id"),
+    jobs.c.state == RUNNING,
+    jobs.c.laid_out >= jobs.c.tasks,
+    sa.or_(jobs.c.barrier, _is_last_epoch),
+    sa.exists().where(*_of_queue, _is(DOING)),
+    ~sa.exists().where(*_of_queue, _is(TODO)),
+    ~sa.exists().where(*_of_queue, _is(DOING), tasks.c.deadline <= now()),
+)
+"""The job, if all tasks of its epoch are done or leased, and nothing follows before the leased ones are done."""
 locked_job = sa.select(jobs).where(jobs.c.id == _value("job_id")).with_for_update()
 mark_laid_out = (
     jobs.update().where(jobs.c.id == _value("job_id")).values(epoch=_value("of_epoch"), laid_out=_value("count"))

@@ -149,7 +149,7 @@ def test_kills_leave_no_fewer_good_checkpoints(tmp_path: Path) -> None:
     manager = CheckpointManager(tmp_path, keep=2, keep_best=1)
     for step in range(2):
         manager.save(step, {"w": torch.full((50_000,), float(step)), "step": step}, float(step))
-    kills = soak.rounds(4)
+    kills, newest = soak.rounds(4), 1
     for _ in range(kills):
         env = {**os.environ, "PYTHONPATH": str(stores.ROOT)}
         command = [sys.executable, "-c", SAVES, str(tmp_path)]
@@ -160,6 +160,11 @@ def test_kills_leave_no_fewer_good_checkpoints(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         found = manager.checkpoints()
         assert len(found) >= 2
+        assert found[-1].step >= newest
+        newest = found[-1].step
+        best = manager.best()
+        assert best is not None
+        assert best.metric == 0.0
         for checkpoint in found:
             loaded = manager.load(checkpoint.step)
             assert loaded["step"] == checkpoint.step
@@ -248,6 +253,7 @@ for step in itertools.count(int(sys.argv[2])):
 @pytest.mark.timeout(180)
 def test_kills_leave_complete_distributed_checkpoints(tmp_path: Path) -> None:
     chance, step, kills = random.Random(soak.seed(1)), 0, soak.rounds(3)
+    complete: set[Path] = set()
     for _ in range(kills):
         env = {**os.environ, "PYTHONPATH": str(stores.ROOT)}
         command = [sys.executable, "-c", DCP_SAVES, str(tmp_path), str(step)]
@@ -256,7 +262,8 @@ def test_kills_leave_complete_distributed_checkpoints(tmp_path: Path) -> None:
             assert process.stdout.readline() == b"begun\n"
             time.sleep(0.1 + chance.random() * 0.3)
             process.send_signal(signal.SIGKILL)
-        complete = [path.parent for path in tmp_path.glob("*/.metadata")]
+        before, complete = complete, {path.parent for path in tmp_path.glob("*/.metadata")}
+        assert complete >= before
         for folder in complete:
             loaded = {f"w{n}": torch.zeros(size) for n, size in enumerate([20_000] * 8 + [100_000])}
             dcp_load(loaded, storage_reader=DistributedReader(folder), no_dist=True)

@@ -27,6 +27,7 @@ from fsabs.adapters.torch import (
     records,
 )
 from fsabs.adapters.torch.reading import EpochRecords
+from fsabs.adapters.torch.sampling import SamplerSeeds
 from fsabs.errors import CorruptFileError
 from fsabs.readers.recordio import Writer
 
@@ -112,6 +113,29 @@ def test_batches_in_order_are_read_ahead(workers: int, fs: Logged) -> None:
     loader = DataLoader(FileDataset(fs, transform=int), 8, **options(workers))
     assert samples(loader) == EVERYTHING
     assert sorted(ahead(fs)) == EVERYTHING
+
+
+def test_the_first_order_that_is_tried_is_the_samplers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, permutation = SamplerSeeds(), torch.randperm
+    drawn: list[int] = []
+
+    class Sized:
+        def __len__(self) -> int:
+            seeds.record()
+            return TOTAL
+
+    def counted(total: int, **options: Any) -> torch.Tensor:
+        drawn.append(total)
+        return permutation(total, **options)
+
+    for _ in range(3):
+        order = list(RandomSampler(Sized()))
+        with monkeypatch.context() as patched:
+            patched.setattr(torch, "randperm", counted)
+            predicted = seeds.predict(order[:8], TOTAL)
+        assert predicted is not None
+        assert predicted.order.tolist() == order
+    assert len(drawn) == 3  # an order of a million takes as long as starting the worker does
 
 
 def test_loaders_draw_what_they_draw_without_it(fs: Logged) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fsabs.dispatch import Dispatch, JobFailedError, Task, TaskDispatcher, TaskType, layout
+from fsabs.dispatch.database import Database
 
 SHARDS = [("a", 0, 10), ("b", 5, 7)]
 
@@ -93,6 +94,23 @@ def test_no_epoch_begins_before_the_one_before_has_ended(url: str) -> None:
         assert dispatcher.report(*one)
         assert dispatcher.get("1").task.type == TaskType.WAIT
         assert dispatcher.report(*two)
+        assert dispatcher.get("1").task.type == TaskType.TRAINING
+
+
+def test_waiting_for_the_end_of_an_epoch_takes_no_lock(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self: Database, operation: str, transaction: Any) -> Any:
+        raise AssertionError(f"{operation} is a transaction")
+
+    with create(url, num_epochs=2, records_per_task=10, lease_seconds=0.5) as dispatcher:
+        one, two = dispatcher.get("1"), dispatcher.get("2")
+        assert dispatcher.report(*one)
+        with monkeypatch.context() as patched:
+            patched.setattr(Database, "run", run)
+            assert dispatcher.get("1").task.type == TaskType.WAIT
+        time.sleep(0.6)
+        late, lease = dispatcher.get("1")  # the lease of the other one is over
+        assert late.task_id == two.task.task_id
+        assert dispatcher.report(late, lease)
         assert dispatcher.get("1").task.type == TaskType.TRAINING
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ... import config, errors, registry, roots, urls
+from ...fs import FS
 from ...paths import Path
 
 Call = Callable[[Any], Any]
@@ -35,7 +36,9 @@ def is_ours(path: object) -> bool:
 
 
 def _known(scheme: str) -> bool:
-    if registry.backend(scheme) is not None or config.get_custom_scheme(scheme) is not None:
+    if scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
+        return True
+    if config.get_custom_scheme(scheme) is not None:
         return True
     from ...backends import fsspec
 
@@ -114,7 +117,12 @@ def as_url(path: str | Path) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file."""
-    return path.read_bytes() if isinstance(path, Path) else roots.call(path, lambda fs, there: fs.read_bytes(there))
+    # A string first: the class of `Path` is abstract, and to ask for its instances is expensive.
+    return roots.call(path, _read_bytes) if isinstance(path, str) else path.read_bytes()
+
+
+def _read_bytes(fs: FS, path: str) -> bytes:
+    return fs.read_bytes(path)
 
 
 def open_file(path: str | Path, mode: str = "rb", *args: Any) -> IO[Any]:

@@ -10,16 +10,16 @@ from .calls import Call, PatchedCall, is_ours
 
 
 def _cv2(cv2: ModuleType) -> list[PatchedCall]:
+    import numpy  # cv2 has imported it
+
     def imread(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A missing file is None, as for a local one; any other failure of the store is raised."""
-        import numpy
-
         try:
             data = calls.read_bytes(path)
         except FileNotFoundError:
             return None
         flags = args[1] if len(args) == 2 else kwargs.get("flags", cv2.IMREAD_COLOR)
-        plain = isinstance(flags, int) and len(args) <= 2 and kwargs.keys() <= {"filename", "flags"}
+        plain = isinstance(flags, int) and len(args) <= 2 and (not kwargs or kwargs.keys() <= {"filename", "flags"})
         image = cv2.imdecode(numpy.frombuffer(data, numpy.uint8), flags) if data and plain else None
         return image if image is not None else calls.by_local(call, path, args, kwargs)  # formats read from files only
 

@@ -109,7 +109,9 @@ class SamplerSeeds:
             return
         count, *seeds = self._words.tolist()
         generator = torch.Generator(device="cpu")
-        for number in range(count - 1, max(-1, count - 1 - _SEEDS), -1):  # the last one first
+        recorded = list(range(count - 1, max(-1, count - 1 - _SEEDS), -1))
+        # `RandomSampler` asks for the length once more after its draw: the seed before the last one is tried first.
+        for number in recorded[1:2] + recorded[:1] + recorded[2:]:
             generator.manual_seed(seeds[number % _SEEDS])
             yield torch.randperm(total, generator=generator, device="cpu").numpy()
         self._failed += 1

@@ -1,14 +1,16 @@
 """Reading records in order: windows of chunks in one read, checked and split a chunk at a time.
 
-A `Scan` is a plain iterator whose every step is one `list.pop` until a chunk is used up. What it holds is replaced and
-never half-changed, so that threads may share it, a forked child goes on from its own copy, and a pickle from its place.
+A `Scan` is a plain iterator whose every step is one of a list's iterator until a chunk is used up. It holds both in one
+object, which is replaced and never changed, so that threads may share it, a forked child goes on from its own copy, and
+a pickle from its position.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import process
 from ...errors import CorruptFileError
@@ -20,14 +22,11 @@ if TYPE_CHECKING:
 FIRST_WINDOW, LARGEST_WINDOW = 512 << 10, 8 << 20  # bytes that are read at once: at first, and after doubling
 
 
-class _Batch(list[bytes]):
-    """Records still to be given, the next one last; `after` is the number of the record behind them."""
+class _Batch(NamedTuple):
+    """The records of a chunk that are still to be given; `after` is the number of the record behind them."""
 
-    __slots__ = ("after",)
-
-    def __init__(self, records: list[bytes], after: int) -> None:
-        super().__init__(records)
-        self.after = after
+    records: Iterator[bytes]
+    after: int
 
 
 class Scan(Iterator[bytes]):
@@ -37,47 +36,41 @@ class Scan(Iterator[bytes]):
         self._reader = reader
         self._start = start
         self._stop = stop
-        self._batch = _Batch([], start)
+        self._batch = _Batch(iter(()), start)
         self._data = b""  # the file's bytes from _offset on
         self._offset = 0
         self._window = window
         self._lock = process.Lock()
 
     def __next__(self) -> bytes:
-        try:
-            return self._batch.pop()
-        except IndexError:
-            return self._next_chunk()
+        for record in self._batch.records:
+            return record
+        return self._next_chunk()
 
     def read_into(self, records: list[bytes], count: int) -> None:
         """Append the next `count` records to a list, fewer at the end; what comes before an error is appended, too."""
         wanted = len(records) + count
-        while len(records) < wanted:
-            pop = self._batch.pop  # other threads may take from it, too
+        while True:
+            records.extend(islice(self._batch.records, wanted - len(records)))
+            if len(records) == wanted:
+                return
             try:
-                for _ in repeat(None, wanted - len(records)):
-                    records.append(pop())
-            except IndexError:
-                try:
-                    records.append(self._next_chunk())
-                except StopIteration:
-                    return
+                records.append(self._next_chunk())
+            except StopIteration:
+                return
 
     @property
     def position(self) -> int:
         """The number of the record that comes next; where a chunk is skipped, of its first record."""
         batch = self._batch
-        return batch.after - len(batch)
+        return batch.after - length_hint(batch.records)
 
     def _next_chunk(self) -> bytes:
         with self._lock:
             while True:
                 batch = self._batch
-                if batch:  # another thread was faster
-                    try:
-                        return batch.pop()
-                    except IndexError:
-                        continue
+                for record in batch.records:  # another thread was faster, or a chunk was read
+                    return record
                 if batch.after >= self._stop:
                     self._data = b""
                     raise StopIteration
@@ -95,11 +88,10 @@ class Scan(Iterator[bytes]):
             records = self._records(chunk)
         except CorruptFileError as exc:
             self._reader._skip(chunk, exc)
-            return _Batch([], end)
+            return _Batch(iter(()), end)
         if at > chunk.first or end < chunk.first + chunk.records:
             records = records[at - chunk.first : end - chunk.first]
-        records.reverse()
-        return _Batch(records, end)
+        return _Batch(iter(records), end)
 
     def _records(self, chunk: Chunk) -> list[bytes]:
         reader = self._reader
