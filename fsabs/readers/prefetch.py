@@ -18,12 +18,14 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from .. import mounts, process
 from ..backends.local import Local
 from ..backends.memory import Memory
+from ..errors import CorruptFileError
 from ..fs import FS, Path
 
 T = TypeVar("T")
 
 MAX_BYTES = 256 * 1024 * 1024
 _CHUNK = 64  # items that a thread hands over at once: each time costs as much as reading some small ones
+_CHUNKS = 8  # of a batch, at least: one of them waits beyond the bound, and another one is the consumer's
 LARGEST_BATCH = 512  # files of one read_many: enough to keep a store busy, few enough to adapt to their sizes
 
 
@@ -118,7 +120,14 @@ def _in_batches(
     at, largest, batch = 0, 1, 4
     while at < len(wanted):
         asked, given = min(batch, len(wanted) - at), 0
-        for chunk in _chunks(read(wanted[at : at + asked]), max_bytes // largest):
+        try:
+            items = read(wanted[at : at + asked])
+        except CorruptFileError:
+            if asked == 1:
+                raise
+            batch = asked // 2  # the error comes after the items before it
+            continue
+        for chunk in _chunks(items, max_bytes // largest // _CHUNKS):
             largest = max(largest, *map(weigh, chunk))
             given += len(chunk)
             yield chunk

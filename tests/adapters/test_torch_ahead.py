@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import threading
+import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from fsabs.adapters.torch import (
 from fsabs.adapters.torch.reading import EpochRecords
 from fsabs.adapters.torch.sampling import SamplerSeeds
 from fsabs.errors import CorruptFileError
+from fsabs.readers.prefetch import read_ahead
 from fsabs.readers.recordio import Writer
 
 pytestmark = [
@@ -300,21 +303,58 @@ def test_few_bytes_allow_few_buffers(shards: Logged, monkeypatch: pytest.MonkeyP
     assert located == [1] * 15  # a quarter of the bytes is for what is being read
 
 
-def test_an_error_comes_after_the_buffers_before_it(shards: Logged, tmp_path: Path) -> None:
-    path = tmp_path / "shards" / "2.recordio"
+def damage(path: Path) -> None:
+    """Change the last byte of a file."""
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
 
+
+@pytest.mark.parametrize("buffer_size", [0, 4])
+def test_an_error_comes_after_the_records_before_it(buffer_size: int, shards: Logged, tmp_path: Path) -> None:
+    damage(tmp_path / "shards" / "2.recordio")
+
     def given(fs: FS) -> list[int]:
         found = []
         with pytest.raises(CorruptFileError):
-            for sample in ShardedDataset(fs, int, seed=5, buffer_size=4):
+            for sample in ShardedDataset(fs, int, seed=5, buffer_size=buffer_size):
                 found.append(sample)
         return found
 
     assert len(given(shards)) >= 8
     assert given(shards) == given(shards.inner)
+
+
+def test_only_the_batch_of_a_damaged_record_fails(shards: Logged, tmp_path: Path) -> None:
+    damage(tmp_path / "shards" / "2.recordio")
+
+    def given(fs: FS) -> list[int]:
+        data, found = RecordIODataset(fs, int), []
+        for at in range(0, TOTAL, 2):
+            batch = [at, at + 1]
+            try:
+                found += data.__getitems__(batch)
+            except CorruptFileError:
+                found.append(-1)
+        return found
+
+    assert -1 in given(shards)
+    assert given(shards) == given(shards.inner)
+
+
+def test_lists_that_are_read_ahead_keep_to_the_bound() -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    most = [0]
+
+    class Item:
+        def __init__(self) -> None:
+            alive.add(self)
+            most[0] = max(most[0], len(alive))
+
+    items = read_ahead(lambda numbers: [Item() for _ in numbers], range(3000), lambda item: 8, max_bytes=512)
+    for _ in items:
+        time.sleep(0.00001)
+    assert 8 * most[0] <= 512 * 1.25
 
 
 def test_a_single_record_starts_nothing(shards: Logged) -> None:

@@ -60,12 +60,16 @@ class EpochRecords:
     def _runs(self, order: Epoch, pieces: Iterator[Interval]) -> Iterator[list[Any]]:
         chunk: list[Any] = []
         size = 0
-        for record in chain.from_iterable(self._run(order, piece) for piece in pieces):
-            chunk.append(record)
-            size += _size(record)
-            if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES:
-                yield chunk
-                chunk, size = [], 0
+        try:
+            for record in chain.from_iterable(self._run(order, piece) for piece in pieces):
+                chunk.append(record)
+                size += _size(record)
+                if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES:
+                    yield chunk
+                    chunk, size = [], 0
+        except Exception:
+            yield chunk  # the error comes after what is before it
+            raise
         if chunk:
             yield chunk
 
