@@ -11,17 +11,17 @@ MEMBERS = 1_000_000
 
 
 def run(bench: Bench) -> None:
-    """One race, in which each round starts workers by each method."""
+    """One race, in which each round starts workers by each method; spawn pickles all paths, and takes seconds."""
     archive = bench.folder / "many.zip"
     data.zip_of_many(archive, MEMBERS)
-    with bench.race(f"first batch of {WORKERS} workers", "batch", rounds=3) as race:
+    with bench.race(f"first batch of {WORKERS} workers", "batch", rounds=2) as race:
         ours = [
             race.ours("FileDataset", "loader_starts.files", 1, path=str(archive)),
             race.ours("ImageFolder", "loader_starts.images", 1, path=str(archive)),
         ]
         folder = str(bench.folder / "plain")
         plain = race.beside("local paths, one by one", "loader_starts.plain", 1, folder=folder, count=MEMBERS)
-        race.run()
+        race.run(warming=0)
         for context in CONTEXTS:
             race.table(context, "ms", 1e3, f"first batch of {WORKERS} workers, {context}")
             for one in ours:

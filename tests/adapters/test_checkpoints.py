@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,17 +129,57 @@ def test_training_waits_for_the_copy_only() -> None:
     assert [each.step for each in manager.checkpoints()] == [0, 3]
 
 
+FORKS = """
+for arguments in sys.stdin:
+    if not (child := os.fork()):
+        signal.alarm(60)
+        print(os.getpid(), flush=True)
+        work(*arguments.split())
+    os.waitpid(child, 0)
+"""
+
+
+@contextlib.contextmanager
+def killed_programs(work: str) -> Iterator[Callable[..., None]]:
+    """Give a function that runs `work(*arguments)` in a program of its own, and kills it after some seconds.
+
+    The programs are forked from one that has imported what they need, which takes seconds.
+    """
+    env = {**os.environ, "PYTHONPATH": str(stores.ROOT), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", "import os, signal, sys\n" + work + FORKS]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        orders, numbers = parent.stdin, parent.stdout
+        assert orders is not None
+        assert numbers is not None
+
+        def run(seconds: float, *arguments: object) -> None:
+            orders.write(" ".join(map(str, arguments)).encode() + b"\n")
+            orders.flush()
+            child = int(numbers.readline())
+            time.sleep(seconds)
+            os.kill(child, signal.SIGKILL)
+            while os.path.exists(f"/proc/{child}"):
+                time.sleep(0.001)
+
+        try:
+            yield run
+        finally:
+            orders.close()
+            if parent.wait(timeout=60):
+                raise RuntimeError(f"the program ended with {parent.returncode}")
+
+
 SAVES = """
-import sys, torch
+import torch
 from fsabs.adapters.torch.checkpoints import CheckpointManager
-manager = CheckpointManager(sys.argv[1], keep=2, keep_best=1)
-newest = manager.latest()
-step = newest.step + 1 if newest else 0
-print("begun", flush=True)
-while True:
-    manager.save_async(step, {"w": torch.full((50_000,), float(step)), "step": step}, metric=float(step % 7))
-    manager.wait()
-    step += 1
+
+def work(folder):
+    manager = CheckpointManager(folder, keep=2, keep_best=1)
+    step = manager.latest().step + 1
+    while True:
+        manager.save_async(step, {"w": torch.full((50_000,), float(step)), "step": step}, metric=float(step % 7))
+        manager.wait()
+        step += 1
 """
 
 
@@ -149,26 +190,22 @@ def test_kills_leave_no_fewer_good_checkpoints(tmp_path: Path) -> None:
     manager = CheckpointManager(tmp_path, keep=2, keep_best=1)
     for step in range(2):
         manager.save(step, {"w": torch.full((50_000,), float(step)), "step": step}, float(step))
-    kills, newest = soak.rounds(4), 1
-    for _ in range(kills):
-        env = {**os.environ, "PYTHONPATH": str(stores.ROOT)}
-        command = [sys.executable, "-c", SAVES, str(tmp_path)]
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"begun\n"
-            time.sleep(chance.random() * 0.3)
-            process.send_signal(signal.SIGKILL)
-        found = manager.checkpoints()
-        assert len(found) >= 2
-        assert found[-1].step >= newest
-        newest = found[-1].step
-        best = manager.best()
-        assert best is not None
-        assert best.metric == 0.0
-        for checkpoint in found:
-            loaded = manager.load(checkpoint.step)
-            assert loaded["step"] == checkpoint.step
-            assert loaded["w"].eq(checkpoint.step).all()
+    kills, newest = soak.rounds(10), 1
+    with killed_programs(SAVES) as run:
+        for _ in range(kills):
+            run(chance.random() * 0.2, tmp_path)
+            found = manager.checkpoints()
+            assert len(found) >= 2
+            assert found[-1].step >= newest
+            newest = found[-1].step
+            best = manager.best()
+            assert best is not None
+            assert best.metric == 0.0
+            for checkpoint in found:
+                loaded = manager.load(checkpoint.step)
+                assert loaded["step"] == checkpoint.step
+                assert loaded["w"].eq(checkpoint.step).all()
+    assert newest > 1
     soak.count("kills of a program that saves checkpoints", kills)
 
 
@@ -238,37 +275,33 @@ def test_files_of_a_distributed_checkpoint(tmp_path: Path, monkeypatch: pytest.M
 
 
 DCP_SAVES = """
-import itertools, sys, torch
+import itertools, torch
 from torch.distributed.checkpoint.state_dict_saver import save
 from fsabs.adapters.torch import distributed
 distributed._FILE_BYTES, distributed._SMALL_BYTES = 300_000, 200_000
-print("begun", flush=True)
-for step in itertools.count(int(sys.argv[2])):
-    state = {f"w{n}": torch.full((size,), float(step)) for n, size in enumerate([20_000] * 8 + [100_000])}
-    save(state, storage_writer=distributed.DistributedWriter(f"{sys.argv[1]}/{step}"), no_dist=True)
+
+def work(folder, first):
+    for step in itertools.count(int(first)):
+        state = {f"w{n}": torch.full((size,), float(step)) for n, size in enumerate([20_000] * 8 + [100_000])}
+        save(state, storage_writer=distributed.DistributedWriter(f"{folder}/{step}"), no_dist=True)
 """
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(180)
 def test_kills_leave_complete_distributed_checkpoints(tmp_path: Path) -> None:
-    chance, step, kills = random.Random(soak.seed(1)), 0, soak.rounds(3)
+    chance, step, kills = random.Random(soak.seed(1)), 0, soak.rounds(8)
     complete: set[Path] = set()
-    for _ in range(kills):
-        env = {**os.environ, "PYTHONPATH": str(stores.ROOT)}
-        command = [sys.executable, "-c", DCP_SAVES, str(tmp_path), str(step)]
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"begun\n"
-            time.sleep(0.1 + chance.random() * 0.3)
-            process.send_signal(signal.SIGKILL)
-        before, complete = complete, {path.parent for path in tmp_path.glob("*/.metadata")}
-        assert complete >= before
-        for folder in complete:
-            loaded = {f"w{n}": torch.zeros(size) for n, size in enumerate([20_000] * 8 + [100_000])}
-            dcp_load(loaded, storage_reader=DistributedReader(folder), no_dist=True)
-            assert all(tensor.eq(int(folder.name)).all() for tensor in loaded.values())
-        step = 1 + max((int(path.name) for path in tmp_path.iterdir()), default=-1)
+    with killed_programs(DCP_SAVES) as run:
+        for _ in range(kills):
+            run(chance.random() * 0.3, tmp_path, step)
+            before, complete = complete, {path.parent for path in tmp_path.glob("*/.metadata")}
+            assert complete >= before
+            for folder in complete - before:
+                loaded = {f"w{n}": torch.zeros(size) for n, size in enumerate([20_000] * 8 + [100_000])}
+                dcp_load(loaded, storage_reader=DistributedReader(folder), no_dist=True)
+                assert all(tensor.eq(int(folder.name)).all() for tensor in loaded.values())
+            step = 1 + max((int(path.name) for path in tmp_path.iterdir()), default=-1)
     assert complete
     soak.count("kills of a program that saves distributed checkpoints", kills)
 
