@@ -94,10 +94,10 @@ class ReadAhead:
                 errors.named(exc, "read", self._blob.url)
             raise
         self._rest = rest
-        return _joined(found)
+        return joined(found)
 
 
-def _joined(pieces: list[memoryview]) -> bytes:
-    """The bytes of the pieces; of one that is a whole object of bytes, that object."""
+def joined(pieces: list[memoryview]) -> bytes:
+    """Return the bytes of the pieces; of one that is a whole object of bytes, that object."""
     whole = pieces[0].obj if len(pieces) == 1 else None
     return whole if isinstance(whole, bytes) and len(whole) == len(pieces[0]) else b"".join(pieces)

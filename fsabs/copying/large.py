@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from .. import errors, process
-from .pieces import pieces
+from .pieces import pieces, streamed, write_behind
 
 if TYPE_CHECKING:
     from ..blobs import Blob
@@ -45,11 +46,16 @@ def _copy_blob(blob: Blob, target: Core, dst: str, count: Callable[[int], None])
     try:
         count(start)
         crc = 0
-        for piece in pieces(blob, start):
+
+        def write(piece: bytes) -> None:
+            nonlocal crc
             writer.write(piece)
             if check:
                 crc = _extend()(crc, piece)
-            count(len(piece))
+
+        with closing(streamed(blob, start)) as source, closing(write_behind(source, write)) as written:
+            for size in written:
+                count(size)
         if not process.inherited(made_in):
             writer.commit()
     except BaseException as exc:

@@ -1,13 +1,17 @@
-"""One file in pieces: read ahead from its blob, and written while the next pieces come."""
+"""One file in pieces: read ahead from its blob, and written by a thread while the next pieces come."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from .. import errors
 from ..files import committing
-from ..readahead import ReadAhead
+from ..readahead import ReadAhead, joined
+from ..threads import TaskOutcome, Threads
 
 if TYPE_CHECKING:
     import io
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 
 PIECE = 8 * 1024 * 1024
 """Bytes of a large file that are read at once."""
+_WAITING = 3
+"""Pieces that have been read and not yet written."""
 
 
 def pieces(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
@@ -24,6 +30,47 @@ def pieces(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
     with closing(ReadAhead(blob)) as source:
         for offset in range(start, blob.size, PIECE):
             yield source.pread(PIECE, offset)
+
+
+def streamed(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
+    """As `pieces`, in the pieces in which a stream of the store comes, if it has one."""
+    stream = blob._stream(start) if blob.size - start > PIECE else None
+    if stream is None:
+        yield from pieces(blob, start)
+        return
+    at = start
+    try:
+        for piece in stream:
+            at += len(piece)
+            yield joined([piece])
+    except OSError as exc:
+        errors.named(exc, "read", blob.url)
+        raise
+    finally:
+        if hasattr(stream, "close"):
+            stream.close()
+    if at != blob.size:
+        raise errors.corrupt(blob.url, f"no more than {at} of {blob.size} bytes")
+
+
+def write_behind(pieces: Iterator[bytes], write: Callable[[bytes], None]) -> Generator[int, None, None]:
+    """Write pieces, in order, in a thread, while the next ones are read; yield the size of each when it is written."""
+
+    def written(piece: bytes) -> int:
+        write(piece)
+        return len(piece)
+
+    outcomes: SimpleQueue[TaskOutcome[int]] = SimpleQueue()
+    waiting = 0
+    with Threads[int](1, wait=True) as threads:
+        for piece in pieces:
+            threads.submit(partial(written, piece), outcomes.put)
+            waiting += 1
+            if waiting > _WAITING:
+                yield outcomes.get().result()
+                waiting -= 1
+        for _ in range(waiting):
+            yield outcomes.get().result()
 
 
 def pump(blob: Blob, target: Core, key: str, count: Callable[[int], None] | None = None) -> None:
