@@ -5,7 +5,6 @@ Results go to the standard output, everything else (errors, warnings, progress, 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -30,13 +29,13 @@ class CommandOutput:
 
     def record(self, values: Mapping[str, Any], text: str) -> None:
         """Write one result: `values` with `--json`, else `text`."""
-        self._write(json.dumps(values) if self.json else text)
+        self._write(_json(values) if self.json else text)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Write rows: an object each with `--json`, else aligned columns below a heading."""
         if self.json:
             for row in rows:
-                self._write(json.dumps(dict(zip(columns, row, strict=True))))
+                self._write(_json(dict(zip(columns, row, strict=True))))
             return
         cells = [list(columns), *([_cell(value) for value in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -60,9 +59,7 @@ class CommandOutput:
         if self.json or not sys.stdout.isatty():
             self.record(values, text)
             return
-        import shutil
-
-        text = redacted(text)[: shutil.get_terminal_size().columns - 1]
+        text = redacted(text)[: terminal_columns() - 1]
         sys.stdout.write("\r" + text.ljust(self._drawn))
         sys.stdout.flush()
         self._drawn = len(text)
@@ -107,6 +104,20 @@ def printable(text: str) -> str:
     )
 
 
+def terminal_columns() -> int:
+    """Return the width of the terminal, as `shutil.get_terminal_size` does, whose module is slow to import."""
+    try:
+        columns = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        columns = 0
+    if columns <= 0:
+        try:
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError):  # there is no standard output, or it is no terminal
+            columns = 0
+    return columns or 80
+
+
 def size_text(count: float) -> str:
     """Return a number of bytes for people: `1.5 MB`, by powers of 1000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
@@ -114,6 +125,12 @@ def size_text(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} PB"
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(values)
 
 
 def _cell(value: Any) -> str:

@@ -16,7 +16,7 @@ import click
 
 from .. import __version__
 from . import COMMANDS
-from .output import CommandOutput, coloured
+from .output import CommandOutput, coloured, terminal_columns
 from .redaction import redacted
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -104,7 +104,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         _take_any_name(sys.stdout, sys.stderr)
         with _terminated_as_interrupted(), _warnings_as_lines():
-            result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation)
+            width = max(50, min(80, terminal_columns()) - 2)  # as click has it
+            result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation, terminal_width=width)
             invocation.output.close()
         return result if isinstance(result, int) else 0
     except click.UsageError as exc:

@@ -6,7 +6,6 @@ error is no terminal, nothing is written unless `--progress` asks for it.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 import click
 
-from .output import size_text
+from .output import size_text, terminal_columns
 from .redaction import redacted
 
 ProgressMode = Literal["auto", "line", "plain", "none"]
@@ -82,7 +81,7 @@ class ProgressDisplay:
         if self._mode == "plain":
             sys.stderr.write(text + "\n")
         else:
-            text = text[: shutil.get_terminal_size().columns - 1]
+            text = text[: terminal_columns() - 1]
             sys.stderr.write("\r" + text.ljust(self._width))
             self._width = len(text)
         sys.stderr.flush()

@@ -13,23 +13,22 @@ from typing import Any
 
 from .. import errors
 
-_SECRET_NAME = re.compile(
-    r"secret|passw|passphrase|token|credential|private|signature|_pwd$|(^|_)(auth|jwt|sas|pat)$|authorization|key(_id)?$",
-    re.IGNORECASE,
-)
-_PUBLIC_NAME = re.compile(r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$", re.IGNORECASE)
-_VARIABLE = re.compile(r"\$\w+|\$\{\w+\}").fullmatch
+# Not compiled here: `re` does that when they are used first, and a help page needs none.
+_SECRET_NAME = r"secret|passw|passphrase|token|credential|private|signature|_pwd$|(^|_)(auth|jwt|sas|pat)$|authorization|key(_id)?$"
+_PUBLIC_NAME = r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$"
+_VARIABLE = r"\$\w+|\$\{\w+\}"
 _SHORTEST = 6  # characters: a shorter value is found in harmless words, too
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether the value of a variable or an option of this name is never shown."""
-    return _SECRET_NAME.search(name) is not None and _PUBLIC_NAME.search(name) is None
+    secret = re.search(_SECRET_NAME, name, re.IGNORECASE) is not None
+    return secret and re.search(_PUBLIC_NAME, name, re.IGNORECASE) is None
 
 
 def is_variable(written: str) -> bool:
     """Return whether a value of `pfio.ini` is the name of a variable and nothing else."""
-    return _VARIABLE(written) is not None
+    return re.fullmatch(_VARIABLE, written) is not None
 
 
 def redacted(text: str) -> str:
