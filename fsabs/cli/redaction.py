@@ -14,7 +14,10 @@ from typing import Any
 from .. import errors
 
 # Not compiled here: `re` does that when they are used first, and a help page needs none.
-_SECRET_NAME = r"secret|passw|passphrase|token|credential|private|signature|_pwd$|(^|_)(auth|jwt|sas|pat)$|authorization|key(_id)?$"
+_SECRET_NAME = (
+    r"secret|passw|passphrase|token|credential|private|signature|authorization"
+    r"|_pwd$|(^|_)(auth|jwt|sas|pat)$|key(_id)?$"
+)
 _PUBLIC_NAME = r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$"
 _VARIABLE = r"\$\w+|\$\{\w+\}"
 _SHORTEST = 6  # characters: a shorter value is found in harmless words, too

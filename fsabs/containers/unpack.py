@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import multiprocessing
 import os
 import signal
 import stat as stat_bits
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
@@ -68,20 +69,29 @@ def unpack(
     if target.capabilities.mkdir:
         target.makedirs("/" + base, exist_ok=True)
     unreadable = _left_out(source)
-    members = [stat for stat in source.list("", recursive=True, detail=True) if stat.filename not in unreadable]
+
+    def members() -> Iterator[FileStat]:
+        return (stat for stat in source.list("", recursive=True, detail=True) if stat.filename not in unreadable)
+
     folder = f"/{base}" if target.url(f"/{base}") == f"file:///{keys.to_url_path(base)}" else None
     if folder is not None and not tells_names_apart(folder):
-        _refuse_collisions(members, target.url("/" + base))
-    directories = [stat for stat in members if stat.directory]
-    for stat in directories:
-        _make(target, base, stat.filename.rstrip("/"), folder)
-    files = [stat for stat in members if not stat.directory]
+        _refuse_collisions(members(), target.url("/" + base))
+    directories: list[FileStat] = []
+    files = 0
+    for stat in members():
+        if stat.directory:
+            directories.append(stat)
+            _make(target, base, stat.filename.rstrip("/"), folder)
+        else:
+            files += 1
     count = _workers(source, files, workers) if folder is not None else 1
     writer = _Writer(source, target, base, folder)
     if count == 1:
-        done = _total(writer.write(list(_batches(files))), progress)
+        done = _total(writer.write(_batches(members())), progress)
     else:
-        done = _in_processes(writer, list(_batches(files)), count, progress)
+        done = _in_processes(writer, members, count, progress)
+    if done[0] != files:
+        raise errors.stale(source.url(), "its members have changed while they were unpacked")
     for stat in reversed(directories):
         writer.set_mode(stat, "/" + keys.join(base, stat.filename.rstrip("/")), stat_bits.S_IRWXU)
     return Unpacked(done[0], len(directories), done[1])
@@ -105,7 +115,7 @@ def tells_names_apart(folder: str) -> bool:
         return not any(os.path.lexists(os.path.join(scratch, name)) for name in others)
 
 
-def _refuse_collisions(members: Sequence[FileStat], url: str) -> None:
+def _refuse_collisions(members: Iterable[FileStat], url: str) -> None:
     seen: dict[str, str] = {}
     for stat in members:
         name = stat.filename.rstrip("/")
@@ -130,21 +140,23 @@ def _check_inside(folder: str, name: str, url: str) -> None:
         raise errors.error(errno.EACCES, "unpack", url, "a link in the target leads out of it")
 
 
-def _workers(source: FS, files: Sequence[FileStat], workers: int | None) -> int:
+def _workers(source: FS, files: int, workers: int | None) -> int:
     """Return the number of processes; a compressed stream is not read by several."""
     if workers is not None:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")
         return workers
     streamed = source.info().get("compression", "none") != "none"
-    return 1 if len(files) < _FEW or streamed else min(8, len(os.sched_getaffinity(0)))
+    return 1 if files < _FEW or streamed else min(8, len(os.sched_getaffinity(0)))
 
 
-def _batches(files: Sequence[FileStat]) -> Iterator[list[FileStat]]:
+def _batches(members: Iterator[FileStat]) -> Iterator[list[FileStat]]:
     """Yield files that are read at once: small ones, or a large one."""
     batch: list[FileStat] = []
     size = 0
-    for stat in files:
+    for stat in members:
+        if stat.directory:
+            continue
         if batch and (stat.size > _SMALL or len(batch) >= _BATCH_FILES or size + stat.size > _BATCH_BYTES):
             yield batch
             batch, size = [], 0
@@ -168,7 +180,7 @@ class _Writer:
         self._inside: set[str] = set()
         self._umask = _umask() if folder is not None else 0
 
-    def write(self, batches: Sequence[list[FileStat]]) -> Iterator[tuple[int, int]]:
+    def write(self, batches: Iterable[list[FileStat]]) -> Iterator[tuple[int, int]]:
         """Write batches of members, and yield the files and bytes of each batch."""
         for batch in batches:
             paths = [self._checked(stat.filename) for stat in batch]
@@ -229,16 +241,16 @@ def _total(done: Iterator[tuple[int, int]], progress: Progress | None) -> tuple[
 
 
 def _in_processes(
-    writer: _Writer, batches: list[list[FileStat]], count: int, progress: Progress | None
+    writer: _Writer, members: Callable[[], Iterator[FileStat]], count: int, progress: Progress | None
 ) -> tuple[int, int]:
-    """Write batches by `count` forked processes; the first error of one ends all of them, and is raised."""
+    """Write members by `count` forked processes; the first error of one ends all of them, and is raised."""
     context = multiprocessing.get_context("fork")
     children = []
     connections: list[Connection] = []
     try:
         for number in range(count):
             receiver, sender = context.Pipe(duplex=False)
-            arguments = (writer, batches[number::count], sender, os.getpid())
+            arguments = (writer, members, number, count, sender, os.getpid())
             child = context.Process(target=_child, args=arguments, daemon=True)
             child.start()
             sender.close()
@@ -274,12 +286,19 @@ def _reports(connections: Sequence[Connection]) -> Iterator[tuple[int, int]]:
                 yield report
 
 
-def _child(writer: _Writer, batches: list[list[FileStat]], sender: Connection, parent: int) -> None:
-    """Write batches, and report each; end with the parent."""
+def _child(
+    writer: _Writer,
+    members: Callable[[], Iterator[FileStat]],
+    number: int,
+    count: int,
+    sender: Connection,
+    parent: int,
+) -> None:
+    """Write one batch of `count`, and report each; end with the parent. Each process lists the members by itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        for report in writer.write(batches):
+        for report in writer.write(itertools.islice(_batches(members()), number, None, count)):
             if os.getppid() != parent:
                 os._exit(1)
             sender.send(report)

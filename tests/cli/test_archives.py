@@ -221,6 +221,21 @@ def test_names_that_the_target_does_not_tell_apart(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.quick
+class Growing(library.Memory):
+    """Gets a member between the two listings of `unpack`."""
+
+    def info(self) -> dict[str, object]:
+        self.write_bytes("new", b"")
+        return super().info()
+
+
+def test_members_that_change_while_they_are_unpacked_are_an_error(tmp_path: Path) -> None:
+    source = Growing()
+    source.write_bytes("old", b"1")
+    with pytest.raises(library.StaleFileError):
+        library.unpack(source, Local(tmp_path), "out")
+
+
 def test_damage_is_an_error_that_names_the_member(tmp_path: Path) -> None:
     make_tree(tmp_path / "data", {f"{at:04}": b"content %d" % at for at in range(1500)})
     fsabs("pack", "data", "a.zip", cwd=tmp_path)
