@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -16,6 +17,7 @@ from fsabs.backends.partials import kept_path
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.buckets import uploads_of
 from fsabs.copying.large import RESUMED_FROM, copy_large
+from fsabs.copying.pieces import write_behind
 from fsabs.fs import FS
 from tests.servers.moto import MotoServer
 
@@ -66,6 +68,19 @@ def test_a_local_copy_goes_on_where_it_ended(source: fsabs.Local, tmp_path: Path
     assert went_on % (8 << 20) == 0
     assert target.read_bytes("copy") == source.read_bytes("large")
     assert hidden(tmp_path / "to") == []
+
+
+def test_nothing_is_written_after_a_write_that_failed() -> None:
+    written: list[bytes] = []
+
+    def write(piece: bytes) -> None:
+        written.append(piece)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="space"):
+        list(write_behind(iter([b"1", b"2", b"3", b"4"]), write))
+    assert written == [b"1", b"2"]
 
 
 def test_another_content_does_not_go_on(source: fsabs.Local, tmp_path: Path) -> None:

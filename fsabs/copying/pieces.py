@@ -54,10 +54,19 @@ def streamed(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
 
 
 def write_behind(pieces: Iterator[bytes], write: Callable[[bytes], None]) -> Generator[int, None, None]:
-    """Write pieces, in order, in a thread, while the next ones are read; yield the size of each when it is written."""
+    """Write pieces, in order, in a thread, while the next ones are read; yield the size of each when it is written.
+
+    Nothing is written after a write that failed.
+    """
+    failed = False
 
     def written(piece: bytes) -> int:
+        nonlocal failed
+        if failed:
+            return 0
+        failed = True
         write(piece)
+        failed = False
         return len(piece)
 
     outcomes: SimpleQueue[TaskOutcome[int]] = SimpleQueue()
