@@ -254,7 +254,7 @@ class _File:
         at = 0
         try:
             while at < len(view):
-                at += os.write(self._held[0], view[at:])
+                at += os.write(self._held[0].fileno(), view[at:])
         except OSError:
             return False
         return True
@@ -268,7 +268,7 @@ class _File:
             head, 0, _MAGIC, zlib.crc32(head[_FIRST_CHECKED:]), len(self._fingerprint), self.size, zlib.crc32(sums)
         )
         try:
-            if not self._write(memoryview(sums)) or os.pwrite(self._held[0], head, 0) != len(head):
+            if not self._write(memoryview(sums)) or os.pwrite(self._held[0].fileno(), head, 0) != len(head):
                 return False
             os.replace(self._partial, self._path)
         except OSError:

@@ -15,7 +15,7 @@ import io
 import math
 import os
 import stat as stat_bits
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import descriptors, errors, identity, keys, mounts, process
@@ -143,7 +143,7 @@ class Local(FS):
         return scanning.leads_back("/" + key)
 
     def _open_blob(self, key: str) -> Blob:
-        held: list[int] = []
+        held = descriptors.HeldDescriptors()
         try:
             fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(fd)
@@ -258,10 +258,10 @@ class LocalBlob(Blob):
 
     __slots__ = ("_fd", "_held", "_own_fd")
 
-    def __init__(self, origin: Local, key: str, held: list[int], status: os.stat_result) -> None:
+    def __init__(self, origin: Local, key: str, held: descriptors.HeldDescriptors, status: os.stat_result) -> None:
         self._held = held
-        self._fd = held[0]
-        self._own_fd: process.PerProcess[int] | None = None
+        self._fd = held[0].fileno()
+        self._own_fd: process.PerProcess[descriptors.HeldDescriptors] | None = None
         super().__init__(origin, key, status.st_size, _version(status))
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -280,28 +280,22 @@ class LocalBlob(Blob):
     def fileno(self) -> int:
         """A descriptor with a position of its own in each process."""
         if self._own_fd is None:
-            self._own_fd = process.PerProcess(self._open_again, os.close)
-        return self._own_fd.get()
+            self._own_fd = process.PerProcess(self._open_again, descriptors.close)
+        return self._own_fd.get()[0].fileno()
 
-    def _open_again(self) -> int:
+    def _open_again(self) -> descriptors.HeldDescriptors:
+        held = descriptors.HeldDescriptors()
         try:
-            return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptors.open_into(held, f"/proc/self/fd/{self._fd}", os.O_RDONLY)
         except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
-            fd = os.open("/" + self._key, os.O_RDONLY | os.O_CLOEXEC)
-            if _version(os.fstat(fd)) != self.version:
-                os.close(fd)
+            if _version(os.fstat(descriptors.open_into(held, "/" + self._key, os.O_RDONLY))) != self.version:
                 raise errors.stale(self.url, operation="fileno") from None
-            return fd
+        return held
 
     def _close(self) -> None:
         descriptors.close(self._held)
         if self._own_fd is not None:
             self._own_fd.close()
-
-    def __del__(self, close: Callable[[list[int]], None] = descriptors.close) -> None:
-        held = getattr(self, "_held", None)
-        if held:  # a container that was never closed has its blob, and would keep the descriptor
-            close(held)
 
 
 def _version(status: os.stat_result) -> str:

@@ -9,6 +9,7 @@ import os
 import stat as stat_bits
 
 from .. import descriptors, errors
+from ..descriptors import HeldDescriptors
 from ..files import Writer
 from . import partials
 from .local_writers import fsync_directory
@@ -27,11 +28,11 @@ class ResumedWriter(Writer):
 
     checks = True
 
-    def __init__(self, path: str, partial: str, held: list[int], size: int, fsync: bool) -> None:
+    def __init__(self, path: str, partial: str, held: HeldDescriptors, size: int, fsync: bool) -> None:
         self._path = path
         self._partial = partial
         self._held = held
-        self._fd = held[0]
+        self._fd = held[0].fileno()
         self._fsync = fsync
         self._read = bytearray()
         there = os.fstat(self._fd).st_size
@@ -44,9 +45,9 @@ class ResumedWriter(Writer):
         """Return a writer of the content of this identity; None if another process writes it."""
         folder, _, name = path.rpartition("/")
         partial = partials.kept_path(folder, name, identity)
-        held = descriptors.HeldDescriptors()
+        held = HeldDescriptors()
         try:
-            fd = descriptors.open_into(held, partial, os.O_RDWR | os.O_CREAT, 0o666)
+            fd = descriptors.open_to_write(held, partial, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as exc:

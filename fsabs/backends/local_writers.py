@@ -42,7 +42,7 @@ def write_at_once(path: str, kind: int | None, data: bytes) -> None:
     partials.sweep_once(folder or "/")
     partial, held = partials.partial_path(folder, name), descriptors.HeldDescriptors()
     try:
-        fd = descriptors.open_into(held, partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        fd = descriptors.open_to_write(held, partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         written = os.write(fd, data)
         while written < len(data):
             written += os.write(fd, memoryview(data)[written:])
@@ -70,18 +70,18 @@ class LocalWriter(Writer):
         self._partial = partials.partial_path(folder.rstrip("/"), name)
         self._named = False
         self._generation = process.generation()
-        self._held: list[int] = []
+        self._held = descriptors.HeldDescriptors()
         self._fd = self._open(folder)
 
     def _open(self, folder: str) -> int:
         if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
             try:
-                return descriptors.open_into(self._held, folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+                return descriptors.open_to_write(self._held, folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
             except OSError as exc:
                 if exc.errno not in _NO_TMPFILE:
                     raise
         self._named = True  # from now on, in whatever moment a signal comes
-        return descriptors.open_into(self._held, self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        return descriptors.open_to_write(self._held, self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
 
     def write(self, data: bytes) -> None:
         """Write all of `data`."""
@@ -124,11 +124,8 @@ class LocalWriter(Writer):
     def __del__(
         self,
         inherited: Callable[[int], bool] = process.inherited,
-        close: Callable[[list[int]], None] = descriptors.close,
         remove: Callable[[str], None] = os.remove,
     ) -> None:
-        if self._held:
-            close(self._held)
         if self._named and not inherited(self._generation):
             try:  # not contextlib's: when the interpreter ends, only what is bound is there
                 remove(self._partial)
@@ -141,8 +138,8 @@ class AppendWriter(Writer):
 
     def __init__(self, path: str, fsync: bool) -> None:
         self._fsync = fsync
-        self._held: list[int] = []
-        self._fd = descriptors.open_into(self._held, path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._held = descriptors.HeldDescriptors()
+        self._fd = descriptors.open_to_write(self._held, path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""
@@ -160,10 +157,6 @@ class AppendWriter(Writer):
         """Close the file; what was appended stays."""
         with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
             descriptors.close(self._held)
-
-    def __del__(self, close: Callable[[list[int]], None] = descriptors.close) -> None:
-        if self._held:
-            close(self._held)
 
 
 def fsync_directory(path: str) -> None:

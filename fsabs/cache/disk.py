@@ -125,7 +125,7 @@ class DiskCache:
         if not (self._usable or self._prepare()):
             return True
         try:
-            return not self._leases or leases.acquire(self._leases[0], token)
+            return not self._leases or leases.acquire(self._leases[0].fileno(), token)
         except FAILURES:
             return True
 
@@ -133,7 +133,7 @@ class DiskCache:
         """Give a lease back."""
         if self._leases:
             with contextlib.suppress(*FAILURES):
-                leases.release(self._leases[0], token)
+                leases.release(self._leases[0].fileno(), token)
 
     # ---- marks: hints, which files have been cached
 
@@ -141,13 +141,13 @@ class DiskCache:
         """Mark a file as one that was cached, or no longer."""
         if (self._usable or self._prepare()) and (marks := self._marks):
             with contextlib.suppress(*FAILURES):
-                os.pwrite(marks[0], b"\1" if cached else b"\0", policy.key_of(url) % MARKS)
+                os.pwrite(marks[0].fileno(), b"\1" if cached else b"\0", policy.key_of(url) % MARKS)
 
     def is_marked(self, url: str) -> bool:
         """Return if a file was cached; True now and then for another one, and False after a failure of the disk."""
         if (self._usable or self._prepare()) and (marks := self._marks):
             with contextlib.suppress(*FAILURES):
-                return os.pread(marks[0], 1, policy.key_of(url) % MARKS) == b"\1"
+                return os.pread(marks[0].fileno(), 1, policy.key_of(url) % MARKS) == b"\1"
         return False
 
     # ---- all of it

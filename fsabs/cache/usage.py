@@ -58,7 +58,7 @@ class UsageLog:
         """Record a change."""
         with self._lock:
             self._open()
-            os.write(self._held[0], _RECORD.pack(size, entries, hits, misses))
+            os.write(self._held[0].fileno(), _RECORD.pack(size, entries, hits, misses))
 
     def begin(self, totals: Totals, replace: bool = True) -> None:
         """Begin a new log that says what a sweep has found; without `replace`, only if there is none."""
@@ -81,13 +81,13 @@ class UsageLog:
 
     def _open(self) -> int:
         """Open the log, unless it is open and still the one at its path; returns its size."""
-        status = os.fstat(self._held[0]) if self._held else None
+        status = os.fstat(self._held[0].fileno()) if self._held else None
         if status is None or not status.st_nlink:  # another process has begun a new one
             self._shut()
             # A log has a first record, made by a sweep: none is made here.
-            open_into(self._held, self.path, os.O_RDWR | os.O_APPEND)
+            fd = open_into(self._held, self.path, os.O_RDWR | os.O_APPEND)
             self._read, self._totals = 0, [0, 0, 0, 0]
-            status = os.fstat(self._held[0])
+            status = os.fstat(fd)
         if status.st_size % _RECORD.size:  # a full disk cut a record short: none after it is right
             os.unlink(self.path)
             self._shut()
@@ -96,7 +96,7 @@ class UsageLog:
 
     def _catch_up(self) -> bool:
         """Add what others have recorded; False if there is no more of it."""
-        data = os.pread(self._held[0], 1 << 20, self._read)
+        data = os.pread(self._held[0].fileno(), 1 << 20, self._read)
         data = data[: len(data) // _RECORD.size * _RECORD.size]
         self._read += len(data)
         numbers = array("q", data)

@@ -178,7 +178,7 @@ def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visib
     fs.write_bytes("x", b"old")
     close = descriptors.close
 
-    def full(held: list[int]) -> None:
+    def full(held: descriptors.HeldDescriptors) -> None:
         close(held)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -136,8 +136,7 @@ class Scratch(_Seekable):
         super().__init__()
         self._held = descriptors.HeldDescriptors()
         with tempfile.TemporaryFile(buffering=0) as file:
-            self._held.extend(map(os.dup, (file.fileno(),)))
-        self._fd = self._held[0]
+            self._fd = descriptors.duplicate_into(self._held, file.fileno())
         self._url = url
         self._generation = process.generation()
         self.size = 0
