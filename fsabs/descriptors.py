@@ -7,11 +7,14 @@ object in C that closes it when it is freed, in one call of a C function.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import select
+import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -27,11 +30,8 @@ class Descriptor(Protocol):
         ...
 
 
-class ReportingDescriptor:
-    """A `Descriptor` that raises what the system reports when it is closed, as for bytes that a network lost.
-
-    Its finalizer is written in Python: an exception of a signal handler in that moment keeps the descriptor open.
-    """
+class PythonDescriptor:
+    """A `Descriptor` for systems without epoll: a signal handler's exception in its finalizer keeps it open."""
 
     __slots__ = ("_number",)
 
@@ -42,25 +42,21 @@ class ReportingDescriptor:
         """Return the descriptor."""
         return self._number[0]
 
-    # Taken out and closed in one call. The module's names may be gone when the interpreter ends, so they are bound.
-    def close(
-        self,
-        close_one: Callable[[int], None] = os.close,
-        run: Callable[[Iterable[object], int], object] = deque,
-    ) -> None:
+    # The module's names may be gone when the interpreter ends, so the function is bound.
+    def close(self, close_one: Callable[[int], None] = os.close) -> None:
         """Close the descriptor, unless that was done before."""
         if self._number:
-            run(map(close_one, map(self._number.pop, (-1,))), 0)
+            close_one(self._number.pop())
 
     def __del__(self) -> None:
         self.close()
 
 
-_own: Callable[[int], Descriptor] = ReportingDescriptor
+own: Callable[[int], Descriptor] = PythonDescriptor
+"""Return a `Descriptor` of an open one."""
 if sys.platform == "linux":
-    # The only type of Python's that holds descriptors of any kind and closes one silently when it is freed. Its `close`
-    # raises nothing.
-    _own = select.epoll.fromfd
+    # The only type of Python's that holds descriptors of any kind and closes one silently when it is freed.
+    own = select.epoll.fromfd
 
 
 class HeldDescriptors(list[Descriptor]):
@@ -70,27 +66,35 @@ class HeldDescriptors(list[Descriptor]):
 
 
 def open_into(held: HeldDescriptors, path: str, flags: int, mode: int = 0o777) -> int:
-    """Open `path` as `os.open` does, append the descriptor to `held`, and return its number.
-
-    What closing it reports is ignored: see `open_to_write`.
-    """
-    held.extend(map(_own, map(os.open, (path,), (flags | os.O_CLOEXEC,), (mode,))))
-    return held[-1].fileno()
-
-
-def open_to_write(held: HeldDescriptors, path: str, flags: int, mode: int = 0o777) -> int:
-    """Do as `open_into`, for a file that must not become visible if closing it reports an error."""
-    held.extend(map(ReportingDescriptor, map(os.open, (path,), (flags | os.O_CLOEXEC,), (mode,))))
+    """Open `path` as `os.open` does, append the descriptor to `held`, and return its number."""
+    held.extend(map(own, map(os.open, (path,), (flags | os.O_CLOEXEC,), (mode,))))
     return held[-1].fileno()
 
 
 def duplicate_into(held: HeldDescriptors, number: int) -> int:
     """Duplicate a descriptor as `os.dup` does, append the new one to `held`, and return its number."""
-    held.extend(map(_own, map(os.dup, (number,))))
+    held.extend(map(own, map(os.dup, (number,))))
     return held[-1].fileno()
 
 
 def close(held: HeldDescriptors) -> None:
-    """Close the descriptors in `held` and leave it empty; `OSError` if one that was opened to write reports it."""
+    """Close the descriptors in `held` and leave it empty; what the system reports at that is ignored."""
     while held:
-        held.pop().close()
+        with contextlib.suppress(OSError):
+            held.pop().close()
+
+
+def close_written(held: HeldDescriptors) -> None:
+    """Do as `close`, after raising the `OSError` that the system reports for what was written.
+
+    A network filesystem reports lost bytes to whatever descriptor of the file is closed next: here to a duplicate.
+    """
+    for descriptor in held:
+        try:
+            deque(map(os.close, map(os.dup, (descriptor.fileno(),))), 0)
+        except OSError as exc:
+            if exc.errno != errno.EMFILE:
+                raise
+            if stat.S_ISREG(os.fstat(descriptor.fileno()).st_mode):
+                os.fsync(descriptor.fileno())  # reports all that closing would
+    close(held)

@@ -7,6 +7,7 @@ import functools
 import gc
 import operator
 import os
+import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 import fsabs
 from fsabs import descriptors
-from fsabs.descriptors import HeldDescriptors
+from fsabs.descriptors import Descriptor, HeldDescriptors, PythonDescriptor
 
 pytestmark = pytest.mark.quick
 
@@ -82,10 +83,13 @@ def test_a_signal_in_the_moment_of_freeing_keeps_nothing_open(
     assert not is_open(number)
 
 
-@pytest.mark.parametrize("opened", [descriptors.open_into, descriptors.open_to_write])
-def test_what_is_held_is_closed_once(opened: Callable[..., int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [descriptors.own, PythonDescriptor])
+def test_what_is_held_is_closed_once(
+    own: Callable[[int], Descriptor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "own", own)
     held = HeldDescriptors()
-    first = opened(held, str(tmp_path / "new"), os.O_CREAT | os.O_RDWR, 0o600)
+    first = descriptors.open_into(held, str(tmp_path / "new"), os.O_CREAT | os.O_RDWR, 0o600)
     second = descriptors.duplicate_into(held, first)
     assert os.write(second, b"12") == 2
     assert os.pread(first, 5, 0) == b"12"
@@ -103,18 +107,46 @@ def test_what_is_held_is_closed_once(opened: Callable[..., int], tmp_path: Path)
         os.close(number)
 
 
-@pytest.mark.parametrize("opened", [descriptors.open_into, descriptors.open_to_write])
-def test_a_list_that_is_dropped_closes_what_it_holds(opened: Callable[..., int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [descriptors.own, PythonDescriptor])
+def test_a_list_that_is_dropped_closes_what_it_holds(
+    own: Callable[[int], Descriptor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "own", own)
     held = HeldDescriptors()
-    number = opened(held, str(tmp_path), os.O_RDONLY)
+    number = descriptors.open_into(held, str(tmp_path), os.O_RDONLY)
     del held
     assert not is_open(number)
 
 
-def test_what_closing_a_written_file_reports_is_raised(tmp_path: Path) -> None:
+def test_what_closing_a_written_file_reports_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldDescriptors()
-    os.close(descriptors.open_to_write(held, str(tmp_path), os.O_RDONLY))
-    with pytest.raises(OSError) as caught:
-        descriptors.close(held)
-    assert caught.value.errno == errno.EBADF
-    assert not held
+    number = descriptors.open_into(held, str(tmp_path), os.O_RDONLY)
+    close = os.close
+
+    def full(other: int) -> None:
+        close(other)
+        assert other != number
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
+        patch.setattr(os, "close", full)
+        descriptors.close_written(held)
+    assert caught.value.errno == errno.ENOSPC
+    assert is_open(number)
+    descriptors.close_written(held)
+    assert (held, is_open(number)) == ([], False)
+
+
+def test_a_written_file_is_closed_where_no_descriptor_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What closing would report is asked for by fsync then."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    held = HeldDescriptors()
+    number = descriptors.open_into(held, str(tmp_path / "new"), os.O_CREAT | os.O_WRONLY, 0o600)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        descriptors.close_written(held)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (synced, is_open(number)) == ([number], False)

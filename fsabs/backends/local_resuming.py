@@ -47,7 +47,7 @@ class ResumedWriter(Writer):
         partial = partials.kept_path(folder, name, identity)
         held = HeldDescriptors()
         try:
-            fd = descriptors.open_to_write(held, partial, os.O_RDWR | os.O_CREAT, 0o666)
+            fd = descriptors.open_into(held, partial, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as exc:
@@ -84,14 +84,13 @@ class ResumedWriter(Writer):
         if self._fsync:
             os.fsync(self._fd)
         os.rename(self._partial, self._path)
-        descriptors.close(self._held)
+        descriptors.close_written(self._held)
         if self._fsync:
             fsync_directory(os.path.dirname(self._path))
 
     def leave(self) -> None:
         """Close the file, which stays."""
-        with contextlib.suppress(OSError):
-            descriptors.close(self._held)
+        descriptors.close(self._held)
 
     def abort(self) -> None:
         """Close the file and remove it."""

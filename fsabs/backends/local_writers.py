@@ -42,17 +42,16 @@ def write_at_once(path: str, kind: int | None, data: bytes) -> None:
     partials.sweep_once(folder or "/")
     partial, held = partials.partial_path(folder, name), descriptors.HeldDescriptors()
     try:
-        fd = descriptors.open_to_write(held, partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        fd = descriptors.open_into(held, partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         written = os.write(fd, data)
         while written < len(data):
             written += os.write(fd, memoryview(data)[written:])
         if kind is not None:  # keep the permissions of what is replaced, as writing into it would
             os.fchmod(fd, stat_bits.S_IMODE(kind))
-        descriptors.close(held)  # a network filesystem reports only now that some of it is lost
+        descriptors.close_written(held)  # a network filesystem reports only now that some of it is lost
         os.rename(partial, path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            descriptors.close(held)
+        descriptors.close(held)
         with contextlib.suppress(OSError):  # it was never made, or has its name already
             os.remove(partial)
         raise
@@ -76,12 +75,12 @@ class LocalWriter(Writer):
     def _open(self, folder: str) -> int:
         if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
             try:
-                return descriptors.open_to_write(self._held, folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+                return descriptors.open_into(self._held, folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
             except OSError as exc:
                 if exc.errno not in _NO_TMPFILE:
                     raise
         self._named = True  # from now on, in whatever moment a signal comes
-        return descriptors.open_to_write(self._held, self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        return descriptors.open_into(self._held, self._partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
 
     def write(self, data: bytes) -> None:
         """Write all of `data`."""
@@ -102,7 +101,7 @@ class LocalWriter(Writer):
             os.link(f"/proc/self/fd/{self._fd}", target, src_dir_fd=self._fd, follow_symlinks=True)
             descriptors.close(self._held)
         else:
-            descriptors.close(self._held)  # a network filesystem reports only now that some of it is lost
+            descriptors.close_written(self._held)  # a network filesystem reports only now that some of it is lost
             if self._exclusive:
                 os.link(self._partial, self._path)
         if not self._exclusive:
@@ -114,8 +113,7 @@ class LocalWriter(Writer):
 
     def abort(self) -> None:
         """Close, and remove what has a hidden name."""
-        with contextlib.suppress(OSError):  # it would be about bytes that are thrown away
-            descriptors.close(self._held)
+        descriptors.close(self._held)
         if self._named:
             with contextlib.suppress(OSError):  # gone already, or the directory is: nothing is left either way
                 os.remove(self._partial)
@@ -139,7 +137,7 @@ class AppendWriter(Writer):
     def __init__(self, path: str, fsync: bool) -> None:
         self._fsync = fsync
         self._held = descriptors.HeldDescriptors()
-        self._fd = descriptors.open_to_write(self._held, path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._fd = descriptors.open_into(self._held, path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""
@@ -151,12 +149,11 @@ class AppendWriter(Writer):
         """Close the file."""
         if self._fsync:
             os.fsync(self._fd)
-        descriptors.close(self._held)
+        descriptors.close_written(self._held)
 
     def abort(self) -> None:
         """Close the file; what was appended stays."""
-        with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
-            descriptors.close(self._held)
+        descriptors.close(self._held)
 
 
 def fsync_directory(path: str) -> None:

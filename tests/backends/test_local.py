@@ -176,7 +176,7 @@ def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visib
     monkeypatch.delattr(os, "O_TMPFILE")  # there is none
     fs = fsabs.from_url(tmp_path)
     fs.write_bytes("x", b"old")
-    close = descriptors.close
+    close = descriptors.close_written
 
     def full(held: descriptors.HeldDescriptors) -> None:
         close(held)
@@ -186,7 +186,7 @@ def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visib
         file = fs.open("x" if mode == "wb" else "y", mode)
         file.write(b"new")
         with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
-            patch.setattr(descriptors, "close", full)
+            patch.setattr(descriptors, "close_written", full)
             file.close()
         assert (caught.value.errno, caught.value.operation) == (errno.ENOSPC, "close")  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == ["x"]
