@@ -135,8 +135,7 @@ class Scratch(_Seekable):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._held = descriptors.HeldDescriptors()
-        with tempfile.TemporaryFile(buffering=0) as file:
-            self._fd = descriptors.duplicate_into(self._held, file.fileno())
+        self._fd = _open_temporary(self._held)
         self._url = url
         self._generation = process.generation()
         self.size = 0
@@ -154,7 +153,7 @@ class Scratch(_Seekable):
         """Write all of `data` at the position."""
         view = memoryview(data).cast("B")
         done = 0
-        while done < len(view) and not self._inherited:
+        while done < len(view) and not self._dropped:
             done += os.pwrite(self._fd, view[done:], self._position + done)
         self._position += len(view)
         self.size = max(self.size, self._position)
@@ -163,7 +162,7 @@ class Scratch(_Seekable):
     def truncate(self, size: int | None = None) -> int:
         """Make the file `size` bytes long."""
         self.size = self._position if size is None else size
-        if not self._inherited:
+        if not self._dropped:
             os.ftruncate(self._fd, self.size)
         return self.size
 
@@ -176,16 +175,26 @@ class Scratch(_Seekable):
             yield os.pread(self._fd, size, offset)
 
     @property
-    def _inherited(self) -> bool:
-        return self._generation != process.generation()
+    def _dropped(self) -> bool:
+        """If what is written is ignored: in a forked child, and by HDF5 in a file that it could not close."""
+        return self._fd < 0 or self._generation != process.generation()
 
     def close(self) -> None:
-        """Free the file; nothing can be read or written from then on."""
+        """Free the file; what is written from then on is ignored."""
         self._fd = -1
         descriptors.close(self._held)
 
     def __repr__(self) -> str:
         return f"{_MARK}{self._url}>"
+
+
+def _open_temporary(held: descriptors.HeldDescriptors) -> int:
+    """Open a temporary file without a name."""
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):  # some filesystems have no such files
+            return descriptors.open_into(held, tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)
+    with tempfile.TemporaryFile(buffering=0) as file:  # an exception of a signal handler may keep it open
+        return descriptors.duplicate_into(held, file.fileno())
 
 
 def check_installed() -> None:

@@ -38,11 +38,15 @@ class Draft:
         self._lock = process.Lock()
         self._under_way: dict[object, str] = {}
         self._scratch = Scratch(url)
-        for offset in range(0, old.size if old is not None else 0, _PIECE):
-            assert old is not None
-            self._scratch.write(old.pread(_PIECE, offset))
-        with translated(url, "open_container"):
-            self.file = h5py.File(self._scratch, "w" if old is None else "r+", libver=_VERSIONS)
+        try:
+            for offset in range(0, old.size if old is not None else 0, _PIECE):
+                assert old is not None
+                self._scratch.write(old.pread(_PIECE, offset))
+            with translated(url, "open_container"):
+                self.file = h5py.File(self._scratch, "w" if old is None else "r+", libver=_VERSIONS)
+        except BaseException:
+            self._scratch.close()  # HDF5 keeps the object after an exception in one of its methods
+            raise
 
     def check(self, key: str, exclusive: bool) -> None:
         """Raise the errors of opening, unless a file may be written at `key`."""
@@ -110,9 +114,11 @@ class Draft:
 
     def abort(self) -> None:
         """Close the file, and drop its bytes."""
-        with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
-            self.file.close()
-        self._scratch.close()
+        try:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
+                self.file.close()
+        finally:
+            self._scratch.close()
 
     def _find(self, key: str) -> Any:
         """The group or dataset at `key`; None if there is none."""
