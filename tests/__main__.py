@@ -7,6 +7,7 @@ last. A path among the arguments runs what it names, in one part. The exit statu
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def divided(arguments: list[str]) -> list[list[str]]:
 def main(arguments: list[str]) -> int:
     """Run all parts; return the exit status."""
     guard.start()
-    runs = [parts.run([*part, *arguments]) for part in divided(arguments)]
+    chosen = divided(arguments)
+    with parts.compiled() if len(chosen) > 1 else contextlib.nullcontext():
+        runs = [parts.run([*part, *arguments]) for part in chosen]
     parts.report([name for _, repeated in runs for name in repeated])
     statuses = [status for status, _ in runs]
     bad = [status for status in statuses if status not in (0, parts.NO_TESTS)]

@@ -46,7 +46,10 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def schedule(self) -> None:
         """Distribute the tests, which all workers have collected."""
-        self._groups = json.loads(_path(self.config).read_text())
+        path = _path(self.config)
+        if not path.exists():  # no worker has collected anything, and none says why
+            pytest.exit(f"no tests in: {' '.join(map(str, self.config.args))}", pytest.ExitCode.USAGE_ERROR)
+        self._groups = json.loads(path.read_text())
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:

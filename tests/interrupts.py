@@ -81,6 +81,11 @@ def _once(operation: Callable[[], object], delay: float) -> bool:
             signal.signal(signal.SIGALRM, signal.SIG_IGN)
     except Interrupted:
         return True
+    except RuntimeError as exc:
+        # `Thread.start` waits in a `Condition`, which an exception may leave without the lock that it releases.
+        if not isinstance(exc.__context__, Interrupted) or "un-acquired lock" not in str(exc):
+            raise
+        return True
     return False
 
 

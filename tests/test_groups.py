@@ -47,3 +47,13 @@ def test_a_group_has_one_worker(tmp_path: Path) -> None:
     assert sorted(workers) == ["a", "b", "c", "ceph", "d", "hdfs", "shared"]
     assert all(len(found) == 1 for found in workers.values()), workers
     assert set.union(*workers.values()) == {"gw0", "gw1"}
+
+
+def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    options = ["-p", "tests.groups", "-p", "no:cacheprovider", "-n", "1", "--dist", "loadgroup"]
+    command = [sys.executable, "-m", "pytest", "-q", *options, "no/such/test_path.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "no tests in: no/such/test_path.py" in done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr

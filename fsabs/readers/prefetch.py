@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from .. import mounts, process
@@ -182,54 +183,82 @@ def _close(shelf: _Shelf[Any], generation: int) -> None:
 
 
 class _Shelf(Generic[T]):
-    """The batches that were read and not yet taken."""
+    """The batches that were read and not yet taken.
+
+    A thread waits in a queue of C's: an exception of a signal handler leaves `threading.Condition` without its lock.
+    Each queue holds one token at most, and a thread that gets it looks for what has changed.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._items: deque[tuple[T, int]] = deque()
-        self._held = 0
-        self._changed = threading.Condition()
+        self._items: deque[tuple[T, int]] = deque()  # with the weight of all items before it
+        self._total = 0
+        self._arrived: SimpleQueue[None] = SimpleQueue()
+        self._taken: SimpleQueue[None] = SimpleQueue()
         self._closed = False
         self._ended = False
         self._failure: BaseException | None = None
 
     def put(self, item: T, weight: int) -> bool:
         """Add an item once there is room; return False if the consumer has stopped."""
-        with self._changed:
-            while self._held >= self._max_bytes and not self._closed:
-                self._changed.wait()
-            if self._closed:
-                return False
-            self._items.append((item, weight))
-            self._held += weight
-            self._changed.notify_all()
-            return True
+        while not self._closed and self._waiting() >= self._max_bytes:
+            self._taken.get()
+        if self._closed:
+            return False
+        self._items.append((item, self._total))
+        self._total += weight
+        _wake(self._arrived)
+        return True
+
+    def _waiting(self) -> int:
+        """Return the weight of the items that were not taken yet."""
+        try:
+            return self._total - self._items[0][1]
+        except IndexError:
+            return 0
 
     def end(self, failure: BaseException | None) -> None:
         """No item follows."""
-        with self._changed:
-            self._ended, self._failure = True, failure
-            self._changed.notify_all()
+        self._failure = failure
+        self._ended = True
+        _wake(self._arrived)
 
     def take(self) -> T:
         """The next item."""
-        with self._changed:
-            while not self._items and not self._ended and not self._closed:
-                self._changed.wait()
-            if self._items:
-                item, weight = self._items.popleft()
-                self._held -= weight
-                self._changed.notify_all()
+        try:
+            return self._take()
+        finally:  # however this ended, other threads may have something to take, or to end for
+            _wake(self._arrived)
+
+    def _take(self) -> T:
+        while True:
+            if self._closed:
+                raise StopIteration
+            ended = self._ended  # asked first: what was put before the end is there
+            try:
+                item, _ = self._items.popleft()
+            except IndexError:
+                pass
+            else:
+                _wake(self._taken)
                 return item
-            failure, self._failure = self._failure, None
-        raise failure if failure is not None else StopIteration
+            if ended:
+                failure, self._failure = self._failure, None
+                raise failure if failure is not None else StopIteration
+            _wake(self._taken)  # an interrupt may have kept an earlier call from it
+            self._arrived.get()
 
     def close(self) -> None:
         """Let go of everything."""
-        with self._changed:
-            self._closed = True
-            self._items.clear()
-            self._changed.notify_all()
+        self._closed = True
+        self._items.clear()
+        _wake(self._taken)
+        _wake(self._arrived)
+
+
+def _wake(queue: SimpleQueue[None]) -> None:
+    if queue.empty():
+        queue.put(None)
 
 
 def _fill(shelf: _Shelf[T], source: Callable[[], Iterator[T]], weigh: Callable[[T], int]) -> None:

@@ -163,3 +163,18 @@ def test_lists_are_handed_over_as_lists_and_counted() -> None:
     assert taken.take(1) == []
     with pytest.raises(RuntimeError, match="3 items were read, and not 4"):
         read_ahead(without_first, range(10), int.bit_length, max_bytes=10).take(10)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("room", [1, 50, 10**9])
+def test_threads_share_what_is_read(room: int) -> None:
+    ahead = Ahead(lambda: iter(range(3000)), lambda _: 1, room)
+    taken: list[list[int]] = [[] for _ in range(4)]
+    running = [threading.Thread(target=found.extend, args=(ahead,)) for found in taken]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in running)
+    assert sorted(number for found in taken for number in found) == list(range(3000))
+    assert all(found == sorted(found) for found in taken)
