@@ -7,6 +7,7 @@ import os
 import tempfile
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fsabs import config
 from tests.servers import guard
@@ -17,6 +18,10 @@ __all__ = ["ceph", "dav", "hdfs", "moto", "postgresql"]
 pytest_plugins = ["tests.groups"]
 
 guard.start()
+
+# A machine under load makes any input slowly.
+settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded")
 
 _cache = tempfile.TemporaryDirectory(prefix="fsabs-cache-")
 atexit.register(_cache.cleanup)

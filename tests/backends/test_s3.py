@@ -287,6 +287,14 @@ def test_odd_names(fs: S3, store: Any) -> None:
     assert fs.read_bytes("dir/copy +%") == b"q?x=1&y"
 
 
+def test_large_files_of_odd_names(store: Any, bucket: str) -> None:
+    fs = fsabs.from_url(f"s3://{bucket}", **options(store, mpu_chunksize=MIN_PART_SIZE))
+    data = bytes(MIN_PART_SIZE + 1)  # the results of an upload name its key
+    for name in ("a b+c%20d%", "e\u0301/中 😀", "q?x=1&y<z>'\"", "tab\tx"):
+        fs.write_bytes(name, data)
+        assert fs.stat(name).size == len(data)
+
+
 _COUNT_AND_GROWTH = """
 import fsabs, resource, sys
 names = fsabs.from_url("s3://bucket", endpoint=sys.argv[1], aws_access_key_id="a", aws_secret_access_key="b").list(

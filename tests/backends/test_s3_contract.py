@@ -161,9 +161,18 @@ def test_an_unsolicited_response_on_accept_is_not_taken(delay: float) -> None:
             assert list(fs.read_many(names[10:])) == [objects[name] for name in names[10:]]
 
 
-@pytest.mark.parametrize("operation", ["uploads=", "uploadId=", "delete="])
-def test_a_result_that_is_none_is_asked_for_again(operation: str) -> None:
-    """A response to something else would be taken for the end of an upload, or of a removal."""
+@pytest.mark.parametrize(
+    ("operation", "other"),
+    [
+        ("uploads=", b"OTHER"),
+        ("uploads=", b"<InitiateMultipartUploadResult><Key>old</Key><UploadId>2</UploadId>"),
+        ("uploadId=", b"OTHER"),
+        ("uploadId=", b"<CompleteMultipartUploadResult><Key>n&#119;w</Key>"),
+        ("delete=", b"OTHER"),
+    ],
+)
+def test_a_result_of_something_else_is_asked_for_again(operation: str, other: bytes) -> None:
+    """It would be taken for the end of an upload, or of a removal."""
     parts: dict[str, bytes] = {}
     strange: list[str] = []
 
@@ -171,11 +180,11 @@ def test_a_result_that_is_none_is_asked_for_again(operation: str) -> None:
         body = b""
         if asked.method == "POST" and operation.rstrip("=") in asked.query and len(strange) < 2:
             strange.append(asked.key)
-            body = b"OTHER"
+            body = other
         elif asked.method == "PUT":
             parts[asked.query["partNumber"]] = asked.body
         elif asked.method == "POST" and "uploads" in asked.query:
-            body = b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+            body = b"<InitiateMultipartUploadResult><Key>n&#101;w</Key><UploadId>1</UploadId>"
         elif asked.method == "POST" and "uploadId" in asked.query:
             store.objects[asked.key] = b"".join(parts[number] for number in sorted(parts))
             body = b"<CompleteMultipartUploadResult/>"

@@ -24,6 +24,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from typing import NamedTuple, Self
+from xml.sax.saxutils import escape
 
 import google_crc32c
 
@@ -267,7 +268,8 @@ class HostileStore:
             upload = f"upload{next(self._numbers)}"
             self.uploads[upload] = {}
             name = "InitiateMultipartUploadResult"
-            return self._plain(200, f"<{name}><UploadId>{upload}</UploadId></{name}>".encode())
+            key = escape(request.key)
+            return self._plain(200, f"<{name}><Key>{key}</Key><UploadId>{upload}</UploadId></{name}>".encode())
         if upload and upload not in self.uploads:
             return error(404, "NoSuchUpload")
         stored = {"x-amz-checksum-crc32c": checksum} if checksum else {}
@@ -277,7 +279,8 @@ class HostileStore:
             parts = self.uploads.pop(upload)
             numbers = [int(number) for number in re.findall(rb"<PartNumber>(\d+)<", request.body)]
             self.written[request.key] = b"".join(parts[number] for number in numbers)
-            return self._plain(200, b"<CompleteMultipartUploadResult/>")
+            name = "CompleteMultipartUploadResult"
+            return self._plain(200, f"<{name}><Key>{escape(request.key)}</Key></{name}>".encode())
         else:
             self.written[request.key] = request.body
         found = self._plain(200, b"", hashlib.md5(request.body).hexdigest())

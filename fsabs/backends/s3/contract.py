@@ -8,6 +8,8 @@ responses of other requests.
 from __future__ import annotations
 
 import errno
+import html
+import re
 from collections.abc import Iterable
 
 from ... import errors
@@ -110,16 +112,21 @@ _RESULTS = {
     "uploads=": b"InitiateMultipartUploadResult",
     "delete=": b"DeleteResult",
 }
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
 
 
 def check_result(request: Request, body: bytes) -> None:
     """Check that the body of a successful response to a POST is the result of its operation. Raises `Mismatch`.
 
-    A response that the store sends unasked would else be taken for the end of an upload that it has not completed.
+    A response that the store sends unasked, or late, would else be taken for the end of an upload that it has not
+    completed. A result that names the object names that of the request.
     """
     element = _RESULTS.get(request.query, b"CompleteMultipartUploadResult")
     if element not in body:
         raise mismatched(f"a body without {element.decode()}")
+    named = _KEY.search(body) if request.key and request.key.isprintable() else None  # else XML may not have it
+    if named is not None and (key := html.unescape(named[1].decode("utf-8", "replace"))) != request.key:
+        raise mismatched(f"the result of an upload to {key!r}")
 
 
 def too_long(received: int, size: int) -> Exception:
