@@ -19,6 +19,7 @@ from fsabs.backends.s3.buckets import uploads_of
 from fsabs.copying.large import RESUMED_FROM, copy_large
 from fsabs.copying.pieces import write_behind
 from fsabs.fs import FS
+from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 
 SIZE = RESUMED_FROM + 12345
@@ -68,6 +69,32 @@ def test_a_local_copy_goes_on_where_it_ended(source: fsabs.Local, tmp_path: Path
     assert went_on % (8 << 20) == 0
     assert target.read_bytes("copy") == source.read_bytes("large")
     assert hidden(tmp_path / "to") == []
+
+
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_a_download_goes_on_where_it_ended(
+    kind: str, source: fsabs.Local, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "s3":
+        moto: MotoServer = request.getfixturevalue("moto")
+        moto.create_bucket("downloads")
+        store: FS = S3(
+            "downloads",
+            endpoint=moto.endpoint,
+            aws_access_key_id=moto.access_key,
+            aws_secret_access_key=moto.secret_key,
+            region=moto.region,
+        )
+    else:
+        cluster: HdfsCluster = request.getfixturevalue("hdfs")
+        store = fsabs.from_url(f"{cluster.url}/downloads-{tmp_path.name}", create=True)
+    assert copy_large(source, source._key("large", "copy"), store, store._key("large", "copy"), lambda _: None) == SIZE
+    time.sleep(1.1)  # a tick of the store's clock
+    target = fsabs.Local(str(tmp_path / "to"), create=True)
+    assert copied(store, target, 40 << 20)[0] == 0
+    assert list(target.list()) == []
+    assert copied(store, target)[0] >= 32 << 20
+    assert target.read_bytes("copy") == source.read_bytes("large")
 
 
 def test_nothing_is_written_after_a_write_that_failed() -> None:
