@@ -19,6 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from .. import mounts, process
 from ..backends.local import Local
 from ..backends.memory import Memory
+from ..containers.base import Container
 from ..errors import CorruptFileError
 from ..fs import FS, Path
 
@@ -52,8 +53,10 @@ def hand_over(fs: FS, order: Iterable[Path]) -> None:
 def is_immediate(fs: FS) -> bool:
     """Return whether reading from `fs` waits for no other machine, so that reading ahead gains nothing.
 
-    True for a local disk and for memory; False for all else, containers and layers included.
+    True for a local disk and for memory, and for containers on them; False for all else, layers included.
     """
+    while isinstance(fs, Container):
+        fs = fs.parent
     if isinstance(fs, Local):
         return not mounts.is_network(mounts.filesystem_of(f"/{fs._root}"))
     return isinstance(fs, Memory)

@@ -9,6 +9,7 @@ import pickle
 import threading
 import time
 import weakref
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,21 @@ def test_records_are_read_ahead(workers: int, shards: Logged, monkeypatch: pytes
         os.unlink(shards.log)
     local = RecordIODataset(shards.inner, int)
     assert sorted(samples(DataLoader(local, 4, shuffle=True))) == EVERYTHING
+
+
+def test_a_zip_on_a_local_disk_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for number in EVERYTHING:
+            archive.writestr(f"{number:02}", str(number))
+    with fsabs.from_url(str(tmp_path / "a.zip")) as near:
+        data = FileDataset(near, transform=int)
+        assert sorted(samples(DataLoader(data, 4, shuffle=True))) == EVERYTHING
+        assert data._ahead is None
+    with Logged(fsabs.from_url(str(tmp_path)), str(tmp_path / "log")).open_container("a.zip") as far:
+        data = FileDataset(far, transform=int)
+        batches = iter(DataLoader(data, 4, shuffle=True))
+        assert len(samples([next(batches)])) == 4
+        assert data._ahead is not None
 
 
 def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> None:
