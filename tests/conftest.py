@@ -15,7 +15,7 @@ from tests.servers.fixtures import ceph, dav, hdfs, moto, postgresql
 
 __all__ = ["ceph", "dav", "hdfs", "moto", "postgresql"]
 
-pytest_plugins = ["tests.groups"]
+pytest_plugins = ["tests.groups", "tests.escaped"]
 
 guard.start()
 

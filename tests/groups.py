@@ -64,6 +64,14 @@ def _path(config: pytest.Config) -> Path:
     return Path(config.stash[_FOLDER].name) / "groups.json"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a path that does not exist: workers end without a word then, and the controlling process fails."""
+    folder = config.invocation_params.dir
+    for argument in config.args if getattr(config.option, "numprocesses", None) else ():
+        if not (folder / argument.partition("::")[0]).exists():
+            raise pytest.UsageError(f"file or directory not found: {argument}")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: WorkerController) -> None:
     """Send a worker the path of the file."""

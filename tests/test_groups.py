@@ -8,6 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 FILE = """
 import os, time
@@ -49,11 +51,19 @@ def test_a_group_has_one_worker(tmp_path: Path) -> None:
     assert set.union(*workers.values()) == {"gw0", "gw1"}
 
 
-def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("no/such/test_path.py", "file or directory not found: no/such/test_path.py"),
+        ("test_a.py::test_other", "no tests in: test_a.py::test_other"),
+    ],
+)
+def test_what_does_not_exist_is_named(path: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_one(): pass")
     options = ["-p", "tests.groups", "-p", "no:cacheprovider", "-n", "1", "--dist", "loadgroup"]
-    command = [sys.executable, "-m", "pytest", "-q", *options, "no/such/test_path.py"]
+    command = [sys.executable, "-m", "pytest", "-q", *options, path]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
     assert done.returncode == 4, done.stdout + done.stderr
-    assert "no tests in: no/such/test_path.py" in done.stdout + done.stderr
+    assert reason in done.stdout + done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
