@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 ENDING_SECONDS = 5.0
 """The time that threads have, which end by themselves, to close what they have open."""
+_LOST_LOCKS = ("cannot release un-acquired lock", "release unlocked lock")
 
 
 class Interrupted(BaseException):
@@ -83,7 +84,7 @@ def _once(operation: Callable[[], object], delay: float) -> bool:
         return True
     except RuntimeError as exc:
         # `Thread.start` waits in a `Condition`, which an exception may leave without the lock that it releases.
-        if not isinstance(exc.__context__, Interrupted) or "un-acquired lock" not in str(exc):
+        if not isinstance(exc.__context__, Interrupted) or str(exc) not in _LOST_LOCKS:
             raise
         return True
     return False
