@@ -483,3 +483,25 @@ def test_a_record_of_2_gib_less_a_byte() -> None:
         assert len(found) == huge
     with pytest.raises(CorruptFileError, match="max_chunk_bytes"):
         Reader(fs, "f", max_chunk_bytes=huge)[0]
+
+
+@pytest.mark.parametrize(("seconds", "largest"), [(0.0, 16 << 10), (0.01, 256 << 10)])
+def test_scans_read_more_at_once_where_reading_waits(
+    seconds: float, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, clock, sizes = fsabs.Memory(), [0.0], [0]
+    with Writer(fs, "a", max_chunk_bytes=1 << 10, compressor="none") as file:
+        for number in range(1000):
+            file.write(b"%0500d" % number)
+    reader = Reader(fs, "a")
+    stored = reader._stored
+
+    def slow(chunk: Any, end: int) -> bytes:
+        clock[0] += seconds
+        sizes.append(end - chunk.payload)
+        return stored(chunk, end)
+
+    monkeypatch.setattr(reader, "_stored", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    assert [int(record) for record in reader.scan(window=16 << 10)] == list(range(1000))
+    assert largest // 2 < max(sizes) <= largest * 1.5

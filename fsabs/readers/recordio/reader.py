@@ -212,7 +212,7 @@ class Reader:
 
     def scan(self, start: int = 0, stop: int | None = None, *, window: int = FIRST_WINDOW) -> Scan:
         """An iterator of the records from `start` to `stop`, which count as in a slice; about `window` bytes are read
-        at first, and twice as many each time.
+        at first, and twice as many after each read that takes more than a millisecond.
         """
         first, last, _ = slice(start, stop).indices(len(self))
         return Scan(self, first, last, window)

@@ -7,6 +7,7 @@ a pickle from its position.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 FIRST_WINDOW, LARGEST_WINDOW = 512 << 10, 8 << 20  # bytes that are read at once: at first, and after doubling
+_SLOW = 0.001  # seconds; what is read faster stays in the processor's cache if it is small, and is not doubled
 
 
 class _Batch(NamedTuple):
@@ -100,14 +102,16 @@ class Scan(Iterator[bytes]):
         start = chunk.payload - self._offset
         if not 0 <= start <= start + chunk.size <= len(self._data):
             self._data = b""
+            begin = time.monotonic()
             self._data, self._offset = reader._stored(chunk, self._ahead(chunk)), chunk.payload
+            if time.monotonic() - begin > _SLOW:
+                self._window = min(2 * self._window, LARGEST_WINDOW)
             start = 0
         return reader._split(chunk, self._data, start)
 
     def _ahead(self, chunk: Chunk) -> int:
         """Up to which offset to read: the end of the chunk, and of as many behind it as the window has room for."""
         index, end, limit = self._reader.index, chunk.end, chunk.payload + self._window
-        self._window = min(2 * self._window, LARGEST_WINDOW)
         for number in range(chunk.number + 1, index.chunks):
             following = index.chunk(number)
             if following.end > limit or following.first >= self._stop:
