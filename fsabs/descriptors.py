@@ -78,16 +78,17 @@ def duplicate_into(held: HeldDescriptors, number: int) -> int:
 
 
 def close(held: HeldDescriptors) -> None:
-    """Close the descriptors in `held` and leave it empty; what the system reports at that is ignored."""
+    """Close the descriptors in `held` and leave it empty; errors are ignored."""
     while held:
         with contextlib.suppress(OSError):
             held.pop().close()
 
 
 def close_written(held: HeldDescriptors) -> None:
-    """Do as `close`, after raising the `OSError` that the system reports for what was written.
+    """Close the descriptors in `held`; raise the `OSError` that the system reports for what was written.
 
-    A network filesystem reports lost bytes to whatever descriptor of the file is closed next: here to a duplicate.
+    A network filesystem reports lost bytes when any descriptor of the file is closed. Here that is a duplicate, since
+    the object that holds the descriptor reports nothing. After an error the descriptors are still open.
     """
     for descriptor in held:
         try:

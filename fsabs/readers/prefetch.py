@@ -230,14 +230,14 @@ class _Shelf(Generic[T]):
         """The next item."""
         try:
             return self._take()
-        finally:  # however this ended, other threads may have something to take, or to end for
+        finally:  # another thread may wait for an item that is there, or for the end
             _wake(self._arrived)
 
     def _take(self) -> T:
         while True:
             if self._closed:
                 raise StopIteration
-            ended = self._ended  # asked first: what was put before the end is there
+            ended = self._ended  # read before the items: all of them are there once it is set
             try:
                 item, _ = self._items.popleft()
             except IndexError:
@@ -248,7 +248,7 @@ class _Shelf(Generic[T]):
             if ended:
                 failure, self._failure = self._failure, None
                 raise failure if failure is not None else StopIteration
-            _wake(self._taken)  # an interrupt may have kept an earlier call from it
+            _wake(self._taken)  # an interrupt may have ended an earlier call before it did this
             self._arrived.get()
 
     def close(self) -> None:
