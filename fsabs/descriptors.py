@@ -85,10 +85,16 @@ def close(held: HeldDescriptors) -> None:
 
 
 def close_written(held: HeldDescriptors) -> None:
-    """Close the descriptors in `held`; raise the `OSError` that the system reports for what was written.
+    """Close the descriptors in `held`, unless `check_written` raises."""
+    check_written(held)
+    close(held)
+
+
+def check_written(held: HeldDescriptors) -> None:
+    """Raise the `OSError` that the system reports for what was written to `held`, which stays open.
 
     A network filesystem reports lost bytes when any descriptor of the file is closed. Here that is a duplicate, since
-    the object that holds the descriptor reports nothing. After an error the descriptors are still open.
+    the object that holds the descriptor reports nothing.
     """
     for descriptor in held:
         try:
@@ -98,4 +104,3 @@ def close_written(held: HeldDescriptors) -> None:
                 raise
             if stat.S_ISREG(os.fstat(descriptor.fileno()).st_mode):
                 os.fsync(descriptor.fileno())  # reports all that closing would
-    close(held)

@@ -71,6 +71,23 @@ def test_a_local_copy_goes_on_where_it_ended(source: fsabs.Local, tmp_path: Path
     assert hidden(tmp_path / "to") == []
 
 
+def test_what_a_network_filesystem_reports_at_close_comes_before_the_copy_is_visible(
+    source: fsabs.Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = fsabs.Local(str(tmp_path / "to"), create=True)
+    target.write_bytes("copy", b"old")
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        patch.setattr(os, "close", full)
+        copied(source, target)
+    assert target.read_bytes("copy") == b"old"
+    copied(source, target)
+    assert target.read_bytes("copy") == source.read_bytes("large")
+
+
 @pytest.mark.parametrize("kind", ["s3", "hdfs"])
 def test_a_download_goes_on_where_it_ended(
     kind: str, source: fsabs.Local, tmp_path: Path, request: pytest.FixtureRequest

@@ -83,8 +83,9 @@ class ResumedWriter(Writer):
             os.fchmod(self._fd, stat_bits.S_IMODE(os.stat(self._path).st_mode))
         if self._fsync:
             os.fsync(self._fd)
+        descriptors.check_written(self._held)
         os.rename(self._partial, self._path)
-        descriptors.close_written(self._held)
+        descriptors.close(self._held)
         if self._fsync:
             fsync_directory(os.path.dirname(self._path))
 
