@@ -1,12 +1,10 @@
-"""LayerFS, an FS around an FS that changes how and not what; and lazify, the layer that builds its FS on first use.
+"""LayerFS, an FS around another one, and lazify, the layer whose FS is created on first use.
 
-A layer is transparent: same keys, same root, same capabilities, and whatever else the inner FS offers. It overrides the
-core methods that it has something to add to; every other call goes to the inner FS, fast paths included, so that a
-layer never makes a store slower by being forgetful. But where it overrides `_open_blob`, the other ways to the same
-bytes (`_open_from_start`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through that, unless
-it overrides them, too; and where it overrides `_create`, `_write_bytes`, `_write_many`, `_resume` and `_copy_from`
-lead through that; so do
-`_list_names` with `_list`, `_walk_names` and `_usage` with `_walk`, and `_empty` with `_remove` and `_remove_tree`.
+A layer has the keys, the root, the capabilities and the further attributes of its inner FS. It overrides those core
+methods that it adds something to; every other call goes to the inner FS, so that its fast paths are used. Some methods
+are other ways to the same result: where a layer overrides `_open_blob`, the other ways to the same bytes
+(`_open_from_start`, `_open_to_read`, `_read_bytes`, `_read_many`, `_read_many_versioned`, `_local_path`) lead through
+it, unless they are overridden, too. `_DERIVED_FROM` has all of these.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..stats import FileStat
 
 _MILLISECOND = 1e-3
-_MICROSECOND = 1e-6  # of which a float of this century has some
+_MICROSECOND = 1e-6  # what a float of seconds since 1970 can hold today
 
 
 class Comparison:

@@ -56,11 +56,11 @@ class HTTPCache(ItemCache):
 
     @property
     def multiprocess_safe(self) -> bool:
-        """Always: the server takes care."""
+        """True: processes meet at the server only."""
         return True
 
     def put(self, i: Key, data: Any) -> bool:
-        """Store an item, in place of what is there; whether the server took it."""
+        """Store an item in place of an earlier one; return whether the server accepted it."""
         suffix = self._suffix(i)
         if self.raw:
             stored = (data is not None or self.do_pickle) and self.connector.put(suffix, self.codec.encode(data))
@@ -71,7 +71,7 @@ class HTTPCache(ItemCache):
         return stored
 
     def get(self, i: Key, default: Any = None) -> Any:
-        """The item `i`, or `default` where the server doesn't give it; None can be an item."""
+        """Return the item `i`, or `default` if the server does not have it; None can be an item."""
         value = self._look(i)
         if value is MISSING:
             self._miss()
