@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import h5py  # noqa: F401 - what a run of pytest in this process imports first is forgotten after it; NumPy can't be
+import numpy as np  # noqa: F401 - imported twice
 import pytest
 
 import fsabs.testing
