@@ -54,11 +54,17 @@ def test_no_process_outlives_a_run(how: signal.Signals | None) -> None:
         assert run.stdout is not None
         name = run.stdout.readline().strip()
         assert name.startswith("pipe:")
-        if how:
-            assert len(marked(name)) >= 4
-            run.send_signal(how)
-        run.wait(30)
-        assert not left_by(name)
+        try:
+            deadline = time.monotonic() + 20
+            while how and len(marked(name)) < 4:  # they are still starting
+                assert time.monotonic() < deadline, marked(name)
+                time.sleep(0.05)
+            if how:
+                run.send_signal(how)
+            run.wait(30)
+            assert not left_by(name)
+        finally:
+            run.kill()
 
 
 @pytest.mark.soak
