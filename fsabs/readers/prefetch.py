@@ -66,7 +66,7 @@ def prefetch(fs: FS, order: Sequence[Path], *, max_bytes: int = MAX_BYTES) -> pr
     """The contents of the files `order`, in order, read ahead of the consumer by batches (`read_many`).
 
     About `max_bytes` bytes are held at most, going by the largest file seen so far; one file is always read, however
-    large. The iterator goes on in a forked child and after pickling, reading ahead there by itself; `close()` ends it
+    large. The iterator continues in a forked child and after pickling, reading ahead there by itself; `close()` ends it
     early. An error of a file is raised where its content would have come.
     """
     order = list(order)

@@ -1,7 +1,7 @@
 """Reading records in order: windows of chunks in one read, checked and split a chunk at a time.
 
 A `Scan` is a plain iterator whose every step is one of a list's iterator until a chunk is used up. It holds both in one
-object, which is replaced and never changed, so that threads may share it, a forked child goes on from its own copy, and
+object, which is replaced and never changed, so that threads may share it, a forked child continues with its copy, and
 a pickle from its position.
 """
 
