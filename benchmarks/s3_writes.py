@@ -1,10 +1,11 @@
-"""Objects written to S3, 100 KB each, plain and over TLS: one by one and many at a time; and one of 256 MiB."""
+"""Objects written to S3, 100 KB each, plain and over TLS: one by one and many at a time; one of 256 MiB; a zip."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from .frame import servers, sink
+from .frame import data, servers, sink
 from .frame.measure import at_least, at_most
 from .frame.race import Bench, Race
 
@@ -28,6 +29,7 @@ def run(bench: Bench) -> None:
         small(race, endpoint)
     with sink.start() as endpoint, bench.race("256 MiB written over HTTP", "MiB", rounds=10) as race:
         large(race, endpoint)
+    packed(bench)
     bench.note("The server takes what comes and keeps nothing.")
     bench.note("Over plain HTTP both sign the SHA-256 of each body, which is most of what an object costs.")
 
@@ -62,3 +64,28 @@ def large(race: Race, endpoint: str) -> None:
     race.table("seconds", "us/MiB", 1e6)
     race.table("cpu", "us/MiB", 1e6, f"{race.title}: CPU time of the client")
     race.faster(whole, obstore, at_least(1.0))
+
+
+def packed(bench: Bench) -> None:
+    """All objects of one store into a zip on another: reading alone, writing as many bytes alone, and both at once."""
+    bucket = bench.folder / "bucket"
+    bucket.mkdir()
+    names = [f"{number:05}.bin" for number in range(OBJECTS)]
+    for name in names:
+        (bucket / name).write_bytes(os.urandom(SIZE))
+    bucket.with_suffix(servers.LISTING).write_text(data.listing_of(OBJECTS, SIZE))
+    with (
+        servers.store(bench.folder) as store,
+        sink.start() as endpoint,
+        bench.race("100 KB objects from S3 into a zip on S3 over HTTP", "object", rounds=10) as race,
+    ):
+        options: dict[str, Any] = {"source": store.endpoint, "endpoint": endpoint, "count": OBJECTS}
+        both = race.ours("pack to zip", "uploading.fsabs_pack", OBJECTS, name="a.zip", **options)
+        reading: dict[str, Any] = {"endpoint": store.endpoint, "names": names, "size": SIZE}
+        alone = race.ours("fs.read_many alone", "objects.fsabs_read_many", OBJECTS, **reading)
+        writing: dict[str, Any] = {"endpoint": endpoint, "size": OBJECTS * SIZE, "step": 1 << 20}
+        race.ours("fs.open, write alone", "uploading.fsabs_upload_file", OBJECTS, **writing)
+        race.run()
+        race.table("seconds", "us/object", 1e6)
+        race.table("cpu", "us/object", 1e6, f"{race.title}: CPU time of the client")
+        race.faster(both, alone, at_least(0.7))

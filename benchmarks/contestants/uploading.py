@@ -56,6 +56,17 @@ def fsabs_write_many(endpoint: str, count: int, size: int, concurrency: int | No
     return lambda: whole(range(fs.write_many(pairs, concurrency=concurrency)), count)
 
 
+def fsabs_pack(source: str, endpoint: str, count: int, name: str) -> Run:
+    """`fsabs.pack` of the bucket at `source` into a container at `endpoint`."""
+    tree, target = _ours(source), _ours(endpoint)
+    target.write_bytes("first", b"1")
+
+    def run() -> None:
+        whole(range(library("fsabs").pack(tree, target, name).files), count)
+
+    return run
+
+
 def _store(endpoint: str) -> Any:
     """Rust's object_store. It looks for authorities only in its own list: for TLS it is told not to check."""
     plain = endpoint.startswith("http:")

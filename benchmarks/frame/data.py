@@ -40,6 +40,20 @@ def zip_of(path: Path, *files: Path) -> None:
             archive.write(file, file.name)
 
 
+def listing_of(count: int, size: int) -> str:
+    """A store's response to a listing of `count` objects, a thousand at most, of `size` bytes: `00000.bin`, ..."""
+    entries = "".join(
+        f"<Contents><Key>{number:05}.bin</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+        f"<ETag>&quot;{number:032x}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        for number in range(count)
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        f"<Name>bucket</Name><Prefix></Prefix><KeyCount>{count}</KeyCount><MaxKeys>1000</MaxKeys>"
+        f"<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+    )
+
+
 def index_size(path: Path) -> int:
     """Bytes from the start of a zip's central directory to the file's end."""
     with zipfile.ZipFile(path) as archive:

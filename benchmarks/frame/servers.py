@@ -36,11 +36,14 @@ http {{
   uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
   open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
   server {{ listen {host}:{port}{tls} backlog=4096; root {files}; {certificate}
-    location ~ ^/[^/]+/?$ {{ return 200; }} }}
+    location ~ ^/[^/]+/?$ {{ default_type application/xml; try_files $uri{listing} @empty; }}
+    location @empty {{ return 200; }} }}
 }}
 """
 
 
+LISTING = ".listing"
+"""Where it exists, the file of this name beside a bucket's folder is the response to every listing of the bucket."""
 SENDING = "sendfile on; tcp_nodelay on;"
 """How nginx sends, unless a benchmark says otherwise."""
 
@@ -127,6 +130,7 @@ def _nginx(
         settings = f"ssl_certificate {certificate.chain}; ssl_certificate_key {certificate.key};" if certificate else ""
         text = _CONF.format(
             root=root,
+            listing=LISTING,
             host=host,
             port=port,
             files=files,

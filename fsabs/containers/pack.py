@@ -10,8 +10,9 @@ from ..blobs import Blob
 from ..fs import FS, FileStat, Path
 
 _SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
-_BATCH_FILES = 256
-_BATCH_BYTES = 32 * 1024 * 1024
+_BATCH_FILES = 4096
+_BATCH_BYTES = 256 * 1024 * 1024
+"""What one `read_many` is asked for; it holds 64 MiB at most. A store is idle at the end of each."""
 _PIECE = 8 * 1024 * 1024
 
 
@@ -56,7 +57,7 @@ def pack(
 
     The container has them in the order of their names, with the fixed times and permissions of its
     format, so that the same tree gives the same bytes wherever it lies. It becomes visible at the end, complete, or
-    never. Files up to 1 MiB are read many at once, others in pieces; at most some 32 MiB are held in memory.
+    never. Files up to 1 MiB are read many at once, others in pieces; at most some 64 MiB are held in memory.
 
     Args:
         src_fs: where the files are; `src_fs.subfs(path)` packs a part of it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -248,7 +249,7 @@ def test_threads_that_compress_run_ahead_by_a_bounded_number() -> None:
             yield str(taken), b"x" * 1000
 
     compression = compressors.Compression("deflated", 1)
-    for number, member in enumerate(compression.compressed_many(members(), 2)):
+    for number, member in enumerate(itertools.chain.from_iterable(compression.compressed_many(members(), 2))):
         assert member.path == str(number + 1)
         assert taken - number <= 5 * 64
 

@@ -308,17 +308,27 @@ class Zip(Container):
         The contents are compressed side by side, in as many threads as this process has CPUs.
         """
         archive = self._writing()
-        for member in archive.compressed(members):
-            if member.content is None:
-                self.makedirs(member.path, exist_ok=True)
-            else:
-                key = self._file_key(member.path, "add_members")
-                try:
-                    archive.add_compressed(key, member)
-                except OSError as exc:
-                    self._named(exc, "add_members", key)
-                    raise
-            yield member.size
+        for group in archive.compressed(members):
+            files: builtins.list[compressors.CompressedMember] = []
+            for member in group:
+                if member.content is None:
+                    self._add_files(archive, files)
+                    files = []
+                    self.makedirs(member.path, exist_ok=True)
+                else:
+                    files.append(member)
+            self._add_files(archive, files)
+            yield from [member.size for member in group]
+
+    def _add_files(self, archive: writing.Archive, files: builtins.list[compressors.CompressedMember]) -> None:
+        found = [self._file_key(member.path, "add_members") for member in files]
+        done = 0
+        try:
+            while done < len(files):
+                done += archive.add_group(found[done:], files[done:])
+        except OSError as exc:
+            self._named(exc, "add_members", found[done])
+            raise
 
     def _mkdir(self, key: str, mode: int) -> None:
         self._writing().mkdir(key, mode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import itertools
 import lzma
 import struct
 import zlib
@@ -17,6 +16,8 @@ from .decoders import crc32, fastest_zlib
 _ISAL_LEVEL = 3
 _GROUP_FILES = 64
 _GROUP_BYTES = 512 * 1024
+_STORED_BYTES = 1024 * 1024
+"""As many as a written file collects: a group of them is passed on without a copy."""
 
 _LZMA_PROPERTIES = {"lc": 3, "lp": 0, "pb": 2, "dict_size": 1 << 23}
 
@@ -109,26 +110,30 @@ class Compression:
         compressor = self.start()
         return CompressedMember(path, compressor.compress(data) + compressor.flush(), crc, len(data))
 
-    def compressed_many(self, members: Iterable[tuple[str, bytes | None]], size: int) -> Iterator[CompressedMember]:
+    def compressed_many(
+        self, members: Iterable[tuple[str, bytes | None]], size: int
+    ) -> Iterator[list[CompressedMember]]:
         """Compress members in up to `size` threads, in order; at most two groups for each of them wait."""
         if self.method == records.STORED or size < 2:
-            return map(self._one_compressed, members)
-        groups = in_threads(lambda group: list(map(self._one_compressed, group)), _groups(members), size)
-        return itertools.chain.from_iterable(groups)
+            return map(self._group_compressed, _groups(members, _STORED_BYTES))
+        return in_threads(self._group_compressed, _groups(members, _GROUP_BYTES), size)
+
+    def _group_compressed(self, group: list[tuple[str, bytes | None]]) -> list[CompressedMember]:
+        return [self._one_compressed(member) for member in group]
 
     def _one_compressed(self, member: tuple[str, bytes | None]) -> CompressedMember:
         path, data = member
         return CompressedMember(path, None, 0, 0) if data is None else self.compressed(path, data)
 
 
-def _groups(members: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes | None]]]:
-    """Yield the members in groups: a thread takes more than one, since handing a task over costs time."""
+def _groups(members: Iterable[tuple[str, bytes | None]], most_bytes: int) -> Iterator[list[tuple[str, bytes | None]]]:
+    """Yield the members in groups: handing a task over to a thread costs time, and so does a write."""
     group: list[tuple[str, bytes | None]] = []
     size = 0
     for member in members:
         group.append(member)
         size += len(member[1] or b"")
-        if len(group) >= _GROUP_FILES or size >= _GROUP_BYTES:
+        if len(group) >= _GROUP_FILES or size >= most_bytes:
             yield group
             group, size = [], 0
     if group:

@@ -7,6 +7,7 @@ a kilobyte per member in memory; and it can't add to an archive that holds entri
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import re
@@ -14,7 +15,7 @@ import stat as stat_bits
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ... import errors, keys, process
@@ -25,56 +26,17 @@ from ..spool import MAX_IN_MEMORY
 from . import headers, names, records
 from .compressors import CompressedMember, Compression, Compressor
 from .ends import ArchiveLayout
-from .headers import VERSION_ZIP64, MemberHeader
+from .headers import VERSION_ZIP64, MemberHeader, PlainHeaders
 from .index import ZipIndex
+from .written import DIRECTORY, WrittenMembers
 
 TIMESTAMP = 315532800.0
 """1980-01-01, the first moment that a zip file can name."""
 LIMIT16 = records.MAX16
 _COPY = 8 * 1024 * 1024
 _PIECE = 1024 * 1024
-_DIRECTORY = -1
 _FILE = stat_bits.S_IFREG | 0o644
 _is_plain = re.compile(r"[A-Za-z0-9_\-/]*(?:\.[A-Za-z0-9_\-]+)?").fullmatch  # of keys; most are
-
-
-class _Written:
-    """The written members, by directory: the size of each file, less than 0 for a directory."""
-
-    def __init__(self) -> None:
-        self._members: dict[str, dict[str, int]] = {"": {}}
-
-    def size(self, key: str) -> int | None:
-        """The size of a file, less than 0 for a directory, None if there is neither."""
-        if key in self._members:
-            return _DIRECTORY
-        return self._members.get(keys.parent(key), {}).get(keys.name(key))
-
-    def add(self, key: str, size: int) -> None:
-        """Put a file (or a directory: size less than 0) where it belongs, with the directories above it."""
-        if size < 0:
-            self._members.setdefault(key, {})
-        while key:
-            folder = keys.parent(key)
-            known = folder in self._members
-            self._members.setdefault(folder, {})[keys.name(key)] = size
-            if known:
-                return
-            key, size = folder, _DIRECTORY
-
-    def can_have(self, key: str) -> bool:
-        """Return whether `key` is a new name in a directory that is there."""
-        folder, _, name = key.rpartition("/")
-        members = self._members.get(folder)
-        return members is not None and name not in members
-
-    def is_below_file(self, key: str) -> bool:
-        """Return whether a file is above `key`."""
-        return any((size := self.size(above)) is not None and size >= 0 for above in keys.ancestors(key))
-
-    def members(self, key: str) -> dict[str, int]:
-        """The members of a directory, which may be none of what was written."""
-        return dict(self._members.get(key, {}))
 
 
 class Archive:
@@ -90,9 +52,10 @@ class Archive:
         self._url = url
         self._compression = compression
         self._dos = dos
+        self._headers = PlainHeaders(compression.method, dos, _FILE)
         self._modified = records.seconds_of(dos)
         self._lock = process.Lock()
-        self._written = _Written()
+        self._written = WrittenMembers()
         self._open: dict[int, str] = {}  # the keys of the members under way, by their writers' identity
         self._directory = bytearray()
         self._places: dict[str, int] = {}  # of the records of what could be replaced
@@ -191,8 +154,8 @@ class Archive:
         self._check_alive()
         self.add_compressed(key, self._compression.compressed(key, data))
 
-    def compressed(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[CompressedMember]:
-        """Compress members for `add_compressed`, in order, by as many threads as this process has CPUs."""
+    def compressed(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[builtins.list[CompressedMember]]:
+        """Compress members, in order and in groups, by as many threads as this process has CPUs."""
         self._check_alive()
         return self._compression.compressed_many(members, len(os.sched_getaffinity(0)))
 
@@ -206,6 +169,47 @@ class Archive:
             offset = self._out.tell()
             self._out.write(header.local() + content)
             self._record(key, header, offset, size)
+
+    def add_group(self, found: Sequence[str], members: Sequence[CompressedMember]) -> int:
+        """Add the first of some files as `Compression` has prepared them; return how many were added, at least one.
+
+        New files with ordinary headers in known directories are added together, by one write.
+        """
+        self._check_alive()
+        with self._lock:
+            if self._old is None and (added := self._add_plain(found, members)):
+                return added
+        self.add_compressed(found[0], members[0])
+        return 1
+
+    def _add_plain(self, found: Sequence[str], members: Sequence[CompressedMember]) -> int:
+        """Add the first files that `add_group` can add together; return how many there are."""
+        pieces: list[bytes] = []
+        records_of: list[bytes] = []
+        added: dict[str, tuple[dict[str, int], str, int]] = {}
+        offset = self._out.tell()
+        for key, (_, content, crc, size) in zip(found, members, strict=True):
+            place = None if key in added else self._written.new_name(key)
+            if place is None or content is None:
+                break
+            try:
+                name = _name(key)
+            except OSError:
+                break  # it is raised when those before it have been added
+            packed = self._headers.pack(name, crc, len(content), size, offset - self._shift)
+            if packed is None:
+                break
+            pieces += (packed[0], name, content)
+            records_of += (packed[1], name)
+            offset += len(packed[0]) + len(name) + len(content)
+            added[key] = (*place, size)
+        if pieces:
+            self._out.write(b"".join(pieces))
+            self._directory += b"".join(records_of)
+            self._entries += len(added)
+            for folder, name_in_it, size in added.values():
+                folder[name_in_it] = size
+        return len(added)
 
     def under_way(self, writer: MemberWriter, key: str) -> None:
         """Remember a member that is being written."""
@@ -232,7 +236,7 @@ class Archive:
         self._out.write(header.local())
         for piece in content or ():
             self._out.write(piece)
-        self._record(key, header, offset, header.size if content is not None else _DIRECTORY)
+        self._record(key, header, offset, header.size if content is not None else DIRECTORY)
 
     def _record(self, key: str, header: MemberHeader, offset: int, size: int) -> None:
         """Put a member that has been written at `offset` into the directory."""
@@ -282,17 +286,17 @@ class Archive:
     # ---- checks
 
     def _size(self, key: str) -> int | None:
-        """As `_Written.size`, of everything."""
+        """As `WrittenMembers.size`, of everything."""
         size = self._written.size(key)
         if size is None and self._old is not None:
             entry = self._old.entry(key)
             if entry is not None:
                 return entry.size
-            return _DIRECTORY if self._old.isdir(key) else None
+            return DIRECTORY if self._old.isdir(key) else None
         return size
 
     def _check_target(self, key: str, exclusive: bool) -> None:
-        if self._old is None and self._written.can_have(key):
+        if self._old is None and self._written.new_name(key) is not None:
             return
         self._check_parents(key)
         size = self._size(key)
