@@ -8,6 +8,7 @@ Every worker creates the job if it is not there, so that creators are killed, to
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import random
@@ -16,7 +17,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from fsabs.dispatch import Dispatch, TaskDispatcher, TaskType, database
@@ -24,7 +25,13 @@ from tests.servers.postgresql import PostgreSQL
 
 PER_TASK, EPOCHS = 3, 2
 WORKERS = 8
-LEASE_SECONDS, TASK_SECONDS = 1.0, 0.01
+TASKS_PER_KILL = 250
+"""A worker is killed for so many tasks, and at least two for each that runs: a job ends on a slow machine, too."""
+LEASE_SECONDS = 1.0
+WORK_SECONDS = 6.0
+"""Seconds that the tasks of a job take in all: most of its time goes to what can be disturbed."""
+LATE_REPORTS, MIN_LATE_SHARE = 6, 0.003
+"""How many reports of a job are late, and how many leases forgotten; at least this share of its tasks."""
 STUCK_SECONDS = 90.0
 """How long a job may make no progress."""
 JUMPS = (-1.0, 5.0)
@@ -136,6 +143,7 @@ def work(prepare: tuple[Callable[..., None], str], url: str, tasks: int, seed: i
     prepare[0](prepare[1])
     dispatcher = create(url, tasks, seed)
     chance = random.Random(f"{seed} {name}")
+    late = max(LATE_REPORTS / tasks, MIN_LATE_SHARE)
     earlier: list[Dispatch] = []
     while (dispatch := dispatcher.get(name)).task.type != TaskType.NONE:
         task, lease = dispatch
@@ -143,13 +151,13 @@ def work(prepare: tuple[Callable[..., None], str], url: str, tasks: int, seed: i
             time.sleep(0.02)
             continue
         size = len(task.numbers())
-        time.sleep(chance.expovariate(1 / TASK_SECONDS))
+        time.sleep(chance.expovariate(tasks / WORK_SECONDS))
         event = chance.random()
-        if event < 0.01:
+        if event < late:
             dispatcher.renew(task, lease, chance.randint(0, size))
             continue  # forgotten: the lease ends
-        if event < 0.02:
-            time.sleep(LEASE_SECONDS + 0.1)  # late
+        if event < 2 * late:
+            time.sleep(LEASE_SECONDS + 0.1)
         if event < 0.15 and size > 1:
             dispatcher.renew(task, lease, 1)
             dispatcher.report(task, lease, records=chance.randint(1, size - 1))
@@ -176,23 +184,20 @@ def chaos(faults: Any, seed: int, tasks: int, outage: float) -> Counter[str]:
         return child
 
     tried = Counter(tasks=tasks)
-    children = [start() for _ in range(WORKERS)]
+    kills = max(2 * WORKERS, tasks // TASKS_PER_KILL)
+    disturbance = Disturbance(start, chance, tried)
     away = threading.Thread(target=_go_away, args=(faults, chance.random(), seed, outage, tried))
     try:
-        _disturb(children, chance, start, tried, until=lambda: tried["kills"] >= WORKERS)  # of creators
+        disturbance.go_on(lambda: tried["kills"] >= WORKERS)  # of creators
         away.start()
-        # Half of the faults come while the database is away.
-        end = time.monotonic() + outage + 2
-        _disturb(children, chance, start, tried, until=lambda: time.monotonic() > end, jump=faults.jump, away=away)
+        disturbance.go_on(lambda: tried["outages"] and tried["kills"] >= kills, jump=faults.jump)
         away.join()
         faults.jump(JUMPS[1])
         with create(faults.url, tasks, seed) as dispatcher:
-            _join(children, dispatcher)
+            _join(disturbance.children, dispatcher)
             _check(dispatcher, tasks)
     finally:
-        for child in children:
-            child.kill()
-            child.join()
+        disturbance.end()
         if away.ident is not None:
             away.join()
     return tried
@@ -216,45 +221,59 @@ def _go_away(faults: Any, delay: float, seed: int, seconds: float, tried: Counte
     tried["outages"] += 1
 
 
-def _disturb(
-    children: list[Any],
-    chance: random.Random,
-    start: Callable[[], Any],
-    tried: Counter[str],
-    until: Callable[[], bool],
-    jump: Callable[[float], None] | None = None,
-    away: threading.Thread | None = None,
-) -> None:
-    """Kill workers and start others, stop some, and set the clock, until it is enough or the job has ended."""
-    while not until() and any(child.is_alive() for child in children):
-        # While the database is away, workers only wait for it: a few faults do.
-        pause = chance.uniform(0.02, 0.1) if away is None or not away.is_alive() else chance.uniform(0.2, 1.0)
-        time.sleep(pause)
-        alive = [number for number, child in enumerate(children) if child.is_alive()]
-        if not alive:
-            return
-        number, event = chance.choice(alive), chance.random()
-        if event < 0.5:
-            os.kill(children[number].pid, signal.SIGKILL)
-            children[number].join()
-            children[number] = start()
-            tried["kills"] += 1
-        elif event < 0.9 or jump is None:
-            with _stopped(children[number].pid):
-                time.sleep(chance.choice((0.01, 0.05, LEASE_SECONDS + 0.1)))
-            tried["stops"] += 1
-        else:
-            jump(chance.uniform(*JUMPS))
-            tried["clock jumps"] += 1
+class Disturbance:
+    """Workers that are killed, stopped and replaced, and the clock of their database set."""
 
+    def __init__(self, start: Callable[[], Any], chance: random.Random, tried: Counter[str]) -> None:
+        self._start = start
+        self._chance = chance
+        self._tried = tried
+        self.children = [start() for _ in range(WORKERS)]
+        self._stopped: dict[int, float] = {}  # when to continue each child
 
-@contextlib.contextmanager
-def _stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    def go_on(self, until: Callable[[], object], jump: Callable[[float], None] | None = None) -> None:
+        """Disturb the job until it is enough, or the job has ended and a worker with it."""
+        while not (until() or any(child.exitcode == 0 for child in self.children)):
+            # With a clock that jumps, work is to be done between two faults, so that they meet it everywhere.
+            time.sleep(self._chance.uniform(0.02, 0.1) if jump is None else self._chance.uniform(0.1, 0.8))
+            self._continue(time.monotonic())
+            number, event = self._chance.randrange(WORKERS), self._chance.random()
+            if event < 0.5:
+                self._kill(number)
+            elif event < 0.9 or jump is None:
+                self._stop(number)
+            else:
+                jump(self._chance.uniform(*JUMPS))
+                self._tried["clock jumps"] += 1
+        self._continue(math.inf)
+
+    def end(self) -> None:
+        """Kill the workers."""
+        for child in self.children:
+            child.kill()
+            child.join()
+
+    def _kill(self, number: int) -> None:
+        child = self.children[number]
+        if child.exitcode is None:
+            child.kill()
+            child.join()
+            self._stopped.pop(number, None)
+            self.children[number] = self._start()
+            self._tried["kills"] += 1
+
+    def _stop(self, number: int) -> None:
+        child = self.children[number]
+        if child.exitcode is None and number not in self._stopped:
+            os.kill(child.pid, signal.SIGSTOP)
+            self._stopped[number] = time.monotonic() + self._chance.choice((0.01, 0.05, LEASE_SECONDS + 0.1))
+            self._tried["stops"] += 1
+
+    def _continue(self, now: float) -> None:
+        for number, end in list(self._stopped.items()):
+            if end <= now:
+                os.kill(self.children[number].pid, signal.SIGCONT)
+                del self._stopped[number]
 
 
 def _check(dispatcher: TaskDispatcher, tasks: int) -> None:

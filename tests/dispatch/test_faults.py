@@ -19,7 +19,7 @@ from tests.servers.postgresql import PostgreSQL
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_each_record_counts_once_whatever_happens(request: pytest.FixtureRequest, url: str) -> None:
     seed, factor = soak.seed(11), soak.rounds(1)
     print("seed", seed)
