@@ -261,6 +261,15 @@ def test_a_job_and_a_writer_outlive_every_fault(pair: HdfsPair) -> None:
         assert pair.get(f"/written/{number}") == expected
 
 
+def test_the_side_channel_outlives_a_failover_there_and_back(pair: HdfsPair) -> None:
+    """A NameNode that becomes a standby closes the client that Hadoop caches, which its process shares."""
+    for number in range(3):
+        pair.fail_over()
+        pair.put(f"/there-and-back/{number}", b"content")
+        assert pair.get(f"/there-and-back/{number}") == b"content"
+    pair.rm("/there-and-back")
+
+
 def rounds(order: random.Random, count: int) -> list[Callable[[HdfsPair], None]]:
     """Return `count` faults: each as often as the others, in an order by chance."""
     found: list[Callable[[HdfsPair], None]] = []

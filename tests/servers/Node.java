@@ -43,7 +43,7 @@ public class Node {
       FileSystem.setDefaultUri(conf, "hdfs://127.0.0.1:" + node.getNameNodeAddress().getPort());
       ServerSocket side = new ServerSocket(0, 50, InetAddress.getByName("127.0.0.1"));
       out.println(node.getNameNodeAddress().getPort() + " " + side.getLocalPort());
-      FileSystem fs = FileSystem.get(conf);
+      FileSystem fs = FileSystem.newInstance(conf);  // the cached one is closed when the NameNode becomes a standby
       while (true) new Thread(new Call(side.accept(), fs, node)).start();
     }
     FileSystem.setDefaultUri(conf, args[3]);
