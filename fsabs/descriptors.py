@@ -7,7 +7,6 @@ object in C that closes it when it is freed, in one call of a C function.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
@@ -80,8 +79,10 @@ def duplicate_into(held: HeldDescriptors, number: int) -> int:
 def close(held: HeldDescriptors) -> None:
     """Close the descriptors in `held` and leave it empty; errors are ignored."""
     while held:
-        with contextlib.suppress(OSError):
+        try:
             held.pop().close()
+        except OSError:
+            pass
 
 
 def close_written(held: HeldDescriptors) -> None:

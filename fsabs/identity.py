@@ -65,11 +65,12 @@ def of(fs: Store, key: str, stat: Stat, namespace: str = "") -> Identity | None:
 
 def encode(*fields: str | int) -> bytes:
     """Return `fields` as bytes that have one reading: each is preceded by its length."""
-    found = bytearray()
-    for field in fields:
-        data = str(field).encode("utf-8", "surrogatepass")
-        found += b"%d:%b," % (len(data), data)
-    return bytes(found)
+    texts = [str(field) for field in fields]
+    joined = "".join([f"{len(text)}:{text}," for text in texts])
+    if joined.isascii():  # most are, so that their lengths in characters are those in bytes
+        return joined.encode()
+    found = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return b"".join([b"%d:%b," % (len(data), data) for data in found])
 
 
 def decode(data: bytes) -> list[str]:

@@ -23,7 +23,7 @@ def crc32c() -> tuple[Callable[[bytes], int], Callable[[int, bytes], int]]:
 
 def checksum(data: bytes) -> int:
     """Return the CRC-32C."""
-    return crc32c()[0](data)
+    return (_crc or crc32c())[0](data)
 
 
 def key_hash(key: bytes) -> int:

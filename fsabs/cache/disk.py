@@ -139,15 +139,19 @@ class DiskCache:
 
     def mark(self, url: str, cached: bool = True) -> None:
         """Mark a file as one that was cached, or no longer."""
-        if (self._usable or self._prepare()) and (marks := self._marks):
-            with contextlib.suppress(*FAILURES):
+        try:
+            if (self._usable or self._prepare()) and (marks := self._marks):
                 os.pwrite(marks[0].fileno(), b"\1" if cached else b"\0", policy.key_of(url) % MARKS)
+        except FAILURES:
+            pass
 
     def is_marked(self, url: str) -> bool:
         """Return if a file was cached; True now and then for another one, and False after a failure of the disk."""
-        if (self._usable or self._prepare()) and (marks := self._marks):
-            with contextlib.suppress(*FAILURES):
+        try:
+            if (self._usable or self._prepare()) and (marks := self._marks):
                 return os.pread(marks[0].fileno(), 1, policy.key_of(url) % MARKS) == b"\1"
+        except FAILURES:
+            pass
         return False
 
     # ---- all of it

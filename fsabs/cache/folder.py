@@ -13,6 +13,7 @@ passes; one that its owner can't write to is pinned.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import shutil
@@ -48,6 +49,8 @@ class EntryFolder:
     def __init__(self, root: str) -> None:
         self.root = root
         self.usage: UsageLog = UsageLog(os.path.join(root, "usage"))
+        self._own = f"{secrets.token_hex(8)}-"  # begins the names of files that this process is writing
+        self._numbers = itertools.count()
 
     def path(self, name: bytes, key: int) -> str:
         """Return where the file of an entry is."""
@@ -57,7 +60,7 @@ class EntryFolder:
     def write(self, path: str, head: bytes, content: bytes, pinned: bool) -> None:
         """Write a file, whole or not at all."""
         folder = path.rpartition("/")[0]
-        aside = f"{folder}/.{secrets.token_hex(8)}"
+        aside = f"{folder}/.{self._own}{next(self._numbers):x}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
         mode = 0o400 if pinned else 0o600
         held = HeldDescriptors()
@@ -98,11 +101,13 @@ class EntryFolder:
 
     def record(self, size: int, entries: int, hits: int = 0, misses: int = 0) -> None:
         """Add to the totals; what can't be recorded is counted by the next sweep."""
-        with contextlib.suppress(OSError):
-            try:
-                self.usage.add(size, entries, hits, misses)
-            except FileNotFoundError:  # the folder is another one by now
+        try:
+            self.usage.add(size, entries, hits, misses)
+        except FileNotFoundError:  # the folder is another one by now
+            with contextlib.suppress(OSError):
                 self._begin_usage()
+        except OSError:
+            pass
 
     def totals(self) -> Totals:
         """Return the totals of all processes."""

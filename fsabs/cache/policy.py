@@ -8,6 +8,7 @@ not admitted.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import time
@@ -25,6 +26,7 @@ UNUSED_AFTER = 3 * 24 * 3600.0
 """Seconds after which an entry that was not read may go, whatever is known of passes."""
 
 
+@functools.lru_cache(4096)  # each file of a window is asked for some times
 def key_of(url: str) -> int:
     """Return 48 bits that stand for a URL, in names of entries and in orders, the same in every process."""
     data = url.encode("utf-8", "surrogateescape")

@@ -249,8 +249,9 @@ class CachedFiles:
         if self.in_batches:
             yield from map(self._find_or_error, wanted)
             return
-        fresh = [self.stats.fresh(key, self.inner._url(key)) is not None for key in wanted]
-        new = [not fresh[at] and self.is_new(key, self.inner._url(key)) for at, key in enumerate(wanted)]
+        urls = [self.inner._url(key) for key in wanted]
+        fresh = [self.stats.fresh(key, url) is not None for key, url in zip(wanted, urls, strict=True)]
+        new = [not fresh[at] and self.is_new(key, urls[at]) for at, key in enumerate(wanted)]
         unknown = [key for at, key in enumerate(wanted) if not fresh[at] and not new[at]]
         width = min(concurrency or self.inner.default_concurrency, len(unknown))
         asked = in_threads(self._find_or_error, unknown, width) if width > 1 else map(self._find_or_error, unknown)
