@@ -9,12 +9,14 @@ from __future__ import annotations
 import abc
 import errno
 import io
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from . import copying, errors, keys, writemany
 from .blobs import Blob
-from .files import Writer
+from .files import Writer, committing
 from .limits import DEFAULT, Limits
 from .stats import Capabilities, FileStat, TreeUsage
 from .threads import in_threads as in_threads
@@ -217,6 +219,16 @@ class Core(abc.ABC):
             writer.abort()
             raise
 
+    def _write_blob(self, key: str, blob: Blob) -> None:
+        """Make the content of `blob` that of the file `key`; errors of writing name it."""
+        try:
+            with committing(self._create(key, False)) as writer:
+                for piece in copying.pieces(blob):
+                    writer.write(piece)
+        except OSError as exc:
+            self._named(exc, "copy", key)
+            raise
+
     def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
         """Write the files of `pairs` and return how many they are; a failure of one is an `OSError` that names it."""
 
@@ -275,7 +287,7 @@ class Core(abc.ABC):
     def _copy(self, src: str, dst: str) -> None:
         """Copy the file `src` to `dst`, replacing it."""
         with self._open_blob(src) as blob:
-            copying.pump(blob, self, dst)
+            self._write_blob(dst, blob)
 
     def _can_copy_from(self, source: Core) -> bool:
         """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
@@ -346,6 +358,20 @@ class Core(abc.ABC):
             self._named(exc, "stat", key)
             raise
         return directory is None or found == directory
+
+    def _members(self, key: str, recursive: bool, detail: bool, start: int) -> Iterator[Any]:
+        """Yield names as `FS.list` does, or stats with `detail`, from number `start` on."""
+        try:
+            if detail:
+                members = self._walk(key) if recursive else self._list(key)
+                for member in itertools.islice(members, start, None):
+                    yield member._replace(filename=member.listed()) if member.directory else member
+            else:
+                names = self._walk_names(key) if recursive else self._list_names(key)
+                yield from itertools.islice(names, start, None)
+        except OSError as exc:
+            self._named(exc, "list", key)
+            raise
 
     def _rename_target(self, dst: str, source: FileStat) -> FileStat | None:
         """Return the stat of `dst`, or None; raise an error unless `source` can be renamed to it."""

@@ -14,7 +14,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from . import copying, errors, keys, registry
+from . import errors, keys, registry
+from .globbing import glob
 from .interop import AdapterMethods
 from .listing import Listing
 from .opening import FileMethods
@@ -92,7 +93,7 @@ class FS(AdapterMethods, FileMethods):
     def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
         """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
         self._key(path, "walk")
-        return Walk(self, os.fspath(path))
+        return Walk(os.fspath(path), self.list, self._enters)
 
     def usage(self, path: Path = "") -> TreeUsage:
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
@@ -203,7 +204,7 @@ class FS(AdapterMethods, FileMethods):
                     self._copy(source, target)
                 return
             with self._open_blob(source) as blob:
-                copying.pump(blob, target_fs, target)
+                target_fs._write_blob(target, blob)
         except OSError as exc:
             self._named(exc, "copy", source)
             raise
@@ -369,20 +370,8 @@ class FS(AdapterMethods, FileMethods):
         """
         return cast(Callable[..., FS], cls)(authority, path, **options)
 
-    def _members(self, key: str, recursive: bool, detail: bool, start: int) -> Iterator[Any]:
-        try:
-            if detail:
-                members = self._walk(key) if recursive else self._list(key)
-                for member in itertools.islice(members, start, None):
-                    yield member._replace(filename=member.listed()) if member.directory else member
-            else:
-                names = self._walk_names(key) if recursive else self._list_names(key)
-                yield from itertools.islice(names, start, None)
-        except OSError as exc:
-            self._named(exc, "list", key)
-            raise
+    def _enters(self, path: str) -> bool:
+        return not self._leads_back(self._key(path, "walk"))
 
     def _glob_from(self, pattern: str, start: int) -> Iterator[str]:
-        from .globbing import glob
-
         return itertools.islice(glob(self, pattern), start, None)

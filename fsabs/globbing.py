@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from . import errors, keys
-
-if TYPE_CHECKING:
-    from .fs import FS
-
+from .core import Core
 
 Deeper = tuple[str, list[str]]
 """A directory, and the parts that are left to be matched there."""
 
 
-def glob(fs: FS, pattern: str) -> Iterator[str]:
+def glob(fs: Core, pattern: str) -> Iterator[str]:
     """Yield the paths on `fs` that match, written as the pattern is (relative or absolute)."""
     anchor = "/" if pattern.startswith("/") else ""
     parts: list[str] = []
@@ -29,14 +25,14 @@ def glob(fs: FS, pattern: str) -> Iterator[str]:
             parts.append(part)
     if fs.limits.beyond("max_pattern_parts", len(parts)):
         reason = fs.limits.reason("max_pattern_parts", f"the pattern has {len(parts)} segments")
-        raise errors.error(errno.E2BIG, "glob", fs.url(), reason)
+        raise errors.error(errno.E2BIG, "glob", fs._url(fs._root), reason)
     paths = _match(fs, anchor, parts)
     if pattern.endswith("/"):
-        paths = (path + "/" for path in paths if fs.isdir(path))
+        paths = (path + "/" for path in paths if fs._is(fs._key(path, "glob"), directory=True))
     yield from paths
 
 
-def _match(fs: FS, base: str, parts: list[str]) -> Iterator[str]:
+def _match(fs: Core, base: str, parts: list[str]) -> Iterator[str]:
     """Yield the matches of `parts` below `base`, by a stack of steps: a tree may be deeper than Python recurses."""
     stack = [_step(fs, base, parts)]
     while stack:
@@ -49,7 +45,7 @@ def _match(fs: FS, base: str, parts: list[str]) -> Iterator[str]:
             yield from found
 
 
-def _step(fs: FS, base: str, parts: list[str]) -> Iterator[Iterable[str] | Deeper]:
+def _step(fs: Core, base: str, parts: list[str]) -> Iterator[Iterable[str] | Deeper]:
     """Yield the matches in the directory `base`, and the directories where there may be more."""
     literal = 0
     while literal < len(parts) and not keys.has_magic(parts[literal]):
@@ -58,7 +54,7 @@ def _step(fs: FS, base: str, parts: list[str]) -> Iterator[Iterable[str] | Deepe
         base = "/".join([base.rstrip("/"), *parts[:literal]]) if base else "/".join(parts[:literal])
         parts = parts[literal:]
     if not parts:
-        if base and fs.exists(base):
+        if base and fs._is(fs._key(base, "glob"), directory=None):
             yield [base]
         return
     rest = parts[1:]
@@ -112,7 +108,7 @@ def _matching(names: Iterator[str], start: str, parts: list[str]) -> Iterator[st
             yield start + path
 
 
-def _names(fs: FS, base: str, recursive: bool = False) -> Iterator[str]:
+def _names(fs: Core, base: str, recursive: bool = False) -> Iterator[str]:
     """Yield the names in a directory; none if it is missing, or a file."""
     names = fs._members(fs._key(base, "glob"), recursive, False, 0)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from . import registry
 from .core import Core
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from .blobs import Blob
-    from .fs import FS
 
 
 class AdapterMethods(Core):
@@ -29,12 +28,12 @@ class AdapterMethods(Core):
 
     def fsspec(self) -> Any:
         """Return this FS as a filesystem of fsspec's, for whatever takes one; paths are the FS's own."""
-        return registry.adapter("fsspec")(cast("FS", self))
+        return registry.adapter("fsspec")(self)
 
     def arrow(self) -> Any:
         """Return this FS as a `pyarrow.fs.FileSystem`; files are read by exactly the ranges that are asked for."""
-        return registry.adapter("arrow")(cast("FS", self))
+        return registry.adapter("arrow")(self)
 
     def obspec(self) -> Any:
         """Return this FS as a store with obspec's methods, for zarr, virtualizarr and others that take one."""
-        return registry.adapter("obspec")(cast("FS", self))
+        return registry.adapter("obspec")(self)

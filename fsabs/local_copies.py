@@ -7,30 +7,30 @@ it: a child that is forked in the middle of the block neither removes it nor com
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from errno import EEXIST, EISDIR, ENOENT
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from . import copying, errors, keys, modes, process
+from .core import Core
 from .files import WriteFile
 
-if TYPE_CHECKING:
-    from .opening import FileMethods
-
+OpenWriter = Callable[[str, modes.OpenMode, int], io.BufferedIOBase]
 _LONGEST_NAME = 200  # bytes; most filesystems take 255
 _MODES = ("r", "w", "x", "r+")
 
 
-def as_local(fs: FileMethods, key: str, mode: str) -> contextlib.AbstractContextManager[str]:
-    """As `FS.as_local`, of a key."""
+def as_local(fs: Core, key: str, mode: str, open_writer: OpenWriter) -> contextlib.AbstractContextManager[str]:
+    """As `FS.as_local`, of a key; `open_writer` opens a key, in a mode and with a size of buffer."""
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
-    return _reading(fs, key) if mode == "r" else _writing(fs, key, mode)
+    return _reading(fs, key) if mode == "r" else _writing(fs, key, mode, open_writer)
 
 
 @contextlib.contextmanager
-def _reading(fs: FileMethods, key: str) -> Iterator[str]:
+def _reading(fs: Core, key: str) -> Iterator[str]:
     fs._require("read", "as_local", key)
     try:
         path = fs._local_path(key)
@@ -46,7 +46,7 @@ def _reading(fs: FileMethods, key: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _writing(fs: FileMethods, key: str, mode: str) -> Iterator[str]:
+def _writing(fs: Core, key: str, mode: str, open_writer: OpenWriter) -> Iterator[str]:
     if mode == "r+":
         fs._require("read", "as_local", key)
     if mode == "x" and fs._is(key, directory=None):
@@ -56,7 +56,7 @@ def _writing(fs: FileMethods, key: str, mode: str) -> Iterator[str]:
         if mode == "r+":
             _download(fs, key, path)
         how = modes.parsed("xb" if mode == "x" else "wb")
-        with cast(WriteFile, fs._open_writer(key, how, -1)) as target:  # now, so that a refusal comes before the work
+        with cast(WriteFile, open_writer(key, how, -1)) as target:  # now, so that a refusal comes before the work
             yield path
             if not process.inherited(made_in):
                 _upload(path, target)
@@ -114,7 +114,7 @@ def _remove(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _download(fs: FileMethods, key: str, path: str) -> None:
+def _download(fs: Core, key: str, path: str) -> None:
     try:
         with fs._open_from_start(key) as blob, open(path, "xb", 0) as file:
             for piece in copying.pieces(blob):

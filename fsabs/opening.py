@@ -157,7 +157,7 @@ class FileMethods(Core):
         files are removed at the end of the block, whatever happens in it.
         """
         key = self._key(path, "as_local") if mode == "r" else self._file_key(path, "as_local")
-        return local_copies.as_local(self, key, mode)
+        return local_copies.as_local(self, key, mode, self._open_writer)
 
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .fs import FS
+    from .core import Core
 
-_BACKENDS: dict[str, str | type[FS]] = {
+_BACKENDS: dict[str, str | type[Core]] = {
     "file": "fsabs.backends.local:Local",
     "memory": "fsabs.backends.memory:Memory",
     "s3": "fsabs.backends.s3:S3",
     "hdfs": "fsabs.backends.hdfs:Hdfs",
     "viewfs": "fsabs.backends.hdfs:ViewFs",
 }
-_CONTAINERS: dict[str, str | type[FS]] = {
+_CONTAINERS: dict[str, str | type[Core]] = {
     "zip": "fsabs.containers.zip:Zip",
     "tar": "fsabs.containers.tar:Tar",
     "hdf5": "fsabs.containers.hdf5:Hdf5",
@@ -59,14 +59,14 @@ BUILTIN_SCHEMES = frozenset(_BACKENDS)
 _plugins_loaded = False
 
 
-def register_backend(scheme: str, backend: type[FS]) -> None:
+def register_backend(scheme: str, backend: type[Core]) -> None:
     """Serve URLs of `scheme` by `backend`; a scheme that is taken is a `ValueError`."""
     if _BACKENDS.get(scheme, backend) is not backend:
         raise ValueError(f"the scheme {scheme!r} is already served by {_BACKENDS[scheme]}")
     _BACKENDS[scheme] = backend
 
 
-def register_container(name: str, suffixes: tuple[str, ...], container: type[FS]) -> None:
+def register_container(name: str, suffixes: tuple[str, ...], container: type[Core]) -> None:
     """Open files with one of `suffixes` (".xyz") on a URL's path by `container`, which is also called `name`."""
     for suffix in suffixes:
         if not suffix.startswith(".") or "/" in suffix:
@@ -79,28 +79,28 @@ def register_container(name: str, suffixes: tuple[str, ...], container: type[FS]
     _SUFFIXES.update(dict.fromkeys((suffix.lower() for suffix in suffixes), name))
 
 
-def backend(scheme: str) -> type[FS] | None:
+def backend(scheme: str) -> type[Core] | None:
     """The class that serves `scheme`, or None."""
     if scheme not in _BACKENDS:
         _load_plugins()
     return _load(_BACKENDS, scheme)
 
 
-def container(name: str) -> type[FS] | None:
+def container(name: str) -> type[Core] | None:
     """The container class of that name (`"zip"`), or None."""
     if name not in _CONTAINERS:
         _load_plugins()
     return _load(_CONTAINERS, name)
 
 
-def layer(name: str) -> Callable[[FS, Any], FS]:
+def layer(name: str) -> Callable[[Core, Any], Core]:
     """The function that puts the layer of that name (of `LAYERS`) around an FS."""
-    return cast("Callable[[FS, Any], FS]", _attribute(LAYERS[name]))
+    return cast("Callable[[Core, Any], Core]", _attribute(LAYERS[name]))
 
 
-def adapter(name: str) -> Callable[[FS], Any]:
+def adapter(name: str) -> Callable[[Core], Any]:
     """The function that gives an FS the interface of that name (of `ADAPTERS`)."""
-    return cast("Callable[[FS], Any]", _attribute(ADAPTERS[name]))
+    return cast("Callable[[Core], Any]", _attribute(ADAPTERS[name]))
 
 
 def container_of(filename: str) -> str | None:
@@ -129,10 +129,10 @@ def containers() -> list[str]:
     return sorted(_CONTAINERS)
 
 
-def _load(table: dict[str, str | type[FS]], name: str) -> type[FS] | None:
+def _load(table: dict[str, str | type[Core]], name: str) -> type[Core] | None:
     target = table.get(name)
     if isinstance(target, str):
-        table[name] = target = cast("type[FS]", _attribute(target))
+        table[name] = target = cast("type[Core]", _attribute(target))
     return target
 
 

@@ -6,9 +6,10 @@ import inspect
 import typing
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from . import config, errors, keys, registry
+from .core import Core
 from .errors import ConfigError, ConfigWarning, UnknownSchemeError
 from .fs import FS
 from .limits import Limits
@@ -47,7 +48,7 @@ def backend(
         scheme = custom.scheme
         whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
         location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
-    backend = registry.backend(scheme)
+    backend = cast("type[FS] | None", registry.backend(scheme))
     options = {**_options_of_query(backend, location), **options}
     if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
@@ -148,7 +149,7 @@ def _prefixed(prefix: str, location: Location) -> str:
 # ---- options
 
 
-def known_options(kind: type[FS]) -> dict[str, Any]:
+def known_options(kind: type[Core]) -> dict[str, Any]:
     """The keyword-only options of a backend's or container's constructor, with their types."""
     hints = typing.get_type_hints(kind.__init__)
     found: dict[str, Any] = {}

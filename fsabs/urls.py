@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, overload
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, cast, overload
 
 from . import config, errors, hooks, keys, modes, registry, schemes
 from .containers.base import Container, OwningFS
@@ -233,7 +233,7 @@ def _layered(fs: FS, layers: dict[str, Any]) -> FS:
         if value is None or value is False:
             continue
         try:
-            fs = registry.layer(name)(fs, value)
+            fs = cast(FS, registry.layer(name)(fs, value))
         except BaseException as exc:
             fs.__exit__(type(exc), exc, exc.__traceback__)
             raise

@@ -1,24 +1,24 @@
-"""`FS.walk`'s iterator, built on `list` alone."""
+"""The iterator of `FS.walk`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from . import process
-
-if TYPE_CHECKING:
-    from .fs import FS
 
 Names = list[str]
 
 
 class Walk(Iterator[tuple[str, Names, Names]]):
-    """The iterator of `FS.walk`: a stack of directories still to visit, so that it forks and pickles as it stands."""
+    """The directories below `top`, and `top`: a stack of those still to visit, so that it forks and pickles as it is.
 
-    def __init__(self, fs: FS, top: str) -> None:
-        self._fs = fs
+    `names` lists a directory as `FS.list` does; `enters` returns whether to list one that is below another.
+    """
+
+    def __init__(self, top: str, names: Callable[[str], Iterable[str]], enters: Callable[[str], bool]) -> None:
+        self._names = names
+        self._enters = enters
         self._stack = [top]
         # How much of the stack counts, and what was given last, with the directories that the caller may prune. It is
         # replaced when a step is done: a child that is forked in the middle of one takes that step again.
@@ -36,13 +36,10 @@ class Walk(Iterator[tuple[str, Names, Names]]):
                 raise StopIteration
             path, left = self._stack[-1], len(self._stack) - 1
             try:
-                names = sorted(self._fs.list(path))
+                names = sorted(self._names(path))
             except OSError:
                 self._state = (left, None)
                 raise
             directories = [name[:-1] for name in names if name.endswith("/")]
             self._state = (left, (path, directories))
             return path, directories, [name for name in names if not name.endswith("/")]
-
-    def _enters(self, path: str) -> bool:
-        return not self._fs._leads_back(self._fs._key(path, "walk"))

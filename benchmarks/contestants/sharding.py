@@ -63,14 +63,14 @@ def fsabs_bare(source: str, folder: str, shards: int) -> Run:
 def state(source: str, folder: str, shards: int, restarts: int) -> Run:
     """1,000 states of an epoch that was restarted so many times, with other numbers of workers."""
     _ours(source, folder, shards)
-    module, plan = library("fsabs.adapters.torch"), library("fsabs.adapters.torch.loader")
+    module, tags = library("fsabs.adapters.torch"), library("fsabs.adapters.torch.tags")
     dataset = module.ShardedDataset(folder, seed=1, buffer_size=1000, block_size=256)
     rng = random.Random(restarts)
     for restart in range(restarts + 1):
         if restart:
             dataset.load_state_dict([dataset.state_dict()])
         workers = rng.randint(4, 16)
-        batches = dataset.consumed(_Batches(plan, dataset, workers))
+        batches = dataset.consumed(_Batches(tags, dataset, workers))
         for _ in range(workers):
             next(batches)
 

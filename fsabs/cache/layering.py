@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import config
 from ..fs import FS
-from ..urls import known_options
+from ..schemes import known_options
 from .cachedfs import CachedFS
 from .httpfs import HTTPCachedFS
 from .options import is_size

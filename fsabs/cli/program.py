@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from .. import __version__
-from . import COMMANDS
+from .commands import COMMANDS
 from .output import CommandOutput, coloured, terminal_columns
 from .redaction import redacted
 

@@ -1,10 +1,9 @@
 """Copying files between any two FS: small files many at once, large ones in pieces.
 
-`pieces` and `pump` move one file; `FS.copy_tree` and `FS.sync_tree` are in `trees.py` and `syncing.py`, on the engine
+`pieces` reads one file; `FS.copy_tree` and `FS.sync_tree` are in `trees.py` and `syncing.py`, on the engine
 in `copier.py`.
 """
 
 from .pieces import PIECE as PIECE
 from .pieces import pieces as pieces
-from .pieces import pump as pump
 from .pieces import write_all as write_all

@@ -9,7 +9,6 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from .. import errors
-from ..files import committing
 from ..readahead import ReadAhead, joined
 from ..threads import TaskOutcome, Threads
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     import io
 
     from ..blobs import Blob
-    from ..core import Core
 
 PIECE = 8 * 1024 * 1024
 """Bytes of a large file that are read at once."""
@@ -80,19 +78,6 @@ def write_behind(pieces: Iterator[bytes], write: Callable[[bytes], None]) -> Gen
                 waiting -= 1
         for _ in range(waiting):
             yield outcomes.get().result()
-
-
-def pump(blob: Blob, target: Core, key: str, count: Callable[[int], None] | None = None) -> None:
-    """Write the whole of `blob` to the file `key` of `target`, whose errors name it."""
-    try:
-        with committing(target._create(key, False)) as writer:
-            for piece in pieces(blob):
-                writer.write(piece)
-                if count is not None:
-                    count(len(piece))
-    except OSError as exc:
-        target._named(exc, "copy", key)
-        raise
 
 
 def write_all(file: io.FileIO, data: bytes) -> None:

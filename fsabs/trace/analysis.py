@@ -11,6 +11,7 @@ from .facts import Calls
 from .figures import Grid, UnderWay
 from .findings import find
 from .intervals import Array
+from .notebook import ShownAnalysis
 from .reading import TraceSource, sources
 from .results import (
     Amplification,
@@ -156,7 +157,7 @@ def analyse(folder: str | os.PathLike[str]) -> Analysis:
     read = [key for key in keys if key[0] == "fs" and operation(key[1]) in READS]
     requests = [key for key in keys if key[0] == "request"]
     operations = table.operations()
-    analysis = Analysis(
+    analysis = ShownAnalysis(
         folder=os.fspath(folder),
         begin=taken.zero,
         seconds=max(0, taken.end - taken.zero) / 1e9,

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from .headlines import bad_first, headlines
-from .html.markup import sentence, text
-from .results import (
-    Analysis,
-)
+from .markup import sentence, text
+from .results import Analysis
 
 _MUTED = "opacity:.72"
+
+
+class ShownAnalysis(Analysis):
+    """An analysis that a notebook shows by itself."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
 
 
 def fragment(analysis: Analysis) -> str:

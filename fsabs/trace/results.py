@@ -251,8 +251,3 @@ class Analysis(NamedTuple):
     """The most expensive first."""
     notes: Sequence[str]
     """Limits of the figures: dropped events, torn files, processes that were killed."""
-
-    def _repr_html_(self) -> str:
-        from .notebook import fragment
-
-        return fragment(self)

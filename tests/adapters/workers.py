@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fsabs.adapters.torch import ShardedDataset, sharded
-from fsabs.adapters.torch.loader import Collate, Tagged
+from fsabs.adapters.torch.tags import Collate, Tagged
 from fsabs.readers.data import AbstractDataReader, Shard, Task
 
 _seeds = itertools.count(step=1000)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.cli import COMMANDS, main
+from fsabs.cli import main
+from fsabs.cli.commands import COMMANDS
 
 PAGE = Path(__file__).parents[2] / "docs/command.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

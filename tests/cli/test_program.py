@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import cli
+from fsabs.cli import commands, main
 from tests.test_imports import HEAVY
 
 pytestmark = pytest.mark.quick
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str], code: int = 0) -> subprocess.CompletedProcess[
 def test_version_and_help() -> None:
     assert run(["--version"]).stdout == f"fsabs {fsabs.__version__}\n"
     words = " ".join(run(["--help"]).stdout.split())
-    for name, line in cli.COMMANDS.items():
+    for name, line in commands.COMMANDS.items():
         assert f" {name} {line.help}" in words
 
 
@@ -43,18 +43,18 @@ def test_help_imports_no_command_and_no_heavy_library() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+@pytest.mark.parametrize("name", sorted(commands.COMMANDS))
 def test_each_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([name, "--help"]) == 0
+    assert main([name, "--help"]) == 0
     out = capsys.readouterr().out
     assert f"Usage: fsabs {name}" in out
     assert "Example: fsabs " in out
 
 
 def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["taks"]) == 2
+    assert main(["taks"]) == 2
     assert "No such command 'taks'" in capsys.readouterr().err
-    assert cli.main(["tasks", "status"]) == 2
+    assert main(["tasks", "status"]) == 2
     assert "Missing argument 'URL'" in capsys.readouterr().err
 
 
@@ -62,21 +62,21 @@ def test_an_error_is_one_line_and_a_traceback_only_with_debug(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = f"sqlite:///{tmp_path}/no/folder.db"
-    assert cli.main(["tasks", "status", url]) == 1
+    assert main(["tasks", "status", url]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"fsabs: unable to open database file [open]: '{url}'\n"
     for arguments in (["tasks", "status", url, "--debug"], ["--debug", "tasks", "status", url]):
-        assert cli.main(arguments) == 1
+        assert main(arguments) == 1
         assert "Traceback" in capsys.readouterr().err
 
 
 def test_passwords_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tasks", "status", "--wait", "0", "postgresql://me:hunter2@127.0.0.1:9/x"]) == 1
+    assert main(["tasks", "status", "--wait", "0", "postgresql://me:hunter2@127.0.0.1:9/x"]) == 1
     assert "hunter2" not in capsys.readouterr().err
-    assert cli.main(["tasks", "status", "mysql://me:hunter2@host/x"]) == 1
+    assert main(["tasks", "status", "mysql://me:hunter2@host/x"]) == 1
     assert "hunter2" not in capsys.readouterr().err
-    assert cli.main(["tasks", "status", "me:hunter2@host/x"]) == 1
+    assert main(["tasks", "status", "me:hunter2@host/x"]) == 1
     assert "hunter2" not in capsys.readouterr().err
 
 

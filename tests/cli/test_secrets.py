@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsabs import cli
-from fsabs.cli import main
+from fsabs.cli import commands, main
 
 pytestmark = pytest.mark.quick
 
@@ -54,7 +53,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
 
 
 def test_the_table_has_every_command() -> None:
-    assert set(ARGUMENTS) == set(cli.COMMANDS)
+    assert set(ARGUMENTS) == set(commands.COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))

@@ -321,7 +321,7 @@ def test_a_folder_becomes_a_file(tmp_path: Path) -> None:
 
 def test_a_notebook_shows_the_same_figures() -> None:
     text = html.unescape(notebook.fragment(example_analysis()))
-    assert html.unescape(example_analysis()._repr_html_()) == text  # what a notebook shows
+    assert html.unescape(notebook.ShownAnalysis(*example_analysis())._repr_html_()) == text  # what a notebook shows
     for one in headlines(example_analysis()):
         assert one.value in text
     assert "F001" in text

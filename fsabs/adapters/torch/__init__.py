@@ -21,10 +21,11 @@ from .batches import PlannedBatches
 from .checkpoints import CheckpointManager, load, save
 from .files import FileDataset
 from .images import ImageFolder, decode_image
-from .loader import Loader, Tagged
+from .loader import Loader
 from .records import RecordIODataset
 from .sampler import EpochSampler
 from .sharded import ShardedDataset
+from .tags import Tagged
 
 if TYPE_CHECKING:
     from .tasks import TaskDataset

@@ -1,55 +1,19 @@
-"""Loader: torch's DataLoader around a data set of this package, with a state; and the tags that it is made of.
-
-Only the worker knows how many samples of a `ShardedDataset` it took, and only the main process knows which batches were
-used. So each batch carries its worker's count, added when it is collated and removed when it is handed out.
-"""
+"""Loader: torch's DataLoader around a data set of this package, with a state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader, default_collate, default_convert
+from torch.utils.data import DataLoader, default_convert
 
 from .batches import PlannedBatches
 from .sampler import EpochSampler
+from .sharded import ShardedDataset
 
 if TYPE_CHECKING:
     from .plan import Uneven
-    from .sharded import ShardedDataset
     from .tasks import TaskDataset
-
-
-class Tag(NamedTuple):
-    """The progress of a worker."""
-
-    worker: int
-    workers: int
-    serial: int
-    """The serial number of the plan that it follows."""
-    taken: int
-    """How many samples it has taken since the pass began."""
-
-
-class Tagged(NamedTuple):
-    """A batch as it comes out of a `DataLoader` with `collate_fn=dataset.tagged(...)`."""
-
-    data: Any
-    tag: Tag
-
-
-class Collate:
-    """A `collate_fn` around another, which adds the tag."""
-
-    def __init__(self, dataset: ShardedDataset, collate_fn: Callable[[Any], Any] | None) -> None:
-        self._dataset = dataset  # in a worker, the very object that the samples come from: they are pickled together
-        self._collate = collate_fn
-
-    def __call__(self, samples: Any) -> Tagged:
-        collate = self._collate
-        if collate is None:  # a list of samples, or one sample where there are no batches
-            collate = default_collate if isinstance(samples, list) else default_convert
-        return Tagged(collate(samples), self._dataset.tag())
 
 
 class Loader:
@@ -81,8 +45,6 @@ class Loader:
         collate_fn: Callable[[Any], Any] | None = None,
         **options: Any,
     ) -> None:
-        from .sharded import ShardedDataset
-
         self.dataset = dataset
         if options.get("in_order") is False:
             raise ValueError(

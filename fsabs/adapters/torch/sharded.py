@@ -20,13 +20,13 @@ from ...readers.data.files import Location
 from ...readers.data.order import EpochOrder, Interval, length
 from .epochs import Epochs, rank_of
 from .files import Transform
-from .loader import Collate, Tag, Tagged
 from .plan import EpochPlan, Pass, Uneven, WorkerPlace
 from .reading import EpochRecords
 from .sampler import batch_rule
 from .shared import SharedPlan, WorkerCounts, worker_pass
 from .source import reader_of
 from .states import Content, Remainder, plan_of_worker, remainders, state_of
+from .tags import Collate, Tag, Tagged
 
 MAX_BYTES = 64 << 20
 
@@ -253,7 +253,7 @@ class ShardedDataset(IterableDataset[Any]):
 
     def tagged(self, collate_fn: Callable[[Any], Any] | None = None) -> Collate:
         """Return a `collate_fn` for a `DataLoader` (torch's own if None) that adds how far the worker is."""
-        return Collate(self, collate_fn)
+        return Collate(self.tag, collate_fn)
 
     def consumed(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of a `DataLoader` made with `collate_fn=dataset.tagged(...)`, one epoch.

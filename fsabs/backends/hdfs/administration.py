@@ -4,7 +4,6 @@ snapshots.
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import errno
 import os
@@ -12,17 +11,12 @@ from collections.abc import Iterator
 
 from ... import errors
 from ...fs import FS, Path
-from .driver import Driver
+from .access import HdfsAccess
 from .status import ContentSummary, HdfsStatus
 
 
-class Administration(FS):
+class Administration(HdfsAccess, FS):
     """The operations of HDFS that only it has; `Hdfs` is built on it."""
-
-    @property
-    @abc.abstractmethod
-    def driver(self) -> Driver:
-        """This process's connection."""
 
     def remove(self, file_path: Path, recursive: bool = False, *, trash: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it.

@@ -6,16 +6,14 @@ import functools
 import random
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import errors, process
 from ... import ranges as ranges_of
 from ...blobs import Blob, BytesBlob
 from ...core import in_threads
+from .access import HdfsAccess
 from .driver import Driver, DriverReader
-
-if TYPE_CHECKING:
-    from .tree import Hdfs
 
 SMALL_FILE_BYTES = 256 * 1024
 """Bytes, at most, of a file that is read when it is opened: a request of its own takes about as long."""
@@ -37,9 +35,9 @@ class HdfsBlob(Blob):
     """An open file: each process opens it for itself, and only if it is still the same version."""
 
     __slots__ = ("_reader",)
-    _origin: Hdfs
+    _origin: HdfsAccess
 
-    def __init__(self, origin: Hdfs, key: str, reader: DriverReader, version: str) -> None:
+    def __init__(self, origin: HdfsAccess, key: str, reader: DriverReader, version: str) -> None:
         super().__init__(origin, key, reader.size, version)
         self._reader: process.PerProcess[DriverReader] = process.PerProcess(_never_made)
         self._reader.adopt(reader)
@@ -131,7 +129,7 @@ class HdfsSmallBlob(BytesBlob):
 
     __slots__ = ("_checked",)
 
-    def __init__(self, origin: Hdfs, key: str, data: bytes) -> None:
+    def __init__(self, origin: HdfsAccess, key: str, data: bytes) -> None:
         self._checked: str | None = None
         super().__init__(origin, key, data)
 

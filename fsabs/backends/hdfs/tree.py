@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import getpass
 import os
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,10 +21,9 @@ from ...fs import Capabilities, FileStat, Path
 from .administration import Administration
 from .calls import Pending, each_within, no_answer
 from .configuration import HadoopConfiguration
-from .driver import SMALL, Driver
-from .native import HdfsOptions, Native
+from .driver import SMALL
+from .native import HdfsOptions
 from .reading import FIRST_SHARE, SMALL_FILE_BYTES, HdfsBlob, HdfsSmallBlob
-from .viewfs import MountTable
 from .writing import HdfsAppendWriter, HdfsWriter, delete_leftovers, sweep
 
 _MAX_SWEPT = 10_000  # directories that are remembered as swept
@@ -77,13 +74,8 @@ class Hdfs(Administration):
     ) -> None:
         if (keytab or ticket_cache) and not principal:
             raise ValueError("keytab= and ticket_cache= need principal=, the user whose credentials they have")
-        self.nameservice = nameservice
-        self._options = options = HdfsOptions(
-            timeout, replication, block_size, configuration, principal, keytab, ticket_cache
-        )
-        connect = functools.partial(_connect, self.scheme, nameservice, options)
-        self._driver: process.PerProcess[Driver] = process.PerProcess(connect)
-        self._leftovers: process.PerProcess[deque[str]] = process.PerProcess(deque)
+        options = HdfsOptions(timeout, replication, block_size, configuration, principal, keytab, ticket_cache)
+        super().__init__(nameservice, options)
         self._swept: process.PerProcess[set[str]] = process.PerProcess(set)
         self._cwd = keys.normalize(cwd or "", f"user/{_user()}")
         self._root = "" if cwd is None else self._cwd
@@ -92,16 +84,6 @@ class Hdfs(Administration):
     def from_location(cls, authority: str, path: str, **options: Any) -> Hdfs:
         """`hdfs://host:port/path`, `hdfs://nameservice/path`, `hdfs:///path`; with no path, the user's directory."""
         return cls(path or None, authority, **options)
-
-    @property
-    def driver(self) -> Driver:
-        """This process's connection."""
-        return self._driver.get()
-
-    @property
-    def leftovers(self) -> deque[str]:
-        """Hidden files of this process that could not be deleted yet."""
-        return self._leftovers.get()
 
     def _url(self, key: str) -> str:
         return f"{self.scheme}://{self.nameservice}/{keys.to_url_path(key)}"
@@ -273,22 +255,6 @@ class ViewFs(Hdfs):
     """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree."""
 
     scheme = "viewfs"
-
-
-def _connect(scheme: str, authority: str, options: HdfsOptions) -> Driver:
-    conf = HadoopConfiguration.load(options.configuration)
-    if os.environ.get("HADOOP_PROXY_USER") and conf.get("hadoop.security.authentication", "simple") == "simple":
-        reason = "HADOOP_PROXY_USER needs Kerberos; on a cluster without it, HADOOP_USER_NAME names the user"
-        raise OSError(errno.EOPNOTSUPP, reason)
-    for name, path in (("keytab", options.keytab), ("ticket cache", options.ticket_cache)):
-        if path and not os.access(path.removeprefix("FILE:"), os.R_OK):
-            raise PermissionError(errno.EACCES, f"the Kerberos {name} {path} can't be read")
-    if not authority:
-        scheme, authority, _ = conf.default_file_system()
-    if scheme == "viewfs":
-        connect = functools.partial(Native, conf=conf, options=options)
-        return MountTable(conf.mounts(authority), connect, options.timeout)
-    return Native(authority, conf, options)
 
 
 def _user() -> str:

@@ -12,14 +12,11 @@ import errno
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING
 
 from ...files import Writer, is_partial, partial_name
+from .access import HdfsAccess
 from .driver import Driver, DriverOutput
 from .rpc_errors import Verdict, verdict
-
-if TYPE_CHECKING:
-    from .tree import Hdfs
 
 REPLAY_BYTES = 24 * 1024 * 1024
 """Bytes that were sent last and are kept: more than the library and the sockets hold back."""
@@ -34,7 +31,7 @@ _FINAL |= {errno.EOPNOTSUPP, errno.EBADF, errno.EEXIST, errno.EISDIR, errno.ENOS
 class HdfsWriter(Writer):
     """Writes under a hidden name, and renames at `commit`."""
 
-    def __init__(self, fs: Hdfs, key: str, exclusive: bool) -> None:
+    def __init__(self, fs: HdfsAccess, key: str, exclusive: bool) -> None:
         self._fs = fs
         self._path = "/" + key
         self._exclusive = exclusive

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from ... import errors, hooks, keys, process
 from . import checksums
 from .failures import refusal
-from .options import Options, core_session
+from .options import Options, core_session, environment
 
 _MODULES = (
     "boto3",
@@ -41,12 +41,6 @@ POOL_SIZE = 64  # connections that are kept open; more than anyone reads with at
 def shared_client(options: Options) -> process.PerProcess[Any]:
     """The holder of this process's client with these options; equal options share one, so that it is made once."""
     return _shared(options, environment())
-
-
-def environment() -> tuple[tuple[str, str], ...]:
-    """The variables that a client depends on."""
-    names = (name for name in os.environ if name.startswith(("AWS_", "S3_", "BOTO")) or name.lower().endswith("_proxy"))
-    return tuple((name, os.environ[name]) for name in sorted(names))
 
 
 @functools.lru_cache(maxsize=16)

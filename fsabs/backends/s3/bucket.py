@@ -8,19 +8,18 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
-from ... import copying, errors, keys
+from ... import errors, keys
 from ...blobs import Blob
 from ...core import Core
 from ...files import Writer
 from ...fs import FS, Capabilities, FileStat
-from . import checksums
-from .boto import load, principal, resolved_endpoint, shared_client, translated
+from .access import BucketAccess
+from .boto import principal, resolved_endpoint, translated
 from .buckets import abort_uploads, bucket_of, make_bucket
-from .client import Client, shared
 from .description import describe
 from .listing import pages
 from .messages import Request
-from .options import MIN_PART_SIZE, S3Options, parse, version_of
+from .options import MIN_PART_SIZE, S3Options, version_of
 from .pages import fetch, to_stat
 from .reading import S3Blob, get_many, get_many_versioned, head, open_from_start, read_whole
 from .requests import delete_batch, send
@@ -32,7 +31,7 @@ from .writes import S3Writer, check_current, put
 T = TypeVar("T")
 
 
-class S3(FS):
+class S3(BucketAccess, FS):
     """The bucket `bucket` below `prefix`.
 
     What is not given comes from the environment and files that boto3 looks at, credentials that it refreshes included.
@@ -93,10 +92,8 @@ class S3(FS):
             raise ValueError(f"an S3 URL names a bucket: s3://bucket/key, not s3://{bucket}/{prefix or ''}")
         if mpu_chunksize < MIN_PART_SIZE:
             raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
-        self.bucket = bucket
-        self.options, self.objects, self.versions = parse(options)
+        super().__init__(bucket, options)
         self._mpu_chunksize = mpu_chunksize
-        self._prepare()
         self._root = self._cwd = keys.normalize(prefix or "")
         if create_bucket:
             make_bucket(self)
@@ -107,11 +104,6 @@ class S3(FS):
         bucket, path = bucket_of(authority, path)
         return cls(bucket, path, **options)
 
-    @property
-    def client(self) -> Any:
-        """This process's boto3 client."""
-        return self._client.get()
-
     def _resolved_store(self) -> str:
         return f"s3 {resolved_endpoint(self.client)} {self.bucket}"
 
@@ -121,32 +113,6 @@ class S3(FS):
 
     def _describe_store(self) -> dict[str, str]:
         return describe(self._client, self.bucket, self.options)
-
-    @property
-    def http(self) -> Client | None:
-        """This process's client for frequent requests; None where only boto3 can reach the bucket."""
-        return self._http.get()
-
-    def redirected(self) -> None:
-        """Resolve the endpoint again: boto3 has followed a redirect."""
-        self._http.redirected()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_client", "_http")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
-
-    def _prepare(self) -> None:
-        load()
-        if self.objects.checksum_algorithm is not None:
-            checksums.function_of(self.objects.checksum_algorithm)
-        self.bucket_headers = self.objects.bucket_headers()
-        self.read_headers = self.objects.read_headers()
-        self.write_headers = self.objects.write_headers()
-        self._client = shared_client(self.options)
-        self._http = shared(self._client, self.bucket, self.options)
 
     def abort_uploads(self, older_than: float, key: str = "") -> int:
         """Abort multipart uploads that were begun more than `older_than` seconds ago; returns how many.
@@ -256,7 +222,6 @@ class S3(FS):
         return get_many_versioned(self, client, wanted, width)
 
     def _no_file(self, key: str) -> OSError:
-        """The error for a key with no object: it may be a directory, or the bucket may be missing."""
         code = errno.EISDIR if self._any_below(key) or not key else errno.ENOENT
         return OSError(code, os.strerror(code))
 
@@ -283,14 +248,6 @@ class S3(FS):
     def checks_writes(self) -> bool:  # type: ignore[override]
         """True if written bodies carry a checksum, which the store verifies."""
         return self.checksum_algorithm is not None
-
-    @property
-    def checksum_algorithm(self) -> str | None:
-        """The algorithm of the checksums of written bodies; None if boto3 is configured to send none."""
-        if self.objects.checksum_algorithm is not None:
-            return self.objects.checksum_algorithm
-        client = self.http
-        return checksums.DEFAULT if client is None or client.endpoint.checksums else None
 
     def _mkdir(self, key: str, mode: int) -> None:
         if not key or self._is(key, directory=None):
@@ -360,7 +317,7 @@ class S3(FS):
             if getattr(exc, "code", "") != "NotImplemented":  # as Ceph's copy of encrypted objects is
                 raise
             with source._open_from_start(src) as blob:
-                copying.pump(blob, self, dst)
+                self._write_blob(dst, blob)
 
     def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
         return resume(self, key, source, self._mpu_chunksize)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .access import BucketAccess
 from .boto import is_aws, translated
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 _ARN_SEGMENTS = {"accesspoint": 2, "outpost": 4}
 """How many segments the resource of an ARN has: `accesspoint/NAME`, `outpost/ID/accesspoint/NAME`."""
@@ -31,7 +29,7 @@ def bucket_of(authority: str, path: str) -> tuple[str, str]:
     return "/".join([authority, *segments[:missing]]), "/" + "/".join(segments[missing:])
 
 
-def make_bucket(fs: S3) -> None:
+def make_bucket(fs: BucketAccess) -> None:
     """Make the bucket of an FS, if it is missing."""
     with translated():
         try:
@@ -46,7 +44,7 @@ def make_bucket(fs: S3) -> None:
             fs.client.create_bucket(Bucket=fs.bucket, **({"CreateBucketConfiguration": place} if place else {}))
 
 
-def abort_uploads(fs: S3, older_than: float, key: str = "") -> int:
+def abort_uploads(fs: BucketAccess, older_than: float, key: str = "") -> int:
     """Abort multipart uploads that were begun more than `older_than` seconds ago; returns how many.
 
     They are what killed writers leave behind: invisible, but stored. All below the FS's root, or only those of one
@@ -65,12 +63,12 @@ def abort_uploads(fs: S3, older_than: float, key: str = "") -> int:
     return aborted
 
 
-def uploads_of(fs: S3, key: str) -> list[dict[str, Any]]:
+def uploads_of(fs: BucketAccess, key: str) -> list[dict[str, Any]]:
     """Return the unfinished multipart uploads of one object, as boto3 has them."""
     return [upload for upload in _uploads(fs, key) if upload["Key"] == key]
 
 
-def _uploads(fs: S3, prefix: str) -> list[dict[str, Any]]:
+def _uploads(fs: BucketAccess, prefix: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     marker = fs.objects.boto_bucket()
     while True:
@@ -82,7 +80,7 @@ def _uploads(fs: S3, prefix: str) -> list[dict[str, Any]]:
         marker |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
-def parts_of(fs: S3, key: str, upload: str) -> Iterator[dict[str, Any]]:
+def parts_of(fs: BucketAccess, key: str, upload: str) -> Iterator[dict[str, Any]]:
     """Yield the parts of an upload that the store has, by their numbers."""
     marker: dict[str, Any] = fs.objects.boto_bucket()
     while True:

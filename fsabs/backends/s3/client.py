@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import errors, hooks, keys, process
-from .boto import environment, transport_error
+from .boto import transport_error
 from .connections import Connection, ConnectionPool
 from .duplicates import QUERY, DuplicateDetector
 from .endpoint import Endpoint, UnsupportedEndpoint, invalidate, resolve
 from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name, hung_up
 from .http1 import Framing
 from .messages import Request, Response
-from .options import Options
+from .options import Options, environment
 from .receive import WAITALL, WOULD_BLOCK, Receiver
 from .retry import Operation, RetryPolicy
 from .signing import Signer

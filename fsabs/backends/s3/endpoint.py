@@ -12,8 +12,7 @@ import urllib.parse
 from typing import Any, NamedTuple
 
 from ... import process
-from .boto import environment
-from .options import Options
+from .options import Options, environment
 
 _PROBE_KEY = "k"
 _DEFAULT_ATTEMPTS = {"legacy": 5, "standard": 3, "adaptive": 3}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import errors
 from . import contract
+from .access import BucketAccess
 from .boto import translated
 from .failures import Transient
 from .http1 import ProtocolError, ResponseHead, parse_head
@@ -16,14 +17,11 @@ from .messages import Request, Response
 from .options import version_of
 from .retry import backoff
 
-if TYPE_CHECKING:
-    from .bucket import S3
-
 ATTEMPTS = 3
 """boto3 sends again what fails before the body; a body that breaks off is read again here."""
 
 
-def get(fs: S3, request: Request) -> bytes:
+def get(fs: BucketAccess, request: Request) -> bytes:
     """Return the content that a GET requests; raises `OSError`."""
     conditions: dict[str, Any] = _parameters(fs, request.key)
     if request.range is not None:
@@ -47,7 +45,7 @@ def get(fs: S3, request: Request) -> bytes:
     raise AssertionError("ATTEMPTS is at least 1")
 
 
-def _attempt(fs: S3, request: Request, conditions: dict[str, Any]) -> Response:
+def _attempt(fs: BucketAccess, request: Request, conditions: dict[str, Any]) -> Response:
     with translated():
         answer = fs.client.get_object(Bucket=fs.bucket, Key=request.key, ChecksumMode="ENABLED", **conditions)
         with contextlib.closing(answer["Body"]) as stream:
@@ -72,14 +70,14 @@ def head_of(metadata: dict[str, Any]) -> ResponseHead:
         raise errors.CorruptFileError(errno.EBADMSG, str(exc)) from exc
 
 
-def head(fs: S3, key: str) -> ResponseHead:
+def head(fs: BucketAccess, key: str) -> ResponseHead:
     """Return the head of the response to a HEAD; raises `OSError`."""
     with translated():
         found = fs.client.head_object(Bucket=fs.bucket, Key=key, **_parameters(fs, key))
     return head_of(found["ResponseMetadata"])
 
 
-def _parameters(fs: S3, key: str) -> dict[str, Any]:
+def _parameters(fs: BucketAccess, key: str) -> dict[str, Any]:
     """Return the parameters of boto3 that the FS's options stand for."""
     version = {"VersionId": version_of(fs.versions[key])} if key in fs.versions else {}
     return {**fs.objects.boto_read(), **version}

@@ -17,13 +17,10 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from errno import EBADMSG
-from typing import TYPE_CHECKING
 
 from ... import errors
+from .access import BucketAccess
 from .pages import ObjectPage, fetch
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 WIDTH = 32
 """Requests in flight."""
@@ -40,7 +37,7 @@ _END = "\U0010ffff" * 256
 """Above all that a key can go on with: it has at most 1,024 bytes."""
 
 
-def pages(fs: S3, prefix: str, delimiter: str | None = None) -> Generator[ObjectPage, None, None]:
+def pages(fs: BucketAccess, prefix: str, delimiter: str | None = None) -> Generator[ObjectPage, None, None]:
     """Yield the pages of a listing, one request ahead."""
     page = fetch(fs, prefix, delimiter)
     if page.token is None:
@@ -57,7 +54,7 @@ def pages(fs: S3, prefix: str, delimiter: str | None = None) -> Generator[Object
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def flat(fs: S3, prefix: str) -> Iterator[ObjectPage]:
+def flat(fs: BucketAccess, prefix: str) -> Iterator[ObjectPage]:
     """Yield the pages of all objects below `prefix`, in the order of their keys; side by side if there are many."""
     client = fs.http
     if client is None or not client.endpoint.ordered:
@@ -70,7 +67,7 @@ def flat(fs: S3, prefix: str) -> Iterator[ObjectPage]:
 
 
 def _until_slow(
-    fs: S3, prefix: str, one_by_one: Iterator[ObjectPage]
+    fs: BucketAccess, prefix: str, one_by_one: Iterator[ObjectPage]
 ) -> Generator[ObjectPage, None, ObjectPage | None]:
     """Yield pages; return the last one if the rest is better listed side by side, and None at the end."""
     waited = 0.0
@@ -87,13 +84,13 @@ def _until_slow(
     raise AssertionError("the numbers have no end")
 
 
-def _begins_after(fs: S3, prefix: str, key: str) -> bool:
+def _begins_after(fs: BucketAccess, prefix: str, key: str) -> bool:
     """Return whether the store knows `start-after`: some ignore it."""
     page = fetch(fs, prefix, after=key, most=1)
     return bool(page.objects) and page.key(0) > key
 
 
-def _fetch_after(fs: S3, prefix: str, after: str) -> ObjectPage:
+def _fetch_after(fs: BucketAccess, prefix: str, after: str) -> ObjectPage:
     page = fetch(fs, prefix, after=after)
     while page.token is not None and not page.objects:  # a store may send an empty page of a listing that goes on
         page = fetch(fs, prefix, token=page.token)

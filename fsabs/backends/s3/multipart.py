@@ -13,19 +13,16 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from ... import errors
 from . import checksums, upload_records
+from .access import BucketAccess
 from .failures import xml_text
 from .messages import Body, Request
 from .options import MARK
 from .requests import query_of, send
 from .upload_records import UploadRecord
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 MAX_PART_SIZE = 5 * 1024**3
 MAX_PARTS = 10_000
@@ -52,7 +49,7 @@ class Upload:
         parts: the elements that stand for its parts, from the first on, when it is completed.
     """
 
-    def __init__(self, fs: S3, record: UploadRecord, parts: Sequence[str] = ()) -> None:
+    def __init__(self, fs: BucketAccess, record: UploadRecord, parts: Sequence[str] = ()) -> None:
         self._fs = fs
         self._key = record.key
         self._record = record
@@ -64,7 +61,7 @@ class Upload:
         self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="fsabs-upload")
 
     @classmethod
-    def create(cls, fs: S3, key: str, kept: bool) -> Upload:
+    def create(cls, fs: BucketAccess, key: str, kept: bool) -> Upload:
         """Return a new upload; `kept` if a later process may continue it."""
         upload_records.sweep(fs)
         record = UploadRecord.create(fs, key, secrets.token_hex(12), kept)
@@ -146,7 +143,7 @@ class Upload:
             upload_records.abort(self._fs, self._record)
 
 
-def _created(fs: S3, record: UploadRecord) -> str:
+def _created(fs: BucketAccess, record: UploadRecord) -> str:
     """Create an upload in the store, and return its id."""
     algorithm = fs.checksum_algorithm
     headers = (*fs.write_headers, *fs.objects.type_headers(record.key), f"{MARK_HEADER}:{record.mark}")
@@ -168,7 +165,7 @@ def checksum_element(algorithm: str, value: str) -> str:
     return f"<Checksum{algorithm}>{value}</Checksum{algorithm}>"
 
 
-def is_marked(fs: S3, key: str, mark: str) -> bool:
+def is_marked(fs: BucketAccess, key: str, mark: str) -> bool:
     """Return whether the object is the one that this process has written: the response to that may have been lost."""
     try:
         return send(fs, Request("HEAD", key, headers=fs.read_headers)).head.header(MARK_HEADER.encode()) == mark

@@ -12,6 +12,7 @@ import difflib
 import functools
 import hashlib
 import mimetypes
+import os
 import pickle
 import re
 import typing
@@ -267,6 +268,12 @@ def guessed_type(key: str) -> str | None:
     name = keys.name(key)
     at = name.rfind(".", 1)
     return _type_of_suffix(name[at:].lower()) if at > 0 else None
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """Return the variables that a client depends on."""
+    names = (name for name in os.environ if name.startswith(("AWS_", "S3_", "BOTO")) or name.lower().endswith("_proxy"))
+    return tuple((name, os.environ[name]) for name in sorted(names))
 
 
 def core_session(session: Any) -> Any:

@@ -14,15 +14,13 @@ import zlib
 from collections.abc import Callable
 from datetime import datetime
 from errno import EBADMSG
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ... import errors
 from ...stats import FileStat
+from .access import BucketAccess
 from .messages import Request, Response
 from .requests import query_of, send
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 _FIELDS = ("Key", "LastModified", "ETag", "Size")
 _contents = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
@@ -60,7 +58,7 @@ class ObjectPage(NamedTuple):
 
 
 def fetch(
-    fs: S3,
+    fs: BucketAccess,
     prefix: str,
     delimiter: str | None = None,
     token: str | None = None,

@@ -12,21 +12,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ... import errors, hooks
 from ...blobs import Blob
 from ...ranges import Range, plan
 from . import fallback
+from .access import BucketAccess
 from .buffers import BodyBuffer
 from .client import Client
 from .failures import LargeObject, Transient, UnsupportedResponse
 from .http1 import ResponseHead
 from .messages import Request, Response
 from .pipeline import MAX_BYTES, Outcome, send_many
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 T = TypeVar("T")
 FIRST = 128 * 1024
@@ -52,7 +50,7 @@ MAX_BATCH_BYTES = 16 * MAX_BYTES
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def get(fs: S3, request: Request) -> bytes:
+def get(fs: BucketAccess, request: Request) -> bytes:
     """Return the content that a GET requests."""
     client = fs.http
     if client is None:
@@ -63,7 +61,7 @@ def get(fs: S3, request: Request) -> bytes:
         return by_boto3(fs, request, exc)
 
 
-def by_boto3(fs: S3, request: Request, reason: UnsupportedResponse) -> bytes:
+def by_boto3(fs: BucketAccess, request: Request, reason: UnsupportedResponse) -> bytes:
     """Return the content that a GET requests, which the fast client could not go on with."""
     body = fallback.get(fs, request)
     if reason.redirected:
@@ -71,7 +69,7 @@ def by_boto3(fs: S3, request: Request, reason: UnsupportedResponse) -> bytes:
     return body
 
 
-def read_whole(fs: S3, key: str) -> bytes:
+def read_whole(fs: BucketAccess, key: str) -> bytes:
     """Return the content of an object; raises `FileNotFoundError`, and `IsADirectoryError`."""
     client = fs.http
     try:
@@ -87,14 +85,14 @@ def read_whole(fs: S3, key: str) -> bytes:
         raise fs._no_file(key) from exc
 
 
-def _whole_by_boto3(fs: S3, key: str, reason: UnsupportedResponse) -> bytes:
+def _whole_by_boto3(fs: BucketAccess, key: str, reason: UnsupportedResponse) -> bytes:
     try:
         return by_boto3(fs, Request("GET", key, fs.versions.get(key, "")), reason)
     except FileNotFoundError as exc:
         raise fs._no_file(key) from exc
 
 
-def get_many(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Iterator[bytes]:
+def get_many(fs: BucketAccess, client: Client, wanted: Sequence[str], width: int) -> Iterator[bytes]:
     """Yield the contents of objects, in order; one that is missing raises in its turn."""
 
     def fall_back(key: str, reason: UnsupportedResponse) -> bytes:
@@ -103,7 +101,9 @@ def get_many(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Itera
     return _get_many(fs, client, wanted, width, attrgetter("body"), fall_back)
 
 
-def get_many_versioned(fs: S3, client: Client, wanted: Sequence[str], width: int) -> Iterator[tuple[bytes, str | None]]:
+def get_many_versioned(
+    fs: BucketAccess, client: Client, wanted: Sequence[str], width: int
+) -> Iterator[tuple[bytes, str | None]]:
     """As `get_many`, each with the version that its response names."""
 
     def both(response: Response) -> tuple[bytes, str | None]:
@@ -113,7 +113,7 @@ def get_many_versioned(fs: S3, client: Client, wanted: Sequence[str], width: int
 
 
 def _get_many(
-    fs: S3,
+    fs: BucketAccess,
     client: Client,
     wanted: Sequence[str],
     width: int,
@@ -149,13 +149,15 @@ def _get_many(
             instrument.record_span("batch", "s3.read_many", begin, total, fs._url(""))
 
 
-def _send_gets(fs: S3, client: Client, wanted: Sequence[str], first: int, width: int) -> Generator[Outcome, None, None]:
+def _send_gets(
+    fs: BucketAccess, client: Client, wanted: Sequence[str], first: int, width: int
+) -> Generator[Outcome, None, None]:
     versions, headers = fs.versions, fs.read_headers
     keys = itertools.islice(wanted, first, None)
     return send_many(client, (Request("GET", key, versions.get(key, ""), headers) for key in keys), width)
 
 
-def head(fs: S3, key: str) -> tuple[int, datetime, str | None]:
+def head(fs: BucketAccess, key: str) -> tuple[int, datetime, str | None]:
     """Return size, time of writing and ETag of an object; raises `FileNotFoundError`."""
     client, found = fs.http, None
     if client is not None:
@@ -183,7 +185,7 @@ def version_of(head: ResponseHead) -> str | None:
     return etag.strip('"') if etag else None
 
 
-def open_from_start(fs: S3, key: str) -> S3Blob | None:
+def open_from_start(fs: BucketAccess, key: str) -> S3Blob | None:
     """Return the blob of an object with its first bytes, by one request.
 
     None where the response does not describe the object: it may be empty. Raises `FileNotFoundError`.
@@ -213,9 +215,9 @@ class S3Blob(Blob):
     """
 
     __slots__ = ("_start",)
-    _origin: S3
+    _origin: BucketAccess
 
-    def __init__(self, origin: S3, key: str, size: int, version: str | None, start: bytes = b"") -> None:
+    def __init__(self, origin: BucketAccess, key: str, size: int, version: str | None, start: bytes = b"") -> None:
         super().__init__(origin, key, size, version)
         self._start = start
 

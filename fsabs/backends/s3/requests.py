@@ -11,19 +11,17 @@ import html
 import re
 import time
 import urllib.parse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.sax.saxutils import escape
 
 from ... import errors
 from . import endpoint
+from .access import BucketAccess
 from .boto import translated
 from .failures import Throttled, Transient, UnsupportedResponse, refused, xml_text
 from .http1 import parse_head
 from .messages import Request, Response
 from .retry import backoff
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 ATTEMPTS = 5
 """How often boto3's connections send a request: its own retries are not made for these."""
@@ -36,7 +34,7 @@ def query_of(**parameters: object) -> str:
     return "&".join(sorted(f"{name}={urllib.parse.quote(value, safe='~')}" for name, value in pairs))
 
 
-def send(fs: S3, request: Request) -> Response:
+def send(fs: BucketAccess, request: Request) -> Response:
     """Return the successful response to a request; raises `OSError`, with `status` and `code` for a refusal."""
     client = fs.http
     if client is not None:
@@ -48,7 +46,7 @@ def send(fs: S3, request: Request) -> Response:
     return by_boto3(fs, request)
 
 
-def _redirected(fs: S3, request: Request) -> Response:
+def _redirected(fs: BucketAccess, request: Request) -> Response:
     with translated():
         fs.client.head_bucket(Bucket=fs.bucket)  # boto3 learns the bucket's region from what it is answered
     fs.redirected()
@@ -61,7 +59,7 @@ def _redirected(fs: S3, request: Request) -> Response:
     return by_boto3(fs, request)
 
 
-def by_boto3(fs: S3, request: Request) -> Response:
+def by_boto3(fs: BucketAccess, request: Request) -> Response:
     """As `send`, signed and sent by boto3's own means."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -73,7 +71,7 @@ def by_boto3(fs: S3, request: Request) -> Response:
     raise AssertionError("ATTEMPTS is at least 1")
 
 
-def _attempt(fs: S3, request: Request) -> Response:
+def _attempt(fs: BucketAccess, request: Request) -> Response:
     from botocore.awsrequest import AWSRequest
 
     client: Any = fs.client
@@ -102,7 +100,7 @@ def _attempt(fs: S3, request: Request) -> Response:
     return Response(head, body)
 
 
-def delete_batch(fs: S3, names: list[str]) -> None:
+def delete_batch(fs: BucketAccess, names: list[str]) -> None:
     """Remove up to 1,000 objects."""
     for odd in [name for name in names if not name.isprintable()]:  # XML can't carry every character
         send(fs, Request("DELETE", odd, headers=fs.bucket_headers))

@@ -12,22 +12,20 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.sax.saxutils import escape
 
 from ...blobs import Blob
 from . import upload_records
+from .access import BucketAccess
 from .buckets import parts_of
 from .multipart import Upload, checksum_element, part_size
 from .writes import S3Writer
 
-if TYPE_CHECKING:
-    from .bucket import S3
-
 _PIECE = 8 * 1024 * 1024
 
 
-def resume(fs: S3, key: str, source: Blob, chunk: int) -> tuple[S3Writer, int]:
+def resume(fs: BucketAccess, key: str, source: Blob, chunk: int) -> tuple[S3Writer, int]:
     """Return a writer of `key` that continues an upload of the content of `source`, and the offset of its next byte."""
     for record in upload_records.taken_over(fs, key):
         try:

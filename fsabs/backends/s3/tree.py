@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ... import errors, keys
 from ...stats import FileStat
+from .access import BucketAccess
 from .listing import flat
 from .pages import ObjectPage, Text, is_plain, to_stat
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 T = TypeVar("T")
 
@@ -25,7 +23,7 @@ T = TypeVar("T")
 class _LeftOut:
     """The keys that a listing has left out."""
 
-    def __init__(self, fs: S3, key: str) -> None:
+    def __init__(self, fs: BucketAccess, key: str) -> None:
         self._fs = fs
         self._key = key
         self.count = 0
@@ -56,7 +54,9 @@ def prefix_of(key: str) -> str:
     return key + "/" if key else ""
 
 
-def walk(fs: S3, key: str, of_object: Callable[[str, Text], T], of_directory: Callable[[str], T]) -> Iterator[T | None]:
+def walk(
+    fs: BucketAccess, key: str, of_object: Callable[[str, Text], T], of_directory: Callable[[str], T]
+) -> Iterator[T | None]:
     """Yield everything below a directory, from a flat listing; a directory is put in where its first key shows it.
 
     None stands for a key that shows that the directory exists and is nothing in it.
@@ -83,7 +83,7 @@ def walk(fs: S3, key: str, of_object: Callable[[str, Text], T], of_directory: Ca
     left_out.warn()
 
 
-def level(fs: S3, key: str, pages: Iterator[ObjectPage]) -> Iterator[FileStat | None]:
+def level(fs: BucketAccess, key: str, pages: Iterator[ObjectPage]) -> Iterator[FileStat | None]:
     """Yield the members of a directory from the pages of its listing, as `walk` does."""
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
     for page in pages:
@@ -107,7 +107,7 @@ def _merged(prefix: str, page: ObjectPage, left_out: _LeftOut) -> list[FileStat 
     return [found[name] for name in sorted(found)] if page.prefixes else list(found.values())
 
 
-def unnamed(fs: S3, key: str) -> Iterator[str]:
+def unnamed(fs: BucketAccess, key: str) -> Iterator[str]:
     """Yield the keys below a directory that no path names."""
     prefix = prefix_of(key)
     for page in flat(fs, prefix):
@@ -115,7 +115,7 @@ def unnamed(fs: S3, key: str) -> Iterator[str]:
         yield from (name for name in found if not is_path(name[len(prefix) :]) and name != prefix)
 
 
-def named(fs: S3, key: str) -> Iterator[list[str]]:
+def named(fs: BucketAccess, key: str) -> Iterator[list[str]]:
     """Yield the keys of a tree that paths name, a page at a time; at the end raises an error if there are others."""
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
     for page in flat(fs, prefix):

@@ -21,16 +21,14 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import descriptors, identity, owners
 from ...index_cache import cache_directory
+from .access import BucketAccess
 from .buckets import parts_of, uploads_of
 from .messages import Request
 from .requests import query_of, send
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 KEPT_SECONDS = 7 * 24 * 3600.0
 """After so long without a part, an upload that could be continued, or whose owner can't be known, is aborted."""
@@ -70,7 +68,7 @@ class UploadRecord:
         """The id; empty until it is known."""
 
     @classmethod
-    def create(cls, fs: S3, key: str, mark: str, kept: bool, owner: str = "") -> UploadRecord:
+    def create(cls, fs: BucketAccess, key: str, mark: str, kept: bool, owner: str = "") -> UploadRecord:
         """Record an upload that is going to be created; `kept` if the next copy of its content may continue it."""
         fields = {"key": key, "mark": mark, "begun": time.time()}
         folder, path = _folder(), None
@@ -112,7 +110,7 @@ class UploadRecord:
             self._path = None
 
 
-def taken_over(fs: S3, key: str) -> Iterator[UploadRecord]:
+def taken_over(fs: BucketAccess, key: str) -> Iterator[UploadRecord]:
     """Yield the records of the uploads of `key` that may be continued, which are this process's from then on."""
     store, target = _store(fs), _target(fs, key)
     for path, match in _records(store):
@@ -124,7 +122,7 @@ def taken_over(fs: S3, key: str) -> Iterator[UploadRecord]:
                 found.release(kept=False)
 
 
-def abort(fs: S3, record: UploadRecord) -> None:
+def abort(fs: BucketAccess, record: UploadRecord) -> None:
     """Abort an upload and remove its record, which stays if the store can't be reached."""
     try:
         _abort(fs, record.key, record.upload)
@@ -134,7 +132,7 @@ def abort(fs: S3, record: UploadRecord) -> None:
         raise
 
 
-def sweep(fs: S3) -> None:
+def sweep(fs: BucketAccess) -> None:
     """Abort the uploads to this store that processes of this user have abandoned; once an hour."""
     store = _store(fs)
     now = time.monotonic()
@@ -149,7 +147,7 @@ def sweep(fs: S3) -> None:
                 _end(fs, record)
 
 
-def _end(fs: S3, record: UploadRecord) -> None:
+def _end(fs: BucketAccess, record: UploadRecord) -> None:
     """Abort what an abandoned record stands for."""
     try:
         for upload in [record.upload] if record.upload else _unanswered(fs, record):
@@ -163,7 +161,7 @@ def _end(fs: S3, record: UploadRecord) -> None:
         raise
 
 
-def _unanswered(fs: S3, record: UploadRecord) -> Iterator[str]:
+def _unanswered(fs: BucketAccess, record: UploadRecord) -> Iterator[str]:
     """Yield the uploads that a request without an answer may have created."""
     known = {found.upload for path, _ in _records(_store(fs)) if (found := _read(path)) is not None}
     first, last = record.begun - MAX_SKEW, record.begun + CREATION_SECONDS + MAX_SKEW
@@ -174,7 +172,7 @@ def _unanswered(fs: S3, record: UploadRecord) -> Iterator[str]:
                 yield upload["UploadId"]
 
 
-def _abort(fs: S3, key: str, upload: str) -> None:
+def _abort(fs: BucketAccess, key: str, upload: str) -> None:
     try:
         send(fs, Request("DELETE", key, query_of(uploadId=upload), fs.bucket_headers))
     except OSError as exc:
@@ -190,12 +188,12 @@ def _folder() -> str | None:
     return f"{folder}/uploads" if folder is not None else None
 
 
-def _store(fs: S3) -> str:
+def _store(fs: BucketAccess) -> str:
     """Return 16 digits for the bucket and the user, as whom alone an upload can be aborted."""
     return identity.digest(identity.encode(fs._resolved_store(), fs._principal()))[:16]
 
 
-def _target(fs: S3, key: str) -> str:
+def _target(fs: BucketAccess, key: str) -> str:
     """Return 16 digits for an object and the options that its upload is created with."""
     headers = (*fs.write_headers, *fs.objects.type_headers(key), fs.checksum_algorithm or "")
     return identity.digest(identity.encode(key, *headers))[:16]

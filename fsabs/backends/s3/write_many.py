@@ -15,18 +15,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 from ... import writemany
+from .access import BucketAccess
 from .client import Client
 from .failures import UnsupportedResponse
 from .messages import Request
 from .pipeline import send_many
 from .requests import send
 from .writes import put_request
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 MAX_PIPELINED = 2 * 1024**2
 """Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
@@ -36,7 +33,7 @@ SHARED_AHEAD = 8
 """Contents that wait for the second pipeline."""
 
 
-def put_many(fs: S3, client: Client, pairs: Iterator[writemany.Content], width: int) -> int:
+def put_many(fs: BucketAccess, client: Client, pairs: Iterator[writemany.Content], width: int) -> int:
     """Write objects with up to `width` requests in flight; return how many."""
     count = 0
     for small, group in itertools.groupby(pairs, lambda pair: len(pair[1]) <= MAX_PIPELINED):
@@ -47,7 +44,7 @@ def put_many(fs: S3, client: Client, pairs: Iterator[writemany.Content], width: 
     return count
 
 
-def _put_named(fs: S3, key: str, data: bytes) -> None:
+def _put_named(fs: BucketAccess, key: str, data: bytes) -> None:
     try:
         fs._write_bytes(key, data)
     except OSError as exc:
@@ -58,7 +55,7 @@ def _put_named(fs: S3, key: str, data: bytes) -> None:
 class _SmallWrites:
     """The writing of small contents: `run` is called once."""
 
-    def __init__(self, fs: S3, client: Client, pairs: Iterator[writemany.Content]) -> None:
+    def __init__(self, fs: BucketAccess, client: Client, pairs: Iterator[writemany.Content]) -> None:
         self._fs = fs
         self._client = client
         self._pairs = pairs

@@ -9,29 +9,26 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from typing import TYPE_CHECKING
 
 from ... import errors
 from ...files import Writer
 from . import checksums
+from .access import BucketAccess
 from .messages import Body, Request
 from .multipart import MARK_HEADER, Upload, is_marked, part_size
 from .requests import send
-
-if TYPE_CHECKING:
-    from .bucket import S3
 
 LARGE_COPY = 2 * 1024**2
 """A `bytes` object of more bytes is sent as it is, and not copied into a buffer."""
 
 
-def check_current(fs: S3, key: str) -> None:
+def check_current(fs: BucketAccess, key: str) -> None:
     """Raise an error for an object that is read in one version: to write it would not change what is read."""
     if key in fs.versions:
         raise errors.error(errno.EROFS, "write", fs._url(key), "a version of an object can't be changed")
 
 
-def put_request(fs: S3, key: str, body: Body, headers: tuple[str, ...] = ()) -> Request:
+def put_request(fs: BucketAccess, key: str, body: Body, headers: tuple[str, ...] = ()) -> Request:
     """Return the PUT of a whole object."""
     check_current(fs, key)
     headers = (*fs.write_headers, *fs.objects.type_headers(key), *headers)
@@ -40,12 +37,12 @@ def put_request(fs: S3, key: str, body: Body, headers: tuple[str, ...] = ()) -> 
     return Request("PUT", key, headers=headers, body=body)
 
 
-def put(fs: S3, key: str, body: Body) -> None:
+def put(fs: BucketAccess, key: str, body: Body) -> None:
     """Make `body` the content of an object."""
     send(fs, put_request(fs, key, body))
 
 
-def put_new(fs: S3, key: str, body: Body) -> None:
+def put_new(fs: BucketAccess, key: str, body: Body) -> None:
     """Make a new object; `FileExistsError` if there is one."""
     mark = secrets.token_hex(12)
     try:
@@ -66,7 +63,7 @@ class S3Writer(Writer):
     """
 
     def __init__(
-        self, fs: S3, key: str, exclusive: bool, chunk: int, upload: Upload | None = None, kept: bool = False
+        self, fs: BucketAccess, key: str, exclusive: bool, chunk: int, upload: Upload | None = None, kept: bool = False
     ) -> None:
         check_current(fs, key)
         self._fs = fs

@@ -203,7 +203,7 @@ class Hdf5(Container):
         self._reader()
         from .verify import problems
 
-        return problems(self)
+        return problems(self, self.h5py_file())
 
     # ---- writing
 

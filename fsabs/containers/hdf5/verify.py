@@ -7,26 +7,27 @@ import io
 from typing import TYPE_CHECKING
 
 from ... import errors, keys
+from ...core import Core
 from ..problems import Problem
 from . import nodes
 from .library import translated
 
 if TYPE_CHECKING:
-    from .container import Hdf5
+    import h5py
 
 _PIECE = 8 * 1024 * 1024
 
 
-def problems(hdf5: Hdf5) -> list[Problem]:
-    """The problems of all members."""
+def problems(fs: Core, file: h5py.File) -> list[Problem]:
+    """Return the problems of all members of `file`, which `fs` serves."""
     found: list[Problem] = []
     try:
-        for stat in [*hdf5._walk("")]:
+        for stat in [*fs._walk("")]:
             if stat.directory:
-                found += _unsafe_names(hdf5, stat.filename)
+                found += _unsafe_names(fs, file, stat.filename)
             else:
-                found += _of_file(hdf5, stat.filename)
-        found += _unsafe_names(hdf5, "")
+                found += _of_file(fs, stat.filename)
+        found += _unsafe_names(fs, file, "")
     except errors.CorruptFileError as exc:
         found.append(Problem("", "damaged", str(exc.strerror)))
     except OSError as exc:
@@ -36,9 +37,9 @@ def problems(hdf5: Hdf5) -> list[Problem]:
     return found
 
 
-def _of_file(hdf5: Hdf5, key: str) -> list[Problem]:
+def _of_file(fs: Core, key: str) -> list[Problem]:
     try:
-        with hdf5._open_blob(key) as blob:
+        with fs._open_blob(key) as blob:
             for offset in range(0, blob.size, _PIECE):
                 blob.pread(_PIECE, offset)
     except FileNotFoundError as exc:
@@ -52,8 +53,8 @@ def _of_file(hdf5: Hdf5, key: str) -> list[Problem]:
     return []
 
 
-def _unsafe_names(hdf5: Hdf5, key: str) -> list[Problem]:
-    with translated(hdf5._url(key), "verify"):
-        group = nodes.find(hdf5.h5py_file(), key, hdf5.limits)
+def _unsafe_names(fs: Core, file: h5py.File, key: str) -> list[Problem]:
+    with translated(fs._url(key), "verify"):
+        group = nodes.find(file, key, fs.limits)
         names = [raw.decode("utf-8", "surrogateescape") for raw in group.id]
     return [Problem(keys.join(key, name), "unsafe name", "no path leads to it") for name in names if nodes.unsafe(name)]

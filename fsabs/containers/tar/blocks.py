@@ -11,11 +11,13 @@ from __future__ import annotations
 import functools
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from .decoders import FrameDecoder
 
 WINDOW = 32 * 1024
 """Decoded bytes that a block may refer back to."""
@@ -38,10 +40,11 @@ class Block(NamedTuple):
     """The last of them."""
 
 
-def block_ahead(scout: Any, data: bytes) -> Block | None:
-    """The first block that begins in `data` with a whole window before it; None if none is found.
+def block_ahead(scout: Any, data: bytes, resumed: Callable[[int, bytes], FrameDecoder]) -> Block | None:
+    """Return the first block that begins in `data` with a whole window before it; None if none is found.
 
     `scout` is a decompressor of zlib that waits for `data`; it is used up. All positions are from its own on.
+    `resumed` makes a decoder that starts at a block, of the bit and the window of that.
     """
     way = _Way(scout, data)
     try:
@@ -56,7 +59,7 @@ def block_ahead(scout: Any, data: bytes) -> Block | None:
                     return None
                 if way.waits_for_stored() if stored else way.waits_for_block(position % 8):
                     block = Block(position // 8, position % 8, way.out, way.window)
-                    return block if way.agrees(block) else None
+                    return block if way.agrees(block, resumed(block.bit, block.window)) else None
     except zlib.error:  # the data is damaged; who decodes it will say so
         pass
     return None
@@ -101,14 +104,11 @@ class _Way:
         except zlib.error:
             return False
 
-    def agrees(self, block: Block) -> bool:
+    def agrees(self, block: Block, resumed: FrameDecoder) -> bool:
         """Return whether a decoder that starts at the block returns the data of this one, which is just after it."""
-        from .gz import ResumedGz
-
         some = self._data[self.at : block.byte + _STEP]
-        resumed = ResumedGz(block.bit, block.window).decode(self._data[block.byte : self.at] + some, WINDOW)
         there: bytes = self._scout.copy().decompress(some, WINDOW)
-        return resumed == there
+        return resumed.decode(self._data[block.byte : self.at] + some, WINDOW) == there
 
 
 # ---- blocks of ours

@@ -61,10 +61,10 @@ class GzDecoder(FrameDecoder):
         from .blocks import block_ahead  # loads NumPy
 
         waiting = self._fed[self._at : self._at + _LOOKS_AHEAD]
-        if (
-            self.eof
-            or (found := block_ahead(self._state.copy(), waiting + following[: _LOOKS_AHEAD - len(waiting)])) is None
-        ):
+        if self.eof:
+            return None
+        found = block_ahead(self._state.copy(), waiting + following[: _LOOKS_AHEAD - len(waiting)], ResumedGz)
+        if found is None:
             return None
         how = bytes([found.bit]) + zlib.compress(found.window, 1, wbits=-15)
         return ResumePoint(found.out, found.byte - (len(self._fed) - self._at), how)

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ... import process
 from ...errors import CorruptFileError
 
 if TYPE_CHECKING:
     from .format import Chunk
-    from .reader import Reader
+    from .index import Index
 
 FIRST_WINDOW, LARGEST_WINDOW = 512 << 10, 8 << 20  # bytes that are read at once: at first, and after doubling
 _SLOW = 0.001  # seconds; what is read faster stays in the processor's cache if it is small, and is not doubled
@@ -31,10 +31,23 @@ class _Batch(NamedTuple):
     after: int
 
 
+class ScannedReader(Protocol):
+    """The methods of `Reader` that a scan is made of."""
+
+    @property
+    def index(self) -> Index: ...
+    def prove(self, number: int) -> None: ...
+    def _skip(self, chunk: Chunk, exc: CorruptFileError) -> None: ...
+    def _is_alone(self, chunk: Chunk) -> bool: ...
+    def _alone(self, chunk: Chunk) -> bytes: ...
+    def _stored(self, chunk: Chunk, end: int) -> bytes: ...
+    def _split(self, chunk: Chunk, data: bytes, start: int) -> list[bytes]: ...
+
+
 class Scan(Iterator[bytes]):
     """The records of a `Reader` from `start` to `stop`, in order."""
 
-    def __init__(self, reader: Reader, start: int, stop: int, window: int = FIRST_WINDOW) -> None:
+    def __init__(self, reader: ScannedReader, start: int, stop: int, window: int = FIRST_WINDOW) -> None:
         self._reader = reader
         self._start = start
         self._stop = stop
@@ -126,7 +139,7 @@ class Scan(Iterator[bytes]):
         return f"<{type(self).__name__} of {self._reader!r} at {self.position}>"
 
 
-def _resumed(kind: type[Scan], reader: Reader, position: int, stop: int) -> Scan:
+def _resumed(kind: type[Scan], reader: ScannedReader, position: int, stop: int) -> Scan:
     scan = kind.__new__(kind)
     Scan.__init__(scan, reader, position, stop)
     return scan

@@ -23,6 +23,8 @@ class Scanner(Scan):
     yields nothing. As a context manager, or by `close()`, it closes the file.
     """
 
+    _reader: Reader
+
     def __init__(self, fs: FS, path: Path, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
         reader = Reader(fs, path, on_error=on_error)
         total = reader.index.records

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .. import units
+from ..markup import axes, figure, legend, number, plot, text
 from ..results import (
     PARTS,
     Analysis,
@@ -17,7 +18,6 @@ from ..results import (
     Histogram,
     Step,
 )
-from .markup import axes, figure, legend, number, plot, text
 
 POINTS = 240
 EPOCHS = 12

@@ -8,6 +8,7 @@ import os
 
 from .. import units
 from ..headlines import Headline, bad_first, costs, headlines
+from ..markup import empty, section, sentence, text
 from ..results import (
     Analysis,
     Finding,
@@ -16,7 +17,6 @@ from ..schema import (
     INSTANTS,
 )
 from . import charts, tables
-from .markup import empty, section, sentence, text
 from .script import SCRIPT
 from .style import STYLE
 

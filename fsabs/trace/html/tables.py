@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .. import units
 from ..headlines import COUNTED, moved, processes
+from ..markup import text
 from ..results import (
     PARTS,
     Analysis,
@@ -16,7 +17,6 @@ from ..results import (
 from ..schema import (
     INSTANTS,
 )
-from .markup import text
 
 
 class Cell(NamedTuple):

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from .. import units
+from . import units
 
 
 def text(value: str) -> str:
