@@ -36,6 +36,7 @@ class Core(abc.ABC):
 
     _root: str = ""
     _cwd: str = ""
+    _follows_all_links: bool = False  # so that there is nothing to be checked
     _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
 
     # ---- the core: what a backend or container writes, on keys counted from the backend's own root
@@ -317,8 +318,8 @@ class Core(abc.ABC):
     def _key(self, path: str | os.PathLike[str], operation: str) -> str:
         """Return the key of a path; one outside of the root is a `PermissionError`."""
         try:
-            key = keys.normalize(path, self._cwd)
-            if not keys.inside(key, self._root):
+            key, root = keys.normalize(path, self._cwd), self._root
+            if root and key != root and not key.startswith(f"{root}/"):
                 raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
             return key
         except PermissionError as exc:
@@ -328,7 +329,7 @@ class Core(abc.ABC):
     def _check_links(self, key: str, root: str, operation: str) -> None:  # noqa: B027 - most stores have no links
         """Raise a `PermissionError` if a link on the way from the directory `root` to `key` may not be followed.
 
-        Layers ask for it; a backend that has links asks in its own `_key`, too.
+        Layers ask for it, unless `_follows_all_links`; a backend that has links asks in its own `_key`, too.
         """
 
     def _file_key(self, path: str | os.PathLike[str], operation: str) -> str:

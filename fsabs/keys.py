@@ -28,7 +28,7 @@ def normalize(path: str | os.PathLike[str], base: str = "") -> str:
         raise TypeError(f"a path is a str or an os.PathLike of str, not {type(text).__name__}")
     if "\0" in text:
         raise ValueError(f"a path can't hold a NUL character: {text!r}")
-    if is_key(text):
+    if text and "/." not in text and "//" not in text and text[0] not in "./" and text[-1] != "/":  # as most are
         return f"{base}/{text}" if base else text
     parts = base.split("/") if base and not text.startswith("/") else []
     for part in text.split("/"):

@@ -100,8 +100,9 @@ class LayerFS(FS):
         return self.inner.limits
 
     def _key(self, path: Path, operation: str) -> str:
-        key = super()._key(path, operation)
-        self.inner._check_links(key, self._root, operation)
+        key, inner = super()._key(path, operation), self.inner
+        if not inner._follows_all_links:
+            inner._check_links(key, self._root, operation)
         return key
 
     def _check_links(self, key: str, root: str, operation: str) -> None:

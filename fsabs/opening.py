@@ -65,7 +65,8 @@ class FileMethods(Core):
         `capabilities` say so.
         """
         how = modes.parsed(mode)
-        modes.check(how, buffering, encoding, errors, newline)
+        if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
+            modes.check(how, buffering, encoding, errors, newline)
         key = self._key(file_path, "open") if how.action == "r" else self._file_key(file_path, "open")
         if how.action == "r" and not how.update:
             binary: io.BufferedIOBase = self._open_reader(key, buffering)

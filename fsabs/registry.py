@@ -83,14 +83,16 @@ def backend(scheme: str) -> type[Core] | None:
     """The class that serves `scheme`, or None."""
     if scheme not in _BACKENDS:
         _load_plugins()
-    return _load(_BACKENDS, scheme)
+    found = _BACKENDS.get(scheme)
+    return _load(_BACKENDS, scheme) if isinstance(found, str) else found
 
 
 def container(name: str) -> type[Core] | None:
     """The container class of that name (`"zip"`), or None."""
     if name not in _CONTAINERS:
         _load_plugins()
-    return _load(_CONTAINERS, name)
+    found = _CONTAINERS.get(name)
+    return _load(_CONTAINERS, name) if isinstance(found, str) else found
 
 
 def layer(name: str) -> Callable[[Core, Any], Core]:
@@ -129,8 +131,9 @@ def containers() -> list[str]:
     return sorted(_CONTAINERS)
 
 
-def _load(table: dict[str, str | type[Core]], name: str) -> type[Core] | None:
-    target = table.get(name)
+def _load(table: dict[str, str | type[Core]], name: str) -> type[Core]:
+    """Return the class of an entry that is still text, and keep it."""
+    target = table[name]
     if isinstance(target, str):
         table[name] = target = cast("type[Core]", _attribute(target))
     return target

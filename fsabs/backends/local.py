@@ -65,6 +65,7 @@ class Local(FS):
         self, cwd: Path | None = None, *, create: bool = False, fsync: bool = False, links: str = "follow"
     ) -> None:
         self._links = link_rules.parsed(links)
+        self._follows_all_links = self._links == "follow"
         self._fsync = fsync
         self._cwd = keys.normalize(os.getcwd() if cwd is None else os.path.abspath(os.fspath(cwd)))
         if cwd is not None:
@@ -81,11 +82,12 @@ class Local(FS):
 
     def _key(self, path: Path, operation: str) -> str:
         key = super()._key(path, operation)
-        self._check_links(key, self._root, operation)
+        if not self._follows_all_links:
+            self._check_links(key, self._root, operation)
         return key
 
     def _check_links(self, key: str, root: str, operation: str) -> None:
-        if self._links == "follow":
+        if self._follows_all_links:
             return
         try:
             link_rules.check(key, root, self._links, last=operation not in ("remove", "rename"))
@@ -162,6 +164,8 @@ class Local(FS):
         except BaseException:
             descriptors.close(held)  # the blob has the same list: closed here, it is not closed there
             raise
+
+    _open_from_start = _open_to_read = _open_blob
 
     def _read_bytes(self, key: str) -> bytes:
         held = descriptors.HeldDescriptors()

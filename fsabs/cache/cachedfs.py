@@ -102,8 +102,10 @@ class CachedFS(LayerFS):
         return self._files.open(key, self.inner._open_from_start)
 
     def _read_bytes(self, key: str) -> bytes:
-        self._files.reached(key)
-        return self._files.read(key)
+        files = self._files
+        if files.order.is_known:
+            files.reached(key)
+        return files.read(key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         if not (self.inner.capabilities.versions or self._stats.max_age is not None):

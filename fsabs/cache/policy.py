@@ -39,7 +39,7 @@ class ReadOrder:
     A file may be there more than once: the orders of two epochs, one behind the other, are an order, too.
     """
 
-    __slots__ = ("_first", "_later", "cursor", "since")
+    __slots__ = ("_first", "_later", "cursor", "is_known", "since")
 
     def __init__(self, urls: Iterable[str] = (), position: int = 0) -> None:
         self._first: dict[int, int] = {}
@@ -51,9 +51,11 @@ class ReadOrder:
         self.cursor: int = position - 1
         """The position that is being read."""
         self.since: float = time.time()
+        self.is_known: bool = bool(self._first)
+        """Whether there is an order."""
 
     def __bool__(self) -> bool:
-        return bool(self._first)
+        return self.is_known
 
     def __contains__(self, key: int) -> bool:
         return key in self._first

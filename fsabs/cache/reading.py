@@ -87,18 +87,18 @@ class CachedFiles:
     def find(self, key: str) -> CachedFile:
         """Return what is known of a file, asked for now or within the check interval."""
         url = self.inner._url(key)
-        return self._found(url, self.stats.current(key, url))
+        return self._found(key, url, self.stats.current(key, url))
 
-    def _found(self, url: str, stat: FileStat) -> CachedFile:
+    def _found(self, key: str, url: str, stat: FileStat) -> CachedFile:
         """Return the file of a stat: the one of the last time, if that was the same and may be stored."""
         files = self.state().files
-        file = files.get(url)
+        file = files.get(key)
         if file is None or file.stat != stat:
             file = self._file(url, stat)
             if file.admit and stat.version is not None:
                 if len(files) >= FILES_KEPT:
                     files.clear()
-                files[url] = file
+                files[key] = file
         return file
 
     def _file(self, url: str, stat: FileStat, settled: bool = False) -> CachedFile:
@@ -119,7 +119,7 @@ class CachedFiles:
         """As `find`; a file that was never cached is opened for that, if it takes no more requests."""
         url = self.inner._url(key)
         if not self.is_new(key, url):
-            return self._found(url, self.stats.current(key, url)), None
+            return self._found(key, url, self.stats.current(key, url)), None
         blob = self.inner._open_from_start(key)
         file = self._new(key, blob.size, blob.version)
         if file.entry is not None and self.contents().contains(file.entry):
@@ -149,6 +149,15 @@ class CachedFiles:
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
+        state = self._state.get()
+        known = state.files.get(key)
+        if known is not None and known.entry is not None and known.stat.size <= self.whole_size:
+            record = self.stats.fresh(key, known.entry.url, state.records)
+            if record is not None and record.stat == known.stat:
+                state.contents.order = self.order
+                data = state.contents.lookup(known.entry)
+                if data is not None and len(data) == known.stat.size:
+                    return data
         for _ in range(_ATTEMPTS):
             file, opened = self.find_or_open(key)
             if file.entry is None and opened is None:

@@ -35,4 +35,4 @@ class CacheState:
         self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout)
         self.records: FileRecords = FileRecords(f"{self.store} {inner._principal()}", self.contents)
         self.files: dict[str, CachedFile] = {}
-        """The last ones that were found, by URL."""
+        """The last ones that were found, by key."""

@@ -71,11 +71,14 @@ class FileStats:
         self._warn_offline(cause)
         return record.stat
 
-    def fresh(self, key: str, url: str) -> FileRecord | None:
-        """Return what is remembered of a file, if it was asked for within the check interval."""
+    def fresh(self, key: str, url: str, records: FileRecords | None = None) -> FileRecord | None:
+        """Return what is remembered of a file, if it was asked for within the check interval.
+
+        `records` are this process's, if the caller has them.
+        """
         if not self._check_interval or key in self._updated:
             return None
-        return self._records().recall_since(url, time.time() - self._check_interval)
+        return (records or self._records()).recall_since(url, time.time() - self._check_interval)
 
     def current(self, key: str, url: str) -> FileStat:
         """Return the stat of a file, asked for now or within the check interval."""

@@ -39,6 +39,7 @@ class Container(FS):
         self._parent = parent
         self.limits = parent.limits if limits is None else limits.checked()
         self._file = parent._key(path, "open_container")
+        self._file_url = parent._url(self._file)
         self._mode = mode
         self._owned: list[FS] = []
         self._blob: Blob | None = None
@@ -63,7 +64,7 @@ class Container(FS):
     @property
     def file_url(self) -> str:
         """The full URL of the container's file."""
-        return self._parent._url(self._file)
+        return self._file_url
 
     def own(self, fs: FS) -> None:
         """Have `fs` closed together with this container."""
@@ -80,7 +81,7 @@ class Container(FS):
 
     def _reader(self) -> Blob:
         """The container's bytes; `ValueError` once it is closed."""
-        if self._blob is None or self._blob.closed:
+        if self._blob is None or self._blob._closed:
             raise ValueError(f"I/O operation on a closed container: {self.file_url}")
         return self._blob
 
@@ -121,7 +122,7 @@ class Container(FS):
             fs._abort()
 
     def _url(self, key: str) -> str:
-        return keys.join_url(self.file_url, key) if key else self.file_url
+        return keys.join_url(self._file_url, key) if key else self._file_url
 
     def _read_many_versioned(
         self, wanted: Sequence[str], concurrency: int | None

@@ -86,7 +86,7 @@ class Workers:
 
     def _batches(self, info: WorkerInfo) -> Iterator[Tagged]:
         worker = copy.copy(self._dataset)  # as a fork does: what is shared stays shared
-        collate = Collate(worker, list)
+        collate = Collate(worker.tag, list)
         with in_worker(info):
             samples = iter(worker)
         while len(batch := list(islice(samples, self.batch_size))) >= (self.batch_size if self.drop_last else 1):

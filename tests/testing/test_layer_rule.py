@@ -24,7 +24,7 @@ pytestmark = pytest.mark.quick
 # What FS derives from the rest, or keeps for itself: a layer has it by being an FS.
 DERIVED = {"_key", "_named", "_require", "_unsupported", "_is", "_open_reader", "_open_writer", "_contents", "_members"}
 DERIVED |= {"_glob_from", "_rename_target", "_open_append", "_key_to_write", "_file_key"}
-DERIVED |= {"_read_versioned"}
+DERIVED |= {"_read_versioned", "_write_blob", "_enters"}
 
 CORE = sorted(
     name

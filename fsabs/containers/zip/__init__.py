@@ -141,11 +141,9 @@ class Zip(Container):
         return self._held.index or self._held.load(self._load)
 
     def _load(self) -> ZipIndex:
-        return index.load(self._reader(), self.file_url, self.limits, 0 if self._is_far() else index.KEPT_FROM)
-
-    def _is_far(self) -> bool:
-        """Return whether reads take so long that they should be coalesced."""
-        return self._parent.default_concurrency > 1 or _is_stream(self._reader())
+        blob = self._reader()
+        is_far = self._parent.default_concurrency > 1 or _is_stream(blob)  # reads take long, and are coalesced
+        return index.load(blob, self._file_url, self.limits, 0 if is_far else index.KEPT_FROM)
 
     def _bottom(self) -> tuple[Blob, int]:
         """The blob that members are read from, and the offset of the archive in it."""

@@ -1,11 +1,12 @@
 """The central directory of an archive, parsed piece by piece and by whole columns: records, names, zip64 fields.
 
-`DirectoryScan.parts()` gives the parts of a table (`table.py`) as the directory is read, so that no more than a piece
+`DirectoryScan.parts()` yields the parts of a table (`table.py`) as the directory is read, so that no more than a piece
 of it has to be in memory. Nothing is trusted: each record must follow the one before it up to the directory's end.
 """
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,6 +64,7 @@ class DirectoryScan:
         self.changed: dict[int, str] = {}
         """Entries whose name was not as it should be, and how."""
         self._tail = tail
+        self._width = 4 if tail.layout.size <= records.MAX32 else 8  # bytes of a position
         self._rows = 0
         self._read = 0  # bytes of the directory
         self._rest = b""
@@ -73,10 +75,23 @@ class DirectoryScan:
         self._keys: list[NDArray[Any]] = []
 
     def parts(self) -> Iterator[bytes | memoryview]:
-        """The parts of the table, in their order."""
+        """Yield the parts of the table, in their order."""
         for piece in self._tail.pieces():
             self._take(piece)
             yield piece
+        yield from self._parts_behind()
+
+    def table(self) -> bytes:
+        """Return the whole table."""
+        buffer = io.BytesIO()  # whose content is its buffer, and not a copy
+        for piece in self._tail.pieces():
+            self._take(piece)
+            buffer.write(piece)
+        buffer.writelines(self._parts_behind())
+        return buffer.getvalue()
+
+    def _parts_behind(self) -> list[bytes | memoryview]:
+        """Return the parts behind the directory, when all of that was taken."""
         self._check_end()
         bits, columns = self._columns()
         refused = {}
@@ -86,14 +101,7 @@ class DirectoryScan:
             except (PermissionError, ValueError):  # no path leads to it, as it stands
                 pass
         layout = self.layout._replace(entries=self._rows)
-        yield from table.parts_behind(
-            layout, refused, [column.data for column in columns], self._fresh, bits, self._width
-        )
-
-    @property
-    def _width(self) -> int:
-        """Bytes of a position."""
-        return 4 if self.layout.size <= records.MAX32 else 8
+        return table.parts_behind(layout, refused, [column.data for column in columns], self._fresh, bits, self._width)
 
     # ---- records
 

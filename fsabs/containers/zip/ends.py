@@ -153,9 +153,11 @@ def _candidates(tail: Tail) -> tuple[list[int], list[int]]:
 
 def _layout(tail: Tail, at: int) -> ArchiveLayout:
     """The layout that the end record at `at` tells, if it can be true."""
-    end = records.END.unpack(tail.read(records.END.size, at))
+    inside = at - tail.start  # where it was found
+    end = records.END.unpack_from(tail.data, inside)
     _, disk, directory_disk, here, count, size, offset, length = end
-    comment = tail.read(length, at + records.END.size)
+    inside += records.END.size
+    comment = tail.data[inside : inside + length]
     if len(comment) < length:
         raise tail.corrupt(f"the zip file was cut: {len(comment)} bytes of a comment of {length} at its end")
     stop, zip64 = at, _zip64(tail, at)

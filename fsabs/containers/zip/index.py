@@ -9,7 +9,6 @@ where they don't go together, the archive is read again.
 from __future__ import annotations
 
 import errno
-import io
 import os
 import struct
 from bisect import bisect_left
@@ -19,6 +18,7 @@ from typing import Any
 from ... import index_cache, keys, process
 from ...blobs import Blob
 from ...fs import FileStat
+from ...identity import Identity
 from ...limits import DEFAULT, Limits
 from ...stats import TreeUsage
 from . import ends
@@ -330,13 +330,13 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Zi
 
     It is kept if the directory is of `kept_from` bytes or more.
     """
-    identity = blob.settled_identity  # asked before anything is read
-    table = _cached(blob)
+    identity, settled = blob.identity, blob.settled  # asked before anything is read
+    table = _cached(identity)
     if table is None:
         tail = ends.find(blob, url)
-        worthwhile = tail.layout.size >= kept_from
+        worthwhile = settled and tail.layout.size >= kept_from
         if worthwhile and index_cache.save(KIND, identity, DirectoryScan(tail, limits).parts()):
-            table = _cached(blob)
+            table = _cached(identity)
         table = table or in_memory(DirectoryScan(tail, limits))
     return ZipIndex(table, blob, url, limits)
 
@@ -346,8 +346,8 @@ def empty() -> ZipIndex:
     return ZipIndex(in_memory(DirectoryScan(ends.nothing(), DEFAULT)), None, "", DEFAULT)
 
 
-def _cached(blob: Blob) -> ZipTable | None:
-    found = index_cache.lookup(KIND, blob.identity)
+def _cached(identity: Identity | None) -> ZipTable | None:
+    found = index_cache.lookup(KIND, identity)
     if found is None:
         return None
     try:
@@ -362,8 +362,5 @@ def _fresh(blob: Blob, url: str, limits: Limits) -> ZipTable:
 
 def in_memory(scan: DirectoryScan) -> ZipTable:
     """The table of an archive, kept nowhere."""
-    buffer = io.BytesIO()  # whose content is its buffer, and not a copy
-    for part in scan.parts():
-        buffer.write(part)
-    data = buffer.getvalue()
+    data = scan.table()
     return ZipTable(data, 0, len(data))

@@ -73,7 +73,7 @@ class ZipTable:
             raise ValueError("no table")
         directory, rows, width, keys, bits, fresh, names, meta = _TAIL.unpack_from(view, size - _TAIL.size)
         lengths = (directory, rows * width, rows * 8, keys * 8, 4 * ((1 << bits) + 1), fresh * 16, names, meta)
-        starts = [0, *itertools.accumulate(map(_padded, lengths))]
+        starts = [0, *itertools.accumulate([-(-length // 8) * 8 for length in lengths])]
         if starts[-1] + _TAIL.size != size or not (kept is None or kept.check(starts[-2])):
             raise ValueError("no table")
         parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
@@ -321,26 +321,19 @@ def parts_behind(
     fresh: dict[int, bytes],
     bits: int,
     width: int,
-) -> Iterator[bytes | memoryview]:
-    """All parts but the directory, each padded; `columns` are positions, limits, keys, buckets."""
+) -> list[bytes | memoryview]:
+    """Return all parts but the directory, each padded; `columns` are positions, limits, keys, buckets."""
     names = [fresh[row] for row in sorted(fresh)]
     ends = list(itertools.accumulate(map(len, names)))
     description = {"layout": [*layout[:-2], layout.comment.hex(), layout.junk], "refused": refused}
     numbers = memoryview(array("Q", [*sorted(fresh), *ends]))
     last = [numbers, memoryview(b"".join(names)), memoryview(json.dumps(description).encode())]
-    yield _padding(layout.size)
+    found: list[bytes | memoryview] = [bytes(-layout.size % 8)]
     sizes = []
     for part in [*columns, *last]:
-        sizes.append(part.nbytes)
-        yield part.cast("B") if part.nbytes else b""
-        yield _padding(sizes[-1])
+        size = part.nbytes
+        sizes.append(size)
+        found += [part.cast("B") if size else b"", bytes(-size % 8)]
     positions, _, keys, _, _, size, meta = sizes
-    yield _TAIL.pack(layout.size, positions // width, width, keys // 8, bits, len(fresh), size, meta)
-
-
-def _padding(size: int) -> bytes:
-    return bytes(-size % 8)
-
-
-def _padded(size: int) -> int:
-    return -(-size // 8) * 8
+    found.append(_TAIL.pack(layout.size, positions // width, width, keys // 8, bits, len(fresh), size, meta))
+    return found
