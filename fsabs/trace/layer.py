@@ -87,13 +87,13 @@ class TracedFS(LayerFS):
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         contents = self._inner._read_many(wanted, concurrency)
-        return contents if hooks.active is None else self._each(wanted, contents)
+        return contents if hooks.active is None else self._each(wanted, contents, len)
 
     def _read_many_versioned(
         self, wanted: Sequence[str], concurrency: int | None
     ) -> Iterator[tuple[bytes, str | None]]:
         found = self._inner._read_many_versioned(wanted, concurrency)
-        return found if hooks.active is None else self._each_versioned(wanted, found)
+        return found if hooks.active is None else self._each(wanted, found, _size_of_content)
 
     def _create(self, key: str, exclusive: bool) -> Writer:
         if hooks.active is None:
@@ -163,32 +163,28 @@ class TracedFS(LayerFS):
             if (instrument := hooks.active) is not None:
                 instrument.record_span("fs", name, monotonic_ns() - spent, 0, where, error)
 
-    def _each(self, wanted: Sequence[str], contents: Iterator[bytes]) -> Iterator[bytes]:
+    def _each(self, wanted: Sequence[str], contents: Iterator[T], size: Callable[[T], int]) -> Iterator[T]:
         """Yield contents, each with a span for as long as it was waited for; and one for the batch."""
-        return (data for data, _ in self._each_versioned(wanted, ((data, None) for data in contents)))
-
-    def _each_versioned(
-        self, wanted: Sequence[str], contents: Iterator[tuple[bytes, str | None]]
-    ) -> Iterator[tuple[bytes, str | None]]:
-        name, begun, total = self._name("read_many"), monotonic_ns(), 0
+        name, url, begun, total = self._name("read_many"), self._inner._url, monotonic_ns(), 0
         try:
             for key in wanted:
-                begin, data, version, error = monotonic_ns(), b"", None, ""
+                begin = monotonic_ns()
                 try:
-                    data, version = next(contents)
+                    content = next(contents)
                 except BaseException as exc:
-                    error = type(exc).__name__
-                    raise
-                finally:
                     if (instrument := hooks.active) is not None:
-                        instrument.record_span("fs", name, begin, len(data), self._url(key), error)
-                total += len(data)
-                yield data, version
+                        instrument.record_span("fs", name, begin, 0, url(key), type(exc).__name__)
+                    raise
+                read = size(content)
+                if (instrument := hooks.active) is not None:
+                    instrument.record_span("fs", name, begin, read, url(key))
+                total += read
+                yield content
         finally:
             if hasattr(contents, "close"):
                 contents.close()
             if (instrument := hooks.active) is not None:
-                instrument.record_span("batch", name, begun, total, self._url(self._root), "", len(wanted))
+                instrument.record_span("batch", name, begun, total, url(self._root), "", len(wanted))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": session.current()}
@@ -239,6 +235,10 @@ class _Answer(_Call):
 
     def _failed(self, kind: type[BaseException]) -> bool:
         return not issubclass(kind, FileNotFoundError | NotADirectoryError)
+
+
+def _size_of_content(found: tuple[bytes, str | None]) -> int:
+    return len(found[0])
 
 
 class TracedBlob(Blob):

@@ -37,14 +37,16 @@ class Lines:
         self._names = names
         self._text = text
         self._begins: dict[int, str] = {}
-        self._ends: dict[tuple[int, int], str] = {}
+        self._ends: dict[int, str] = {}
 
     def render(self, records: Iterable[Record]) -> str:
         """One line for each of `records`."""
         begins, ends, found = self._begins, self._ends, []
         for begin, took, size, offset, text, thread, name, error, _ in records:
             start = begins.get(name) or self._begin(name)
-            end = ends.get((text, error)) or self._end(text, error)
+            end = ends.get(text) if not error else ""
+            if not end:
+                end = self._end(text, error)
             if offset >= 0:
                 end = f',"offset":{offset}{end}'
             at = str(begin) if begin > 999 else f"{max(0, begin):04}"  # its digits: faster than formatting a float
@@ -69,12 +71,12 @@ class Lines:
         end = f',"where":{_quoted(where)}' if where else ""
         if error:
             failure = self._names[error][1] if error < len(self._names) else "Exception"
-            end += f',"error":{_quoted(failure)}'
+            return end + f',"error":{_quoted(failure)}}}}},\n'
         end += "}},\n"
         if where or not text:  # a URL that is no longer known may be another's number after all
             if len(self._ends) >= 4096:
                 self._ends.clear()
-            self._ends[text, error] = end
+            self._ends[text] = end
         return end
 
 

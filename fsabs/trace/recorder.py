@@ -280,7 +280,9 @@ class EventRecorder(Recorder):
         with self._lock:
             if (known := self.wheres.get(where)) is not None:
                 return known
-            shown = clean.url(where)[:LONGEST]
+            shown = clean.url(where)
+            if len(shown) > LONGEST:
+                shown = shown[:LONGEST]
             number = self._last_text = self._last_text + 1
             if self.ring.add_text(shown, number):
                 self.older_texts = self.texts

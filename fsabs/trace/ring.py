@@ -116,7 +116,7 @@ class Ring:
 
     def add_text(self, text: str, number: int) -> bool:
         """Write the text of `number`, which follows the one before; True if that began another half."""
-        data = _cut(text)
+        data = text.encode("utf-8", "backslashreplace")[:LONGEST]
         need = _LENGTH.size + len(data)
         turned = _HALF.size + self._half_used + need > self._half_size
         if turned:

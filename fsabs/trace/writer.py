@@ -165,7 +165,8 @@ class Flusher:
         """Write all records that are there, a member at a time."""
         while self._lines is not None and self._events is not None and (records := self._take()):
             lost, self._lost = self._lost, 0
-            batches = [meta(CHUNK, self._file.pid, {"from": records[0][-1], "to": records[-1][-1], "lost": lost})]
+            numbers = {"from": records[0][-1] // RECORD.size, "to": records[-1][-1] // RECORD.size, "lost": lost}
+            batches = [meta(CHUNK, self._file.pid, numbers)]
             batch = MEMBER if self._stopping.is_set() else BATCH  # who waits for the end goes before the others
             for at in range(0, len(records), batch):
                 self._events.distribute(records[at : at + batch])
@@ -178,7 +179,13 @@ class Flusher:
         """The next records, up to a member's, up to the first that is not there yet."""
         slot = self._next % self._capacity
         data = bytes(self._records[slot * RECORD.size : min(slot + MEMBER, self._capacity) * RECORD.size])
-        found: list[Record] = []
+        found: list[Record] = [*RECORD.iter_unpack(data)]
+        first = self._next * RECORD.size
+        if [record[-1] for record in found] == [*range(first, first + len(data), RECORD.size)]:  # all of them are there
+            self._next += len(found)
+            self._gap_since = 0.0
+            return found
+        found.clear()
         for record in RECORD.iter_unpack(data):
             number = record[-1] // RECORD.size
             if number > self._next and not found:
@@ -186,7 +193,7 @@ class Flusher:
                 return self._take()
             if number != self._next:
                 break
-            found.append((*record[:-1], number))
+            found.append(record)
             self._next += 1
         if found:
             self._gap_since = 0.0
