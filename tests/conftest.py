@@ -3,7 +3,9 @@
 import atexit
 import ctypes
 import itertools
+import multiprocessing
 import os
+import sys
 import tempfile
 
 import pytest
@@ -30,6 +32,12 @@ os.environ["FSABS_CACHE_DIR"] = _cache.name  # for the children of tests, too
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
 _ended = itertools.count(1)
+
+
+def pytest_collection_finish() -> None:
+    """Have fork servers import torch, where the tests do, once, and not in each of their processes, for seconds."""
+    if "torch" in sys.modules:
+        multiprocessing.set_forkserver_preload(["torch.utils.data"])
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -45,9 +45,21 @@ def run(arguments: Sequence[str], python: str = sys.executable) -> tuple[int, li
     return status, sorted(set(failed) - set(failed_again))
 
 
+def is_compiled(tests: Path = ROOT / "tests") -> bool:
+    """Return whether pytest has compiled all tests, on this Python, since they were written."""
+    for path in tests.rglob("test_*.py"):
+        found = (path.parent / "__pycache__").glob(f"{path.stem}.{sys.implementation.cache_tag}-pytest-*.pyc")
+        if not any(one.stat().st_mtime >= path.stat().st_mtime for one in found):
+            return False
+    return True
+
+
 @contextlib.contextmanager
 def compiled() -> Iterator[None]:
     """Import all tests in a process beside the first part: in a new clone, each worker would compile all for itself."""
+    if is_compiled():
+        yield
+        return
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests"]
     with subprocess.Popen(
         command, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

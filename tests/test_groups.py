@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
+from tests import parts
 
 ROOT = Path(__file__).parents[1]
 FILE = """
@@ -67,3 +70,18 @@ def test_what_does_not_exist_is_named(path: str, reason: str, tmp_path: Path) ->
     assert done.returncode == 4, done.stdout + done.stderr
     assert reason in done.stdout + done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
+def test_tests_are_compiled_once(tmp_path: Path) -> None:
+    """Until one of them is written anew."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"test_{name}.py").write_text("def test_one(): assert True")
+    assert not parts.is_compiled(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=50, check=True)
+    assert parts.is_compiled(tmp_path)
+    later = time.time() + 10
+    os.utime(tmp_path / "b" / "test_b.py", (later, later))
+    assert not parts.is_compiled(tmp_path)
