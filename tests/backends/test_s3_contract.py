@@ -206,6 +206,43 @@ def test_a_result_of_something_else_is_asked_for_again(operation: str, other: by
     assert len(strange) == 2
 
 
+@pytest.mark.parametrize("start", ["ContinuationToken", "StartAfter"])
+def test_another_page_of_a_listing_is_not_its_first_one(start: str) -> None:
+    """A page that comes unasked or late would else hide the keys before it."""
+    late: list[str] = []
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        first, later = "<Contents><Key>a</Key><Size>1</Size></Contents>", f"<{start}>a%2F</{start}>"
+        if len(late) < 2:
+            late.append(asked.key)
+            first = ""
+        elif asked.query.get("continuation-token", "") == "":
+            later = ""
+        keys = f"{first}{later}<Contents><Key>b</Key><Size>1</Size></Contents>"
+        body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>".encode()
+        connection.sendall(message(200, {"Content-Length": str(len(body))}, body))
+
+    with ScriptedStore({}, script) as store:
+        assert sorted(opened(store, max_attempts=5).list("")) == ["a", "b"]
+    assert len(late) == 2
+
+
+def test_a_head_is_answered_by_a_status_of_200_and_no_other() -> None:
+    """A response without content, to a DELETE perhaps, says nothing of an object's size."""
+    answers = [
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 10\r\n\r\n",
+        b"HTTP/1.1 206 Part\r\nContent-Length: 10\r\n\r\n",
+    ]
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        connection.sendall(answers.pop() if answers else store.respond(asked))
+        return False
+
+    with ScriptedStore({"x": b"12345"}, script) as store:
+        assert opened(store, max_attempts=5).stat("x").size == 5
+    assert not answers
+
+
 # ---- ranges and versions
 
 

@@ -334,6 +334,8 @@ class HostileStore:
         )
         more = len(keys) > size
         token = f"<NextContinuationToken>{keys[size - 1]}</NextContinuationToken>" if more else ""
+        for name, element in (("continuation-token", "ContinuationToken"), ("start-after", "StartAfter")):
+            token += f"<{element}>{escape(query[name])}</{element}>" if name in query else ""
         truncated = f"<IsTruncated>{str(more).lower()}</IsTruncated>"
         return self._plain(
             200, f"<ListBucketResult><Prefix>{prefix}</Prefix>{truncated}{token}{entries}</ListBucketResult>".encode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import html
 import re
+import urllib.parse
 from collections.abc import Iterable
 
 from ... import errors
@@ -37,9 +38,11 @@ def check(request: Request, head: ResponseHead) -> ExpectedBody:
 
     Raises `Mismatch`, and `StaleFileError` for another version than the request's: some stores ignore If-Match.
     """
-    if request.method != "GET" or not request.key:
-        return ANY
     status, range_ = head.status, request.range
+    if request.method != "GET" or not request.key:
+        if request.method == "HEAD" and status != 200:
+            raise mismatched(f"status {status} for a HEAD")
+        return ANY
     if request.version is not None:
         _check_version(request.version, head)
     length = head.length if head.framing is _FIXED else None
@@ -113,14 +116,39 @@ _RESULTS = {
     "delete=": b"DeleteResult",
 }
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_STARTS = {
+    "continuation-token": re.compile(rb"<ContinuationToken>([^<]*)</ContinuationToken>"),
+    "start-after": re.compile(rb"<StartAfter>([^<]*)</StartAfter>"),
+}
+"""Where a page of a listing begins: parameters, and the elements by which a store repeats them."""
 
 
 def check_result(request: Request, body: bytes) -> None:
-    """Check that the body of a successful response to a POST is the result of its operation. Raises `Mismatch`.
+    """Check that the body of a successful response is the result of the request's operation. Raises `Mismatch`.
 
     A response that the store sends unasked, or late, would else be taken for the end of an upload that it has not
-    completed. A result that names the object names that of the request.
+    completed, or for the first page of a listing of which it is the last.
     """
+    if request.method == "POST":
+        _check_posted(request, body)
+    elif not request.key and "list-type=2" in request.query:
+        _check_page(request, body)
+
+
+def _check_page(request: Request, body: bytes) -> None:
+    """Check that a page of a listing begins where it was asked to, as far as it says so."""
+    asked = dict(urllib.parse.parse_qsl(request.query))
+    for name, element in _STARTS.items():
+        found = element.search(body)
+        if found is not None and found[1] and asked.get(name, "").isprintable():  # else XML may not have it
+            # Some stores encode what they repeat as they encode keys.
+            text = html.unescape(found[1].decode("utf-8", "replace"))
+            if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
+                raise mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
+
+
+def _check_posted(request: Request, body: bytes) -> None:
+    """Check the result of a POST; one that names an object names that of the request."""
     element = _RESULTS.get(request.query, b"CompleteMultipartUploadResult")
     if element not in body:
         raise mismatched(f"a body without {element.decode()}")

@@ -73,8 +73,13 @@ def head_of(metadata: dict[str, Any]) -> ResponseHead:
 def head(fs: BucketAccess, key: str) -> ResponseHead:
     """Return the head of the response to a HEAD; raises `OSError`."""
     with translated():
-        found = fs.client.head_object(Bucket=fs.bucket, Key=key, **_parameters(fs, key))
-    return head_of(found["ResponseMetadata"])
+        answer = fs.client.head_object(Bucket=fs.bucket, Key=key, **_parameters(fs, key))
+    found = head_of(answer["ResponseMetadata"])
+    try:
+        contract.check(Request("HEAD", key), found)
+    except Transient as exc:
+        raise exc.error from exc
+    return found
 
 
 def _parameters(fs: BucketAccess, key: str) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class Receiver:
         if body and request.method != "GET" and b"<Error>" in body[:512]:
             # Requests that take long have a status of 200 before it is known how they end.
             return refused(head._replace(status=_embedded_status(body)), body)
-        if request.method == "POST":
+        if not request.key or request.method == "POST":
             contract.check_result(request, body)
         return Response(head, body)
 

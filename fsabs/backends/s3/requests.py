@@ -15,7 +15,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from ... import errors
-from . import endpoint
+from . import contract, endpoint
 from .access import BucketAccess
 from .boto import translated
 from .failures import Throttled, Transient, UnsupportedResponse, refused, xml_text
@@ -97,6 +97,7 @@ def _attempt(fs: BucketAccess, request: Request) -> Response:
     if head.status >= 300 or (request.method == "POST" and b"<Error>" in body[:1024]):
         failure = refused(head, body)
         raise failure if not isinstance(failure, UnsupportedResponse) else OSError(121, str(failure))
+    contract.check_result(request, body)
     return Response(head, body)
 
 
