@@ -34,5 +34,5 @@ def acquire(fd: int, token: int) -> bool:
 
 
 def release(fd: int, token: int) -> None:
-    """Give a lease back."""
+    """Release a lease."""
     set_lock(fd, fcntl.F_UNLCK, _FIRST + (token & _BITS))

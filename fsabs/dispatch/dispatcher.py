@@ -94,7 +94,7 @@ class TaskDispatcher:
             seed: of the order of the tasks, another one in each epoch; None keeps the order of the shards.
             shuffle_records: also shuffle the records within each task: a task then has `indices`.
             lease_seconds: how long a worker has until it reports or renews.
-            max_failures: how often a task is tried again after a reported failure. A worker that disappears is none.
+            max_failures: how often a task is tried again after a reported failure. A lost worker is no failure.
             barrier: begin an epoch only when every task of the one before has ended.
             train_end_callback: hand out one task of the type TRAIN_END_CALLBACK when training has ended.
             exist_ok: open a job of that name if it has the same shards and settings.

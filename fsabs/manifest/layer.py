@@ -24,9 +24,9 @@ class ManifestFS(LayerFS):
     in the manifest is not there.
 
     Args:
-        inner: the data set, from the directory on that the manifest's names start from.
-        manifest: where it is, or one that is open.
-        below: where `inner` is a directory of the data set, its path there.
+        inner: the data set; its root is the directory that the names in the manifest start from.
+        manifest: its URL, or an open one.
+        below: the path of `inner` in the data set, if it is a directory of that.
     """
 
     def __init__(self, inner: FS, manifest: str | os.PathLike[str] | Manifest, *, below: str = "") -> None:
@@ -199,7 +199,7 @@ class ManifestFS(LayerFS):
 
 
 class ManifestBlob(Blob):
-    """A file of a data set that is as the manifest has it; a read of the whole is held to its digest."""
+    """A file of a data set that is as the manifest has it; a read of the whole is compared with its digest."""
 
     __slots__ = ("_entry", "_inner")
     _origin: ManifestFS

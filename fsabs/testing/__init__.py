@@ -1,8 +1,8 @@
 """The conformance kit that every FS passes, ours or a third party's, and helps for tests of code that uses one.
 
-`Subject` is what an implementer writes; `run(subject)` gives a `Report`, and `FSConformance` makes the same checks
-pytest's. `model_test` holds a live FS against a model under random operations (Hypothesis). `FaultyFS` is a layer that
-fails on schedule, for users' own tests. What is checked is written down in `docs/semantics.md`.
+An implementer writes a `Subject`; `run(subject)` returns a `Report`, and `FSConformance` has the same checks as tests
+of pytest. `model_test` compares an FS with a model under random operations (Hypothesis). `FaultyFS` is a layer that
+fails on schedule, for users' own tests. `docs/semantics.md` lists what is checked.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from typing import NamedTuple
 
 from . import reading_rules
 from .facts import Facts, Rule, share
@@ -20,12 +21,6 @@ STALL_PERCENTAGE = 10.0
 """F008: this part of the steps' time is waiting for data."""
 CODE_SHARE = 0.1
 """F018: the program's own code takes this part of the steps' time."""
-STARTUP_SHARE = 0.05
-"""F019: so does starting workers."""
-TRANSFER_SHARE = 0.1
-"""F020: so do batches on their way between processes."""
-WRITING_SHARE = 0.05
-"""F021: so does writing."""
 TURNS_SHARE = 0.1
 """F022: this part of the steps' time could pass while the program computes."""
 THREADS = 2
@@ -118,48 +113,57 @@ def own_code(facts: Facts) -> Finding | None:
     )
 
 
-def startup(facts: Facts) -> Finding | None:
-    """F019."""
-    seconds, epochs = facts.lost("startup"), max(1, len(facts.epochs))
-    if _whole(facts) is None or share(seconds, facts.total()) < STARTUP_SHARE:
-        return None
-    return facts.finding(
+class PartRule(NamedTuple):
+    """The rule of a part of the steps' time that has one cause: it is a finding where it takes `least` of the time."""
+
+    code: str
+    part: str
+    """One of `PARTS`."""
+    least: float
+    title: str
+    """With the fields `seconds`, `each` (of them, an epoch) and `share`."""
+    evidence: str
+    advice: str
+
+    def find(self, facts: Facts) -> Finding | None:
+        """Return the finding, if there is one."""
+        seconds, part = facts.lost(self.part), share(facts.lost(self.part), facts.total())
+        if _whole(facts) is None or part < self.least:
+            return None
+        epochs = max(1, len(facts.epochs))
+        title = self.title.format(seconds=seconds, each=seconds / epochs, share=part)
+        evidence = {self.evidence: round(seconds, 3), "epochs": epochs, "threshold": self.least}
+        return facts.finding(self.code, seconds, title, evidence, self.advice)
+
+
+PARTS_WITH_ONE_CAUSE = (
+    PartRule(
         "F019",
-        seconds,
-        f"starting workers takes {seconds / epochs:.1f} s an epoch, {share(seconds, facts.total()):.0%} of the time",
-        {"seconds of starting": round(seconds, 3), "epochs": epochs, "threshold": STARTUP_SHARE},
+        "startup",
+        0.05,
+        "starting workers takes {each:.1f} s an epoch, {share:.0%} of the time",
+        "seconds of starting",
         "Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them faster "
         "than spawn, which imports everything again and unpickles the data set.",
-    )
-
-
-def transfer(facts: Facts) -> Finding | None:
-    """F020."""
-    seconds = facts.lost("transfer")
-    if _whole(facts) is None or share(seconds, facts.total()) < TRANSFER_SHARE:
-        return None
-    return facts.finding(
+    ),
+    PartRule(
         "F020",
-        seconds,
-        f"batches on their way between processes take {share(seconds, facts.total()):.0%} of the steps' time",
-        {"seconds of transfer": round(seconds, 3), "threshold": TRANSFER_SHARE},
+        "transfer",
+        0.1,
+        "batches on their way between processes take {share:.0%} of the steps' time",
+        "seconds of transfer",
         "While no worker works, a batch is pickled, copied or unpickled: return few large tensors in place of many "
         "small objects, uint8 in place of float32, and pin the memory in a thread (pin_memory=True).",
-    )
-
-
-def writing(facts: Facts) -> Finding | None:
-    """F021."""
-    seconds = facts.lost("writing")
-    if _whole(facts) is None or share(seconds, facts.total()) < WRITING_SHARE:
-        return None
-    return facts.finding(
+    ),
+    PartRule(
         "F021",
-        seconds,
-        f"the steps stand still for {seconds:.1f} s of writing, {share(seconds, facts.total()):.0%} of their time",
-        {"seconds of writing": round(seconds, 3), "threshold": WRITING_SHARE},
+        "writing",
+        0.05,
+        "the steps stand still for {seconds:.1f} s of writing, {share:.0%} of their time",
+        "seconds of writing",
         "Write checkpoints beside the training: `CheckpointManager.save_async` copies the state, and a thread writes.",
-    )
+    ),
+)
 
 
 def no_workers(facts: Facts) -> Finding | None:
@@ -198,5 +202,5 @@ def threads_share_python(facts: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    slow_process, data_stall, own_code, startup, transfer, writing, no_workers, threads_share_python,
+    slow_process, data_stall, own_code, *(rule.find for rule in PARTS_WITH_ONE_CAUSE), no_workers, threads_share_python,
 )  # fmt: skip

@@ -36,20 +36,20 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def summary(analysis: Analysis) -> str:
-    """An analysis for a terminal of 100 columns or more; ends with a newline."""
+    """Return an analysis as text for a terminal of 100 columns or more; it ends with a newline."""
     return _rich(analysis) if importlib.util.find_spec("rich") is not None else plain(analysis)
 
 
 def plain(analysis: Analysis) -> str:
-    """As `summary`, by no library."""
+    """As `summary`, without rich."""
     lines = [_title(analysis), ""]
     for one in headlines(analysis):
         lines.append(f"{one.name + ':':<20} {one.value:<12} {one.note}".rstrip())
     lines += ["", bad_first(analysis)]
     for finding in analysis.findings:
         lines += _wrapped(f"{finding.severity.upper()} {finding.code} {finding.title}", "  ")
-        for said in (costs(analysis, finding), _evidence(finding), finding.advice):
-            lines += _wrapped(said, "      ") if said else []
+        for text in (costs(analysis, finding), _evidence(finding), finding.advice):
+            lines += _wrapped(text, "      ") if text else []
     for title, heads, rows in _tables(analysis):
         lines += ["", title, *_columns([heads, *rows])]
     lines += (
@@ -76,8 +76,8 @@ def _rich(analysis: Analysis) -> str:
     for finding in analysis.findings:
         head = text_of(units.visible(f"{finding.severity.upper()} "), style=_COLOURS.get(finding.severity, ""))
         console.print(head.append(units.visible(f"{finding.code} {finding.title}"), style="bold"))
-        for said in (costs(analysis, finding), _evidence(finding), finding.advice):
-            for line in _wrapped(said, "    ") if said else ():
+        for text in (costs(analysis, finding), _evidence(finding), finding.advice):
+            for line in _wrapped(text, "    ") if text else ():
                 console.print(text_of(line))
     for title, heads, rows in _tables(analysis):
         table = table_of(
@@ -135,7 +135,7 @@ def _breakdown(analysis: Analysis) -> tuple[Sequence[str], Sequence[Sequence[str
 
 
 def _fitting(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The rows, their first cells cut so that a line has no more than the width."""
+    """Return the rows, with first cells cut so that no line is longer than the width."""
     rest = sum(max(len(cell) for cell in column) + 2 for column in list(zip(heads, *rows, strict=True))[1:])
     room = max(len(heads[0]), WIDTH - rest)
     return [(row[0] if len(row[0]) <= room else row[0][: room - 1] + "…", *row[1:]) for row in rows]

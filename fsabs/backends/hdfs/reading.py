@@ -16,15 +16,15 @@ from .access import HdfsAccess
 from .driver import Driver, DriverReader
 
 SMALL_FILE_BYTES = 256 * 1024
-"""Bytes, at most, of a file that is read when it is opened: a request of its own takes about as long."""
+"""The largest file, in bytes, that is read when it is opened: a request without content takes about as long."""
 MAX_GAP_BYTES = 256 * 1024
-"""Bytes between two ranges that are read along: a request of its own takes about as long."""
+"""The largest gap, in bytes, between ranges that are read by one request: another request takes about as long."""
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Bytes of one request for several ranges, and of each piece of a large one."""
 MISSING_BLOCK_WAIT = 20.0
-"""Seconds, at most, that a block is waited for that no DataNode serves: one that restarts is away for some."""
+"""Seconds, at most, to wait for a block that no DataNode serves: a DataNode may be restarting."""
 FIRST_SHARE = 1 / 3
-"""The part of the deadline after which a read without a response is begun anew, from a file opened anew.
+"""The part of the deadline after which a read without a response is started again, from a file opened again.
 
 hdfs-native has been seen to wait for ever, once in thousands of reads, while its servers answered all others.
 """
@@ -32,7 +32,7 @@ _STREAMS = 3  # requests at once for one large range
 
 
 class HdfsBlob(Blob):
-    """An open file: each process opens it for itself, and only if it is still the same version."""
+    """An open file. Each process opens it for itself, and raises `StaleFileError` if the version is another one."""
 
     __slots__ = ("_reader",)
     _origin: HdfsAccess
@@ -80,7 +80,7 @@ class HdfsBlob(Blob):
 
     @property
     def max_gap_bytes(self) -> int:
-        """As `_pread_many` plans its requests."""
+        """As of every blob: `_pread_many` plans its requests by it."""
         return MAX_GAP_BYTES
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

@@ -82,7 +82,7 @@ DOS_READ_ONLY = 0x01
 
 
 def dos_time(seconds: float) -> int:
-    """The DOS date and time (date in the upper 16 bits) of `seconds` since 1970 in UTC, to 2 seconds."""
+    """Return the DOS date and time (date in the upper 16 bits) of `seconds` since 1970 in UTC, to 2 seconds."""
     try:
         when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except (OverflowError, OSError, ValueError):
@@ -95,7 +95,7 @@ def dos_time(seconds: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def seconds_of(dos: int) -> float | None:
-    """Seconds since 1970 of a DOS date and time, taken as UTC (the format has no zone); None if it is no date."""
+    """Return a DOS date and time as seconds since 1970, in UTC (the format has no zone); None if it is invalid."""
     date, time = dos >> 16, dos & MAX16
     try:
         when = datetime.datetime(

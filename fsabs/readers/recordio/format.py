@@ -42,19 +42,19 @@ class Chunk(NamedTuple):
     """The position of a chunk, and the fields of its header."""
 
     number: int
-    """The chunk's place in the file, from 0."""
+    """The number of the chunk in the file, from 0."""
     offset: int
-    """Of the header in the file, in bytes."""
+    """The offset of the header in the file, in bytes."""
     crc: int
     """CRC-32 of the payload as stored."""
     compressor: int
     """0 none, 1 snappy, 2 gzip."""
     size: int
-    """Of the payload as stored, in bytes."""
+    """The size of the payload as stored, in bytes."""
     records: int
     """The number of records."""
     first: int
-    """The file's number of its first record."""
+    """The number, in the file, of its first record."""
 
     @property
     def payload(self) -> int:
@@ -80,13 +80,13 @@ class Skipped(NamedTuple):
     chunk: int
     """The number of the chunk that is damaged, or that would have begun there."""
     offset: int
-    """Where the part begins, in bytes."""
+    """The offset of the part, in bytes."""
     size: int
     """Its size, in bytes."""
     records: int | None
     """The number of lost records; None if it is unknown."""
     reason: str
-    """What is wrong with it."""
+    """The fault."""
 
     def __str__(self) -> str:
         lost = "an unknown number of" if self.records is None else self.records
@@ -95,7 +95,7 @@ class Skipped(NamedTuple):
 
 
 def parse(head: bytes, at: int, number: int, offset: int, first: int, end: int) -> Chunk:
-    """The chunk whose header is in `head` from `at` and in the file at `offset`; `end` is where the file ends.
+    """Return the chunk whose header is in `head` from `at` and in the file at `offset`; `end` is where the file ends.
 
     Raises `Damage` for what is no header, or one of a chunk that the file has no room for.
     """
@@ -116,7 +116,7 @@ def parse(head: bytes, at: int, number: int, offset: int, first: int, end: int) 
 
 
 def foreign(head: bytes, at: int, offset: int, end: int, payload: Callable[[int, int], bytes]) -> str | None:
-    """The name of the other layout under the same magic that the header at `at` is of, or None.
+    """Return the name of the other layout with the same magic that the header at `at` is of, or None.
 
     Paddle's C++ writes magic, number of records, CRC-32, compressor, size; PyPI's pyrecordio writes that order with
     CRC-32C and the compressors 1, 2 and 3. `payload(size, offset)` reads the file.
@@ -139,7 +139,7 @@ def foreign(head: bytes, at: int, offset: int, end: int, payload: Callable[[int,
 
 
 def split(data: bytes, start: int, stop: int, records: int) -> list[bytes]:
-    """The `records` records that `data[start:stop]` consists of; `Damage` if it doesn't."""
+    """Return the `records` records that `data[start:stop]` consists of; `Damage` if it doesn't."""
     unpack, at = LENGTH.unpack_from, start
     try:
         found = [data[at + 4 : (at := at + 4 + unpack(data, at)[0])] for _ in repeat(None, records)]
@@ -175,7 +175,7 @@ def count(data: bytes) -> int:
 
 
 def wrong_count(stated: int, records: int) -> str:
-    """Return what is wrong with a chunk of another number of records than its header states."""
+    """Return the message for a chunk of another number of records than its header states."""
     return f"{records} records in a chunk whose header states {stated}"
 
 
@@ -195,7 +195,7 @@ def _unfit(data: bytes, start: int, stop: int, records: int) -> str:
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
-    """CRC-32C (Castagnoli) of `data`, going on from `value`."""
+    """Return the CRC-32C (Castagnoli) of `data`, continued from `value`."""
     import google_crc32c
 
     return cast(int, google_crc32c.extend(value, data))
