@@ -236,6 +236,8 @@ def one_round(fs: CachedFS, files: Files, disk: Disk, dice: random.Random, count
         if not pid:
             os.setpgid(0, 0)
             child(fs, files, seed, complaints)
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpgid(pid, pid)  # here, too: it may be stopped before it does so
         running.append(pid)
     os.close(complaints)
     end = time.monotonic() + ROUND
