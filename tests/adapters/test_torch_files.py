@@ -148,6 +148,24 @@ def test_image_folder(folders: Path) -> None:
     assert [image.getpixel((0, 0))[0] for image, _ in loaded] == [3, 0]
 
 
+def test_workers_are_sent_the_samples_of_folders_once(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    for number in range(300):
+        (tmp_path / "cat" / f"{number}.png").write_bytes(b"")
+    data = ImageFolder(str(tmp_path), loader=len)
+    paths = FileDataset(str(tmp_path), data.paths)
+    assert data.imgs is data.samples
+    size = len(pickle.dumps(data)) - len(pickle.dumps(data.targets))
+    assert size < len(pickle.dumps(paths)) + 500  # the names of attributes
+    copied = pickle.loads(pickle.dumps(data))
+    assert copied.samples == data.samples == list(zip(data.paths, data.targets, strict=True))
+    assert copied.imgs is copied.samples
+    data.samples[0] = ("another", 7)  # what was changed is sent
+    assert pickle.loads(pickle.dumps(data)).imgs == data.samples
+    data.samples = []
+    assert pickle.loads(pickle.dumps(data)).samples == []
+
+
 def test_image_folder_in_a_zip_with_a_loader(folders: Path) -> None:
     fs = fsabs.from_url(folders)
     with fs.open_container("x.zip", "w") as archive:

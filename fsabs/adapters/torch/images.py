@@ -55,22 +55,41 @@ class ImageFolder(FileDataset):
         if not self.classes:
             raise errors.error(errno.ENOENT, "ImageFolder", fs.url(self.root), "there is no folder of a class")
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
-        self.samples = [sample for name in self.classes for sample in self._images(fs, name)]
-        self.imgs = self.samples
-        self.targets = [number for _, number in self.samples]
+        found = [(path, number) for number, name in enumerate(self.classes) for path in self._images(fs, name)]
+        self.targets = [number for _, number in found]
+        self._samples: list[tuple[str, int]] | None = None
         self.loader = loader
         self.target_transform = target_transform
         del self._accepts  # may be a function that doesn't pickle
-        super().__init__(fs, [path for path, _ in self.samples], transform, max_bytes=max_bytes)
+        super().__init__(fs, [path for path, _ in found], transform, max_bytes=max_bytes)
 
-    def _images(self, fs: FS, name: str) -> list[tuple[str, int]]:
+    @property
+    def samples(self) -> list[tuple[str, int]]:
+        """The path of each image, and the number of its class; also called `imgs`."""
+        if self._samples is None:
+            self._samples = list(zip(self.paths, self.targets, strict=True))
+        return self._samples
+
+    @samples.setter
+    def samples(self, samples: list[tuple[str, int]]) -> None:
+        self._samples = samples
+
+    imgs = samples
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if self._samples is not None and self._samples == list(zip(self.paths, self.targets, strict=False)):
+            state["_samples"] = None  # made again where it is asked for: workers do not
+        return state
+
+    def _images(self, fs: FS, name: str) -> list[str]:
         folder = f"{self.root.rstrip('/')}/{name}" if self.root else name
         files = (path for path in fs.list(folder, recursive=True) if not path.endswith("/"))
         found = [path for path in files if self._accepts(f"{folder}/{path}")]
         if not found:
             raise errors.error(errno.ENOENT, "ImageFolder", fs.url(folder), "the class has no image")
         found.sort(key=lambda path: (keys.parent(path), keys.name(path)))
-        return [(f"{folder}/{path}", self.class_to_idx[name]) for path in found]
+        return [f"{folder}/{path}" for path in found]
 
     def sample(self, index: int, data: bytes) -> tuple[Any, Any]:
         """The image and its class, both transformed."""
