@@ -12,7 +12,7 @@ from ..fs import FS, FileStat, Path
 _SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
 _BATCH_FILES = 4096
 _BATCH_BYTES = 256 * 1024 * 1024
-"""What one `read_many` is asked for; it holds 64 MiB at most. A store is idle at the end of each."""
+"""The most files, and bytes of them, in one `read_many`, which holds 64 MiB at a time; the store is idle at its end."""
 _PIECE = 8 * 1024 * 1024
 
 
