@@ -36,7 +36,7 @@ class Core(abc.ABC):
 
     _root: str = ""
     _cwd: str = ""
-    _follows_all_links: bool = False  # so that there is nothing to be checked
+    _follows_all_links: bool = True  # so that there is nothing to be checked
     _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
 
     # ---- the core: what a backend or container writes, on keys counted from the backend's own root
@@ -321,15 +321,17 @@ class Core(abc.ABC):
             key, root = keys.normalize(path, self._cwd), self._root
             if root and key != root and not key.startswith(f"{root}/"):
                 raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
-            return key
         except PermissionError as exc:
             self._named(exc, operation, self._root)
             raise
+        if not self._follows_all_links:
+            self._check_links(key, root, operation)
+        return key
 
     def _check_links(self, key: str, root: str, operation: str) -> None:  # noqa: B027 - most stores have no links
         """Raise a `PermissionError` if a link on the way from the directory `root` to `key` may not be followed.
 
-        Layers ask for it, unless `_follows_all_links`; a backend that has links asks in its own `_key`, too.
+        It is called unless `_follows_all_links`: of a backend, and of each layer, which asks what it is around.
         """
 
     def _file_key(self, path: str | os.PathLike[str], operation: str) -> str:

@@ -58,6 +58,7 @@ class LayerFS(FS):
         self._inner = inner
         self._root = inner._root
         self._cwd = inner._cwd
+        self._follows_all_links = inner._follows_all_links
 
     @property
     def inner(self) -> FS:
@@ -98,12 +99,6 @@ class LayerFS(FS):
     def limits(self) -> Limits:  # type: ignore[override]
         """The inner FS's."""
         return self.inner.limits
-
-    def _key(self, path: Path, operation: str) -> str:
-        key, inner = super()._key(path, operation), self.inner
-        if not inner._follows_all_links:
-            inner._check_links(key, self._root, operation)
-        return key
 
     def _check_links(self, key: str, root: str, operation: str) -> None:
         self.inner._check_links(key, root, operation)
@@ -258,6 +253,10 @@ class LazyFS(LayerFS):
     @property
     def _root(self) -> str:  # type: ignore[override]
         return self.inner._root
+
+    @property
+    def _follows_all_links(self) -> bool:  # type: ignore[override]
+        return self.inner._follows_all_links
 
     @property
     def _cwd(self) -> str:

@@ -80,15 +80,7 @@ class Local(FS):
             raise ValueError(f"a file URL names no host: file://{authority}{path} (file:///path has three slashes)")
         return cls(path, **options)
 
-    def _key(self, path: Path, operation: str) -> str:
-        key = super()._key(path, operation)
-        if not self._follows_all_links:
-            self._check_links(key, self._root, operation)
-        return key
-
     def _check_links(self, key: str, root: str, operation: str) -> None:
-        if self._follows_all_links:
-            return
         try:
             link_rules.check(key, root, self._links, last=operation not in ("remove", "rename"))
         except OSError as exc:
