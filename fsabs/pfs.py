@@ -1,7 +1,7 @@
 """The files of a datacenter at `/pfs/<datacenter>/...`, of which a user writes to one home.
 
 A datacenter is a section of `pfio.ini`; its files are in a directory of any store. `/pfs/<datacenter>/home/<user>` is
-the home of a user, and `/pfs/<datacenter>/common` is for all to read. What may be read is the store's to decide.
+the home of a user, and `/pfs/<datacenter>/common` is shared, and read-only. The store decides what a user may read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PfsFS(LayerFS):
     def _check(self, key: str, link: bool = False, home_too: bool = False) -> str:
         """Return the key of a file or directory that may be changed; `PermissionError` for others.
 
-        With `link`, a link at `key` is meant itself, and not what it leads to; with `home_too`, the home may be meant.
+        With `link`, a symbolic link at `key` is checked, not its target; with `home_too`, the home itself is allowed.
         """
         home = f"/pfs/{self._datacenter}/{HOME}/{self._user}"
         below = keys.relative(key, self._base) if keys.inside(key, self._base) else ""

@@ -1,4 +1,4 @@
-"""A tree in memory: the reference model that the tests hold every other FS against, and handy in users' own.
+"""A tree in memory: the reference that the tests compare every other FS with, and useful in users' tests.
 
 `memory://name` is the same tree wherever it is opened in a process. A forked child has its own copy from then on; a
 pickle carries the whole tree, which is used where the process that unpickles has none of that name. A tree that is
@@ -29,7 +29,7 @@ class Tree:
         # key -> content (None for a directory), time of writing, a number that no other content has, in any process
         self.nodes: dict[str, tuple[bytes | None, float, int]] = nodes or {"": (None, time.time(), 0)}
         self.lock = process.Lock()
-        # The names in each directory, and maybe some that are no more, or not yet: what counts is in `nodes`.
+        # Names by directory, some of them perhaps removed or not added yet: `nodes` decides.
         self._names: dict[str, set[str]] = {}
         self._add_names(self.nodes)
 

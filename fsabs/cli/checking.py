@@ -30,7 +30,7 @@ class CheckFinding(NamedTuple):
 
 
 def ok(check: str, detail: str) -> CheckFinding:
-    """Return the finding that all is well."""
+    """Return the finding of a check that passed."""
     return CheckFinding(check, "ok", detail)
 
 
@@ -161,7 +161,7 @@ def permissions(fs: FS) -> Iterator[CheckFinding]:
         except OSError as exc:
             yield CheckFinding("read", "fault", _reason(exc), _advice(exc, "s3:GetObject"))
     if not fs.capabilities.write:
-        yield ok("write", "not asked: the FS is read-only")
+        yield ok("write", "not checked: the FS is read-only")
         return
     scratch = f"{_SCRATCH}-{os.getpid()}-{time.time_ns():x}"
     try:
@@ -209,7 +209,7 @@ def address_of(fs: FS) -> Address | None:
 
 
 def credentials(facts: dict[str, str]) -> Iterator[CheckFinding]:
-    """Check that there are credentials, by their source alone."""
+    """Check that credentials were found; only their source is named."""
     source = facts.get("credentials")
     if source is None:
         return

@@ -1,7 +1,7 @@
-"""The plan of a job: which files are worked on together, and what every process has to know. Data definitions only.
+"""The plan of a job: its units of files, and what every process of it needs to know. Data definitions only.
 
-The plan depends on the listing and the options, never on the number of workers: so do names, order and content of the
-output.
+The plan depends on the listing and the options, never on the number of workers. The same holds for the names, order and
+content of the output.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OutputFile(NamedTuple):
 
 
 class FileFailure(NamedTuple):
-    """A raw file that no record could be made of."""
+    """A raw file that could not be converted, and the reason."""
 
     file: str
     reason: str
@@ -85,12 +85,12 @@ class UnitResult(NamedTuple):
         return sum(file.records for file in self.files)
 
     def to_json(self) -> bytes:
-        """Return it as the content of the file that says that the unit is done."""
+        """Serialize the result, as the content of the file that marks the unit as done."""
         return json.dumps(self._asdict()).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> UnitResult:
-        """Return what `to_json` made the bytes of."""
+        """Return the result that `to_json` has serialized."""
         fields: dict[str, Any] = json.loads(data)
         fields["files"] = [OutputFile(*file) for file in fields["files"]]
         fields["failures"] = [FileFailure(*failure) for failure in fields["failures"]]
