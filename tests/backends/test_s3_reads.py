@@ -8,12 +8,15 @@ import gc
 import ipaddress
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +24,7 @@ import pytest
 import fsabs
 from fsabs import hooks
 from fsabs.backends.s3 import S3, reading
+from fsabs.backends.s3.connections import Connection, ConnectionPool
 from fsabs.backends.s3.reading import FIRST, STREAM_PIECE
 from tests import soak
 from tests.servers.faulty_bucket import content
@@ -154,6 +158,21 @@ def test_a_batch_that_is_left_half_read_closes_its_connections() -> None:
         assert descriptors() > before
         batch.close()
         assert descriptors() < before + 5  # of 32 connections
+
+
+def test_a_pool_in_a_cycle_of_references_closes_its_connections() -> None:
+    """Before they are finalized, and each warns that it is open: an exception and its traceback are such a cycle."""
+    first, second = socket.socketpair()
+    connection = Connection(first)
+    pool = ConnectionPool(cast(Any, SimpleNamespace(tls=False)), 1, 1, "s3://bucket")
+    pool.give_back(connection)
+    cycle: list[Any] = [pool]
+    cycle.append(cycle)
+    with second, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del first, connection, pool, cycle
+        gc.collect()
+        assert ([str(one.message) for one in warned], second.recv(1)) == ([], b"")
 
 
 def test_a_missing_key_in_a_batch_is_raised_in_its_turn(ceph: Any) -> None:

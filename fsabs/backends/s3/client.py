@@ -175,7 +175,10 @@ class Client:
             else:
                 connection.close()
         if isinstance(outcome, Exception):
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                del outcome  # else it would refer to itself by its traceback, and keep all of this until a collection
         return outcome
 
     def begin(self, request: Request) -> tuple[Connection, bytes]:

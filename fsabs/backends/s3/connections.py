@@ -16,6 +16,7 @@ import socket
 import ssl
 import struct
 import time
+import weakref
 from collections import deque
 from typing import Any
 
@@ -143,6 +144,9 @@ class ConnectionPool:
 
     def __init__(self, endpoint: Endpoint, connect_timeout: float, read_timeout: float, url: str) -> None:
         self._idle: deque[Connection] = deque()
+        # Not `__del__`: in a cycle of references, sockets would be finalized before it, and warn that they are open.
+        # It runs in the process that the pool belongs to: an inherited pool is never freed.
+        weakref.finalize(self, _close_all, self._idle).atexit = False
         self._endpoint = endpoint
         self.connect_timeout = connect_timeout
         self.read_timeout = read_timeout
@@ -188,16 +192,7 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close the idle connections."""
-        while True:
-            try:
-                self._idle.pop().close()
-            except IndexError:
-                return
-
-    def __del__(self) -> None:
-        # In the process that it belongs to: an inherited pool is never freed.
-        if hasattr(self, "_idle"):
-            self.close()
+        _close_all(self._idle)
 
     # ---- connecting
 
@@ -345,6 +340,14 @@ class Dial:
         for made, _ in self._under_way.values():
             made.close()
         self._under_way.clear()
+
+
+def _close_all(connections: deque[Connection]) -> None:
+    while True:
+        try:
+            connections.pop().close()
+        except IndexError:
+            return
 
 
 def _interleaved(addresses: list[Address]) -> list[Address]:

@@ -335,7 +335,10 @@ class S3Blob(Blob):
                 elif isinstance(outcome, FileNotFoundError):
                     raise self._gone() from outcome
                 else:
-                    raise outcome
+                    try:
+                        raise outcome
+                    finally:
+                        del outcome  # as in `Client._exchange`
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
         fs, key = self._origin, self._key
