@@ -11,6 +11,8 @@ from .frame.race import Bench
 
 COUNT = 20_000
 PIXELS = (96, 224)
+COPIES = 5
+"""How often the zip has each image: an epoch takes as long as starting and stopping a trace is seen as what it is."""
 
 
 def run(bench: Bench) -> None:
@@ -36,9 +38,20 @@ def run(bench: Bench) -> None:
         bench.claim(f"tracing, {off.name}", shares, "%", at_most(1, "%"))
         race.faster(events, viztracer, at_least(5.0))
         race.faster(events, spans, at_least(10.0))
+    start_and_stop(bench)
     for pixels in PIXELS:
         epoch(bench, pixels)
     bench.note("Each figure is what is added to an operation; the thread that writes events runs meanwhile.")
+
+
+def start_and_stop(bench: Bench) -> None:
+    """What a trace costs however short it is: a parent and two forked processes, each with files of its own."""
+    title, count = "starting and stopping a trace of a process and 2 forked ones", 20
+    with bench.race(title, "trace", rounds=10) as race:
+        added = race.ours("added to forking and joining them", "tracing.start_and_stop", count, workers=2, count=count)
+        race.run()
+        race.table("seconds", "ms/trace", 1e3)
+        bench.claim(title, [1e3 * seconds for seconds in race.values(added, "seconds")], "ms")
 
 
 def epoch(bench: Bench, pixels: int) -> None:
@@ -46,17 +59,18 @@ def epoch(bench: Bench, pixels: int) -> None:
     source, archive = bench.folder / f"source-{pixels}", bench.folder / f"{pixels}"
     archive.mkdir()
     names = dataloader.make_images(source, pixels)
-    dataloader.make_archives(source, names, archive, copies=1)
-    random.Random(1).shuffle(names)
+    dataloader.make_archives(source, names, archive, copies=COPIES)
+    wanted = [f"{copy}/{name}" for copy in range(COPIES) for name in names]
+    random.Random(1).shuffle(wanted)
     options: dict[str, Any] = {
         "path": str(archive / "train.zip"),
-        "names": [f"0/{name}" for name in names],
+        "names": wanted,
         "batch": dataloader.BATCH,
     }
-    title = f"an epoch of {len(names):,} images of {pixels} x {pixels} pixels in a local zip, 2 workers"
-    with bench.race(title, "image", rounds=20) as race:
-        plain = race.ours("not traced", "loaders.fsabs_local", len(names), **options)
-        traced = race.ours("traced", "loaders.fsabs_traced", len(names), **options)
+    title = f"an epoch of {len(wanted):,} images of {pixels} x {pixels} pixels in a local zip, 2 workers"
+    with bench.race(title, "image", rounds=10) as race:
+        plain = race.ours("not traced", "loaders.fsabs_local", len(wanted), **options)
+        traced = race.ours("traced", "loaders.fsabs_traced", len(wanted), **options)
         race.run()
         race.table("seconds", "us/image", 1e6)
         race.table("cpu", "us/image", 1e6, f"{title}: CPU time")

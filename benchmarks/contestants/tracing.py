@@ -5,10 +5,11 @@ Plain and traced operations take turns in pieces of `PIECE` within a round, so t
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import monotonic_ns, perf_counter
 from typing import Any
 
 from . import Run, library
@@ -16,15 +17,17 @@ from . import Run, library
 PIECE = 200
 
 
-def _difference(plain: Callable[[], object], traced: Callable[[], object], count: int) -> dict[str, float]:
+def _difference(
+    plain: Callable[[], object], traced: Callable[[], object], count: int, piece: int = PIECE
+) -> dict[str, float]:
     """What `count` of `traced` take more than as many of `plain`, which take `base`: the medians of the pieces."""
     plains, traces = [], []
-    for _ in range(count // PIECE):
+    for _ in range(count // piece):
         begin = perf_counter()
-        for _ in range(PIECE):
+        for _ in range(piece):
             plain()
         middle = perf_counter()
-        for _ in range(PIECE):
+        for _ in range(piece):
             traced()
         plains.append(middle - begin)
         traces.append(perf_counter() - middle)
@@ -82,6 +85,35 @@ def on(detail: Any, count: int) -> Run:
         return _difference(lambda: plain.pread(4096, 0), lambda: traced.pread(4096, 0), count)
 
     return run
+
+
+def start_and_stop(workers: int, count: int) -> Run:
+    """On: what a trace adds to forking processes, each of which records one span, and waiting for their end.
+
+    torch is loaded, as it is where a DataLoader forks: what a child touches of its parent's memory is copied.
+    """
+    from fsabs import hooks, trace
+
+    library("torch.utils.data")
+    folder = tempfile.TemporaryDirectory()
+    context = multiprocessing.get_context("fork")
+
+    def work() -> None:
+        if hooks.active is not None:
+            hooks.active.record_span("span", "benchmark.work", monotonic_ns())
+
+    def plain() -> None:
+        processes = [context.Process(target=work) for _ in range(workers)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+
+    def traced() -> None:
+        with trace.trace(Path(folder.name) / "trace"):
+            plain()
+
+    return lambda: _difference(plain, traced, count, piece=1)
 
 
 def viztracer(count: int) -> Run:

@@ -1,14 +1,15 @@
-"""The traced read, written for speed: what `Blob.pread` and a recorder's `done` do, in one function without the calls.
+"""Traced reads, written for speed: what a recorder's `record_span` does, without the calls.
 
-A positioned read is what a program does most. `watched` gives a function that reads a blob and counts (and keeps) an
-event, exactly as a call of `done` around `pread` would; a test holds that. The function belongs to one recorder. What
-isn't the usual case (another recorder, a range that doesn't lie inside, a closed blob) it hands to `otherwise`.
+Positioned reads and the files of a batch are what a program reads most. `watched` returns a function that reads a blob
+and counts (and keeps) a span, exactly as a call of `record_span` around `pread` would; `spans` returns a function that
+records the spans of files whose URLs are known beforehand. Tests hold that. A function belongs to one recorder. What
+isn't the usual case (another recorder, a range that doesn't lie inside, a closed blob) it hands to the usual way.
 """
 
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic_ns
 
 from .. import errors, hooks
@@ -18,6 +19,9 @@ from .ring import RECORD
 
 Read = Callable[[int, int], bytes]
 _pack = RECORD.pack_into
+
+GROUP = 64
+"""Files that `spans` is asked for at once: enough to share what that costs, and few to do before the first is read."""
 
 
 def watched(recorder: Recorder, blob: Blob, otherwise: Read, name: str, where: str) -> Read:
@@ -95,6 +99,40 @@ def _keeping(recorder: EventRecorder, blob: Blob, otherwise: Read, name: str, wh
         return data
 
     return pread
+
+
+def spans(name: str, keys: Sequence[str], url: Callable[[str], str]) -> Callable[[int, int, int], None]:
+    """Return `record(n, begin, size)`: it records a span `fs` at the URL of key number `n`, which ends now.
+
+    The URLs are made and written down here, in one go: between two files, which the program decodes in between, the
+    processor's caches have lost all that takes more than a few instructions.
+    """
+
+    def otherwise(n: int, begin: int, size: int) -> None:
+        if (instrument := hooks.active) is not None:
+            instrument.record_span("fs", name, begin, size, url(keys[n]))
+
+    recorder = hooks.active
+    if not isinstance(recorder, EventRecorder):
+        return otherwise
+    counter, texts = recorder.counter("fs", name), recorder.text_numbers([url(key) for key in keys])
+    claim, records, mask, threads, number = (
+        recorder.claim, recorder.records, recorder.mask, recorder.threads, counter.number
+    )  # fmt: skip
+
+    def record(n: int, begin: int, size: int) -> None:
+        took = monotonic_ns() - begin
+        thread = threads.get(get_ident())
+        if hooks.active is not recorder or thread is None:
+            otherwise(n, begin, size)
+            return
+        counter.calls += 1
+        counter.bytes += size
+        counter.nanoseconds += took
+        at = claim()
+        _pack(records, at & mask, begin, took, size, -1, texts[n], thread, number, 0, at)
+
+    return record
 
 
 def _failing(recorder: Recorder, blob: Blob, name: str, where: str) -> Callable[[BaseException, int, int], None]:

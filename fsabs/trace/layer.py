@@ -167,19 +167,21 @@ class TracedFS(LayerFS):
         """Yield contents, each with a span for as long as it was waited for; and one for the batch."""
         name, url, begun, total = self._name("read_many"), self._inner._url, monotonic_ns(), 0
         try:
-            for key in wanted:
-                begin = monotonic_ns()
-                try:
-                    content = next(contents)
-                except BaseException as exc:
-                    if (instrument := hooks.active) is not None:
-                        instrument.record_span("fs", name, begin, 0, url(key), type(exc).__name__)
-                    raise
-                read = size(content)
-                if (instrument := hooks.active) is not None:
-                    instrument.record_span("fs", name, begin, read, url(key))
-                total += read
-                yield content
+            for start in range(0, len(wanted), fast.GROUP):
+                keys = wanted[start : start + fast.GROUP]
+                record = fast.spans(name, keys, url)
+                for n, key in enumerate(keys):
+                    begin = monotonic_ns()
+                    try:
+                        content = next(contents)
+                    except BaseException as exc:
+                        if (instrument := hooks.active) is not None:
+                            instrument.record_span("fs", name, begin, 0, url(key), type(exc).__name__)
+                        raise
+                    read = size(content)
+                    record(n, begin, read)
+                    total += read
+                    yield content
         finally:
             if hasattr(contents, "close"):
                 contents.close()

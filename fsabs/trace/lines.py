@@ -36,48 +36,42 @@ class Lines:
         self._pid = pid
         self._names = names
         self._text = text
-        self._begins: dict[int, str] = {}
-        self._ends: dict[int, str] = {}
+        self._begins: dict[tuple[int, int], str] = {}
 
     def render(self, records: Iterable[Record]) -> str:
         """One line for each of `records`."""
-        begins, ends, found = self._begins, self._ends, []
+        begins, found, shown = self._begins, [], self._text
         for begin, took, size, offset, text, thread, name, error, _ in records:
-            start = begins.get(name) or self._begin(name)
-            end = ends.get(text) if not error else ""
-            if not end:
-                end = self._end(text, error)
+            start = begins.get((name, thread)) or self._begin(name, thread)
+            if error:
+                end = self._failed(text, error)
+            elif text and (where := shown(text)):
+                end = f',"where":{_quoted(where)}}}}},\n'
+            else:
+                end = "}},\n"
             if offset >= 0:
                 end = f',"offset":{offset}{end}'
             at = str(begin) if begin > 999 else f"{max(0, begin):04}"  # its digits: faster than formatting a float
             if start[0] == "i":
-                found.append(f'{start[1:]}{thread},"ts":{at[:-3]}.{at[-3:]},"args":{{"size":{size}{end}')
+                found.append(f'{start[1:]}{at[:-3]}.{at[-3:]},"args":{{"size":{size}{end}')
                 continue
             long = str(took) if took > 999 else f"{max(0, took):04}"
-            found.append(
-                f'{start}{thread},"ts":{at[:-3]}.{at[-3:]},"dur":{long[:-3]}.{long[-3:]},"args":{{"size":{size}{end}'
-            )
+            found.append(f'{start}{at[:-3]}.{at[-3:]},"dur":{long[:-3]}.{long[-3:]},"args":{{"size":{size}{end}')
         return "".join(found)
 
-    def _begin(self, number: int) -> str:
+    def _begin(self, number: int, thread: int) -> str:
         kind, name = self._names[number] if number < len(self._names) else ("span", "other")
         how = '"i","s":"t"' if kind in INSTANTS else '"X"'
-        text = f'{{"ph":{how},"cat":{json.dumps(kind)},"name":{json.dumps(name)},"pid":{self._pid},"tid":'
-        self._begins[number] = text = "i" + text if kind in INSTANTS else text
+        text = f'{{"ph":{how},"cat":{json.dumps(kind)},"name":{json.dumps(name)},"pid":{self._pid},"tid":{thread},"ts":'
+        if len(self._begins) >= 4096:  # threads come and go
+            self._begins.clear()
+        self._begins[number, thread] = text = "i" + text if kind in INSTANTS else text
         return text
 
-    def _end(self, text: int, error: int) -> str:
+    def _failed(self, text: int, error: int) -> str:
         where = self._text(text) if text else ""
-        end = f',"where":{_quoted(where)}' if where else ""
-        if error:
-            failure = self._names[error][1] if error < len(self._names) else "Exception"
-            return end + f',"error":{_quoted(failure)}}}}},\n'
-        end += "}},\n"
-        if where or not text:  # a URL that is no longer known may be another's number after all
-            if len(self._ends) >= 4096:
-                self._ends.clear()
-            self._ends[text] = end
-        return end
+        failure = self._names[error][1] if error < len(self._names) else "Exception"
+        return (f',"where":{_quoted(where)}' if where else "") + f',"error":{_quoted(failure)}}}}},\n'
 
 
 def parsed(text: bytes) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import itertools
 import json
 import threading
 from _thread import get_ident
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic_ns
 from typing import Any
 
@@ -278,19 +278,29 @@ class EventRecorder(Recorder):
         if (known := self.wheres.get(where)) is not None:
             return known
         with self._lock:
-            if (known := self.wheres.get(where)) is not None:
-                return known
-            shown = clean.url(where)
-            if len(shown) > LONGEST:
-                shown = shown[:LONGEST]
-            number = self._last_text = self._last_text + 1
-            if self.ring.add_text(shown, number):
-                self.older_texts = self.texts
-                self.texts = {_NO_TEXT: ""}
-                self.wheres = {"": _NO_TEXT}
-            self.texts[number] = shown
-            self.wheres[where] = number
-            return number
+            return self.wheres.get(where) or self._add_text(where)
+
+    def text_numbers(self, wheres: Sequence[str]) -> list[int]:
+        """Return the numbers of URLs."""
+        with self._lock:
+            add = self._add_text
+            return [self.wheres.get(where) or add(where) for where in wheres]
+
+    def _add_text(self, where: str) -> int:
+        """Give a URL the next number; the lock is held."""
+        if not where:
+            return _NO_TEXT
+        shown = clean.url(where)
+        if len(shown) > LONGEST:
+            shown = shown[:LONGEST]
+        number = self._last_text + 1
+        if self.ring.add_text(shown, number):
+            self.older_texts = self.texts
+            self.texts = {_NO_TEXT: ""}
+            self.wheres = {"": _NO_TEXT}
+        self._last_text = self.wheres[where] = number
+        self.texts[number] = shown
+        return number
 
     def thread(self) -> int:
         if (known := self.threads.get(get_ident())) is not None:

@@ -209,6 +209,7 @@ def _header(plan: TraceSettings) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _boot() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:

@@ -6,6 +6,8 @@ the middle of a member leaves a torn one, and its records are still in the ring.
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import os
 import threading
 import time
@@ -113,23 +115,20 @@ class Flusher:
         self._gap_since = 0.0
         self._gap_timeout = SECOND
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._one = threading.Lock()
 
     def start(self) -> None:
-        """Start the thread; where no thread can be started any more, the ring alone has the events."""
-        thread = threading.Thread(target=self._run, name="fsabs-trace", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter is ending
-            return
-        self._thread = thread
+        """Start the thread; where no thread can be started any more, the ring alone has the events.
+
+        It is not waited for, neither here nor at the end, unlike a `threading.Thread`: a process may trace for no
+        longer than that takes where CPUs are busy.
+        """
+        with contextlib.suppress(RuntimeError):  # the interpreter is ending
+            _thread.start_new_thread(self._run, ())
 
     def finish(self) -> None:
         """Write all that there is, end the file, and remove the ring."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(10)
         if not self._one.acquire(timeout=10):  # a disk that hangs: the ring stays, with all that is in it
             return
         try:
@@ -145,6 +144,8 @@ class Flusher:
         saved = written = time.monotonic()
         while not self._stopping.wait(TICK):
             with self._one:
+                if self._stopping.is_set():  # the file may have been closed
+                    return
                 now = time.monotonic()
                 if now - written >= LATEST or self._gap_since or self._has(self._next + self._worth):
                     self._drain()
@@ -177,8 +178,10 @@ class Flusher:
 
     def _take(self) -> list[Record]:
         """The next records, up to a member's, up to the first that is not there yet."""
-        slot = self._next % self._capacity
-        data = bytes(self._records[slot * RECORD.size : min(slot + MEMBER, self._capacity) * RECORD.size])
+        slot, room = self._next % self._capacity, MEMBER
+        while room > BATCH and not self._has(self._next + room // 2):  # a page that is touched is made, and takes time
+            room //= 2
+        data = bytes(self._records[slot * RECORD.size : min(slot + room, self._capacity) * RECORD.size])
         found: list[Record] = [*RECORD.iter_unpack(data)]
         first = self._next * RECORD.size
         if [record[-1] for record in found] == [*range(first, first + len(data), RECORD.size)]:  # all of them are there

@@ -16,7 +16,7 @@ from fsabs import hooks, trace
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.errors import CorruptFileError
-from fsabs.trace import TracedFS, reading, ring
+from fsabs.trace import TracedFS, fast, reading, ring
 from fsabs.trace.recorder import NAMES_BOUND, EventRecorder, Recorder
 from fsabs.trace.ring import Ring
 from fsabs.trace.writer import Flusher, TraceFile
@@ -116,6 +116,52 @@ def test_the_fast_read_records_what_done_records(tmp_path: Path, detail: type[Re
     assert found[0][0]["bytes"] == 15
     assert found[0][0]["errors"] == 2
     assert len(found[0][1]) == (6 if detail is EventRecorder else 0)
+
+
+@pytest.mark.parametrize("detail", [Recorder, EventRecorder])
+def test_the_files_of_a_batch_are_recorded_as_by_record_span(tmp_path: Path, detail: type[Recorder]) -> None:
+    names = [f"{number % 70:02}" for number in range(3 * fast.GROUP // 2)] + ["none"]
+    found = []
+    for way in ("fast", "told"):
+        recorder = _recorder(tmp_path / way, detail=detail)
+        fs = TracedFS(Memory(f"batch-{os.getpid()}"))
+        for number in range(70):
+            fs.inner.write_bytes(f"{number:02}", bytes(number))
+        hooks.install(recorder if way == "fast" else _Passing(recorder))
+        with pytest.raises(FileNotFoundError):
+            list(fs.read_many(names))
+        hooks.install(recorder)
+        assert [*map(len, fs.read_many([]))] == []
+        batch = fs.read_many(names[:3])
+        assert next(batch) == b""
+        hooks.install(None)
+        assert next(batch) == bytes(1)
+        hooks.install(recorder)
+        assert next(batch) == bytes(2)
+        del batch
+        _flusher(recorder, tmp_path / way).finish()
+        tallies = {(each["kind"], each["name"]): each for each in recorder.tally()["histograms"]}
+        counted = {key: tallies["fs", "memory.read_many"][key] for key in ("calls", "errors", "bytes", "sizes")}
+        events = [
+            (event.kind, event.name, event.size, event.offset, event.where, event.error, event.thread)
+            for event in trace.events(tmp_path / way)
+        ]
+        found.append((counted, events))
+    assert found[0] == found[1]
+    assert found[0][0]["calls"] == len(names) + 2
+    assert found[0][0]["errors"] == 1
+    if detail is EventRecorder:
+        assert [event[4].rpartition("/")[2] for event in found[0][1] if event[0] == "fs"] == [*names, "00", "02"]
+
+
+class _Passing(hooks.Instrument):
+    """Another instrument, which passes on to a recorder."""
+
+    calls = True
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.record_span = recorder.record_span  # type: ignore[method-assign]
+        self.record_event = recorder.record_event  # type: ignore[method-assign]
 
 
 class _Broken(Memory):
