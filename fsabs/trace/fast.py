@@ -101,7 +101,9 @@ def _keeping(recorder: EventRecorder, blob: Blob, otherwise: Read, name: str, wh
     return pread
 
 
-def spans(name: str, keys: Sequence[str], url: Callable[[str], str]) -> Callable[[int, int, int], None]:
+def spans(
+    recorder: hooks.Instrument | None, name: str, keys: Sequence[str], url: Callable[[str], str]
+) -> Callable[[int, int, int], None]:
     """Return `record(n, begin, size)`: it records a span `fs` at the URL of key number `n`, which ends now.
 
     The URLs are made and written down here, in one go: between two files, which the program decodes in between, the
@@ -112,7 +114,6 @@ def spans(name: str, keys: Sequence[str], url: Callable[[str], str]) -> Callable
         if (instrument := hooks.active) is not None:
             instrument.record_span("fs", name, begin, size, url(keys[n]))
 
-    recorder = hooks.active
     if not isinstance(recorder, EventRecorder):
         return otherwise
     counter, texts = recorder.counter("fs", name), recorder.text_numbers([url(key) for key in keys])

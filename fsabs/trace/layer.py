@@ -169,7 +169,7 @@ class TracedFS(LayerFS):
         try:
             for start in range(0, len(wanted), fast.GROUP):
                 keys = wanted[start : start + fast.GROUP]
-                record = fast.spans(name, keys, url)
+                record = fast.spans(hooks.active, name, keys, url)
                 for n, key in enumerate(keys):
                     begin = monotonic_ns()
                     try:
