@@ -1,17 +1,17 @@
 """What all tests share: the servers, a cache directory that is nobody's, and a process that stays small."""
 
-import atexit
 import ctypes
+import gc
 import itertools
 import multiprocessing
 import os
 import sys
-import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from fsabs import config
+from tests import temporary
 from tests.servers import guard
 from tests.servers.fixtures import ceph, dav, hdfs, moto, postgresql
 
@@ -25,17 +25,25 @@ guard.start()
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded")
 
-_cache = tempfile.TemporaryDirectory(prefix="fsabs-cache-")
-atexit.register(_cache.cleanup)
-os.environ["FSABS_CACHE_DIR"] = _cache.name  # for the children of tests, too
+os.environ["FSABS_CACHE_DIR"] = str(temporary.use() / "cache")  # for the children of tests, too
 
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
 _ended = itertools.count(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _spread(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Spread the folders of tests over the disk, too."""
+    temporary.spread(tmp_path_factory.getbasetemp())
+
+
 def pytest_collection_finish() -> None:
-    """Have fork servers import torch, where the tests do, once, and not in each of their processes, for seconds."""
+    """Keep the garbage collector away from the tests themselves, in each of the processes that are forked, too.
+
+    Fork servers import torch, where the tests do, once, and not in each of their processes, for seconds.
+    """
+    gc.freeze()
     if "torch" in sys.modules:
         multiprocessing.set_forkserver_preload(["torch.utils.data"])
 
