@@ -17,7 +17,7 @@ from tests.servers.fixtures import ceph, dav, hdfs, moto, postgresql
 
 __all__ = ["ceph", "dav", "hdfs", "moto", "postgresql"]
 
-pytest_plugins = ["tests.groups", "tests.escaped"]
+pytest_plugins = ["tests.escaped"]
 
 guard.start()
 

@@ -44,10 +44,7 @@ def run(name: str, interpreter: str) -> int:
         subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", ".[quick]"]
     subprocess.run(pip, cwd=parts.ROOT, check=True)
-    ignored = [f"--ignore={path}" for path in parts.left_out()]
-    status, repeated = parts.run(["-m", "quick", *ignored, *sys.argv[1:]], str(python))
-    parts.report(repeated)
-    return status
+    return parts.main(["-m", "quick", *sys.argv[1:]], str(python), with_torch=False)
 
 
 def main() -> int:

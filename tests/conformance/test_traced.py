@@ -12,8 +12,8 @@ from fsabs.backends.memory import Memory
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, Subject, WrappedSubject
 from fsabs.trace import TracedFS
 from tests.conformance.archives import deflated_zip_in
+from tests.conformance.containers import ContainerConformance
 from tests.conformance.selections import WithoutProcesses
-from tests.conformance.test_containers import ContainerConformance
 
 
 def _over_memory() -> Subject:

@@ -19,7 +19,7 @@ from tests.prepare.test_splits import folder as folder
 from tests.servers import spark
 from tests.servers.fixtures import require
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.timeout(240)
 
 
 def run(program: str, folder: Path, env: dict[str, str] | None = None) -> dict[str, object]:

@@ -89,7 +89,6 @@ def test_the_entrypoint_runs_the_command() -> None:
         entrypoint().command(["executor"], {})
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_entrypoint_starts_an_executor_of_spark(tmp_path: Path) -> None:
     """The real executor accepts all of its arguments, and connects to the driver."""
     require(spark.missing)

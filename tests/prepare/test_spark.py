@@ -26,7 +26,7 @@ from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 from tests.servers.spark import SparkCluster
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.timeout(240)
 
 FILES = raw_files(48)
 

@@ -22,7 +22,7 @@ SWEEPS = 40
 
 
 def start() -> None:
-    """Start a guard of this process, unless it is itself part of a guarded run (a worker of pytest-xdist)."""
+    """Start a guard of this process, unless it is itself part of a guarded run."""
     if VARIABLE in os.environ or not hasattr(os, "pidfd_open"):
         return
     mark, _ = os.pipe()  # never read or written: its name is the mark
