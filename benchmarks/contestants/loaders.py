@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +73,16 @@ def fsabs(endpoint: str, names: list[str], batch: int) -> Run:
     return _ours(fs, names, batch)
 
 
-def fsabs_local(path: str, names: list[str], batch: int) -> Run:
-    """The same from a local zip: what the network and the server cost is the difference."""
-    return _ours(library("fsabs").from_url(path), names, batch)
+def fsabs_local(path: str, names: list[str], batch: int, folders: Sequence[str] = ("",)) -> Run:
+    """The same from a local zip: what the network and the server cost is the difference; each name of each folder."""
+    return _ours(library("fsabs").from_url(path), [folder + name for folder in folders for name in names], batch)
 
 
-def fsabs_traced(path: str, names: list[str], batch: int) -> Run:
+def fsabs_traced(path: str, names: list[str], batch: int, folders: Sequence[str] = ("",)) -> Run:
     """The same with a trace on, which is started and stopped with each epoch."""
     trace = library("fsabs.trace")
-    epoch = _ours(trace.TracedFS(library("fsabs").from_url(path)), names, batch)
+    wanted = [folder + name for folder in folders for name in names]
+    epoch = _ours(trace.TracedFS(library("fsabs").from_url(path)), wanted, batch)
     folder = tempfile.TemporaryDirectory()
 
     def run() -> None:
