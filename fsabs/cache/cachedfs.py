@@ -27,7 +27,7 @@ from .eviction import DiskLimits
 from .options import share_of_disk, size_of
 from .policy import ReadOrder
 from .reading import CachedFiles
-from .state import CacheState
+from .state import CacheState, ResolvedStore
 from .stats import FileStats
 
 KB, MB = 1024, 1024 * 1024
@@ -84,7 +84,9 @@ class CachedFS(LayerFS):
         floor = share_of_disk(folder) if min_free is None else size_of(min_free, "min_free")
         limits = DiskLimits(None if max_bytes is None else size_of(max_bytes, "max_bytes"), floor)
         memory = size_of(memory_bytes, "memory_bytes")
-        make = functools.partial(CacheState, inner, folder, limits, memory, claim_timeout)
+        resolved = ResolvedStore(inner)
+        resolved.get()  # now, so that no worker that is forked has to
+        make = functools.partial(CacheState, inner, resolved, folder, limits, memory, claim_timeout)
         self._state: process.PerProcess[CacheState] = process.PerProcess(make)
         records = functools.partial(_records, self._state)
         self._stats = FileStats(inner, records, check_interval, max_age, offline)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from typing import Any, NamedTuple
 
 from ..fs import FS, FileStat
 from . import inner as inners
@@ -25,14 +26,45 @@ class CachedFile(NamedTuple):
     """Whether it may be stored: its version is that of no other content."""
 
 
-class CacheState:
-    """The per-process state of a `CachedFS`."""
+class ResolvedStore:
+    """The store of an FS, and the principal that the store knows it as; a forked child has those of its parent.
 
-    def __init__(self, inner: FS, folder: str | None, limits: DiskLimits, memory_bytes: int, timeout: float) -> None:
+    To resolve those of S3 takes a client, 20 to 150 ms: forked workers that read from the cache alone make none. They
+    are resolved again for another FS (`lazify` makes one in each process), and in another environment.
+    """
+
+    def __init__(self, inner: FS) -> None:
+        self._inner = inner
+        self._resolved: tuple[FS, dict[str, str], str, str] | None = None
+
+    def get(self) -> tuple[str, str]:
+        """Return `_resolved_store()` and `_principal()` of the FS."""
+        backend, settings, known = inners.backend_of(self._inner), dict(os.environ), self._resolved
+        if known is None or known[0] is not backend or known[1] != settings:
+            known = backend, settings, self._inner._resolved_store(), self._inner._principal()
+            self._resolved = known
+        return known[2:]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ResolvedStore, (self._inner,)
+
+
+class CacheState:
+    """The per-process state of a `CachedFS` around `inner`, of which `resolved` is the store."""
+
+    def __init__(
+        self,
+        inner: FS,
+        resolved: ResolvedStore,
+        folder: str | None,
+        limits: DiskLimits,
+        memory_bytes: int,
+        timeout: float,
+    ) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
-        self.store: str = inner._resolved_store()
+        self.store, principal = resolved.get()
         self.by_request: bool = inners.is_asked_by_request(inner)
         self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout)
-        self.records: FileRecords = FileRecords(f"{self.store} {inner._principal()}", self.contents)
+        self.records: FileRecords = FileRecords(f"{self.store} {principal}", self.contents)
         self.files: dict[str, CachedFile] = {}
         """The last ones that were found, by key."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.blobs import Blob
 from fsabs.cache import CachedFS, blocks
@@ -19,6 +22,7 @@ from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.folder import EntryFolder
 from fsabs.cache.memory import MemoryCache
 from fsabs.cache.policy import Passes, ReadOrder
+from fsabs.layers import lazify
 from fsabs.testing.children import forked
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, noise
 
@@ -143,6 +147,43 @@ def test_a_stream_that_ends_early_is_an_error(far: Far, folder: str, monkeypatch
 
 
 # ---- threads and forks
+
+
+class Resolving(Far):
+    """Counts how often its store is resolved, which takes S3 a client."""
+
+    resolved = 0
+
+    def _resolved_store(self) -> str:
+        self.resolved += 1
+        return self.inner._resolved_store()
+
+
+def test_a_forked_worker_does_not_resolve_the_store(store: Store, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = Resolving(store.inner)
+    fs = cached(far, folder)
+
+    def resolved() -> int:
+        assert fs.read_bytes("00.bin") == CONTENTS[0]
+        return far.resolved
+
+    assert forked("children", [resolved] * 2, 10) == [1, 1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://other")
+    assert forked("a child with other settings", [resolved], 10) == [2]
+    again = pickle.loads(pickle.dumps(fs))
+    assert again.read_bytes("00.bin") == CONTENTS[0]
+    assert again.inner.resolved == 2, "another process may have other settings"
+
+
+def test_a_store_that_is_made_in_each_process_is_resolved_in_each(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    lazy = lazify(lambda: Resolving(Local(tmp_path)))  # type: ignore[arg-type]
+    fs = cached(lazy, folder)
+
+    def child() -> object:
+        return fs.read_bytes("a"), lazy.inner.resolved  # type: ignore[attr-defined]
+
+    assert forked("a child", [child], 10) == [(b"a", 1)]
 
 
 def test_a_fork_while_a_thread_fetches_leaves_the_child_nothing_to_wait_for() -> None:
