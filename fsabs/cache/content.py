@@ -6,8 +6,9 @@ a miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from .. import hooks, process
 from .disk import DiskCache
@@ -15,6 +16,9 @@ from .memory import MemoryCache
 from .policy import Passes, ReadOrder
 from .single_flight import MISSING, SingleFlight
 
+T = TypeVar("T")
+GROUP, GROUP_BYTES = 32, 1 << 20
+"""What is stored together, at most: so many contents, or as many as have so many bytes."""
 CLAIM_TIMEOUT = 60.0
 """Seconds that a thread waits for another's fetch before it fetches itself."""
 PROCESS_TIMEOUT = 1.0
@@ -87,10 +91,18 @@ class ContentCache:
 
     def admit(self, entry: EntryKey, data: bytes) -> bool:
         """Store content, if the eviction policy admits it; returns if it is stored."""
+        return self.admit_many([(entry, data)])[0]
+
+    def admit_many(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
+        """As `admit`, for several contents: a group of `in_groups`."""
         if self._generation != process.generation():
             self._begin()
-        in_memory = self.memory.put(entry.name, entry.url, data, self.order)
-        return (self.disk is not None and self.disk.put(entry.name, entry.url, data, self.order)) or in_memory
+        order = self.order
+        in_memory = [self.memory.put(*entry, data, order) for entry, data in contents]
+        if self.disk is None:
+            return in_memory
+        on_disk = self.disk.put_many([(*entry, data) for entry, data in contents], order)
+        return [one or other for one, other in zip(on_disk, in_memory, strict=True)]
 
     def fetch(
         self, entries: Sequence[EntryKey], fetch: Callable[[Sequence[int]], Iterable[bytes]], admit: bool = True
@@ -109,9 +121,9 @@ class ContentCache:
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
-            for number, data in zip(numbers, fetch(numbers), strict=True):
-                self.admit(entries[number], data)
-                yield data
+            for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
+                self.admit_many([(entries[number], data) for number, data in group])
+                yield from (data for _, data in group)
 
         return self._fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
@@ -150,3 +162,24 @@ class ContentCache:
             "memory_hits": self.counts.memory_hits,
             "misses": self.counts.misses,
         }
+
+
+def in_groups(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield items in groups that are stored together; an error of `items` is raised after those before it."""
+    rest, failure = iter(items), None
+    while failure is None:
+        group: list[T] = []
+        room = GROUP_BYTES
+        try:
+            for item in itertools.islice(rest, GROUP):
+                group.append(item)
+                room -= size_of(item)
+                if room <= 0:
+                    break
+        except Exception as exc:
+            failure = exc
+        if group:
+            yield group
+        elif failure is None:
+            return
+    raise failure

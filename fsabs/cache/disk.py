@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from .. import mounts, process
@@ -21,7 +22,7 @@ from ..descriptors import HeldDescriptors, close, open_into
 from . import frames, leases, policy
 from .checksums import checksum, crc32c
 from .eviction import DiskLimits, Evictor, free
-from .folder import EntryFolder
+from .folder import EntryFolder, room_of
 from .policy import Passes, ReadOrder
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
@@ -92,18 +93,45 @@ class DiskCache:
         """Admit an entry, others being evicted as need be; returns if it is there now."""
         if not (self._usable or self._prepare()) or len(name) > frames.LONGEST_NAME:
             return False
-        key = policy.key_of(url)
         self.passes.read(hash(name))
+        room = room_of(frames.HEAD_SIZE + len(name) + len(content))
         try:
-            if not self._evictor.make_room(frames.HEAD_SIZE + len(name) + len(content), key, order):
+            if not self._evictor.make_room(room, policy.key_of(url), order):
                 self._refused()
                 return False
-            head = frames.pack(name, len(content), checksum(content))
-            self._entries.write(self._entries.path(name, key), head, content, pinned)
         except FAILURES as exc:
             self._failed(exc)
             return False
-        return True
+        return self._write([(name, url, content)], room, pinned)[0]
+
+    def put_many(self, entries: Sequence[tuple[bytes, str, bytes]], order: ReadOrder) -> list[bool]:
+        """As `put`, for entries of `(name, url, content)`, which are recorded together if there is room for all."""
+        if len(entries) > 1 and (self._usable or self._prepare()):
+            sizes = [frames.HEAD_SIZE + len(name) + len(content) for name, _, content in entries]
+            room = sum(map(room_of, sizes))
+            with contextlib.suppress(*FAILURES):  # each by itself then
+                if max(len(name) for name, _, _ in entries) <= frames.LONGEST_NAME and self._evictor.reserve(
+                    room, len(entries)
+                ):
+                    for name, _, _ in entries:
+                        self.passes.read(hash(name))
+                    return self._write(entries, room, False)
+        return [self.put(*entry, order) for entry in entries]
+
+    def _write(self, entries: Sequence[tuple[bytes, str, bytes]], room: int, pinned: bool) -> list[bool]:
+        """Write entries for which `room` is reserved; returns which are there now."""
+        written, taken, more = [False] * len(entries), 0, 0
+        try:
+            for at, (name, url, content) in enumerate(entries):
+                head = frames.pack(name, len(content), checksum(content))
+                size, new = self._entries.write(self._entries.path(name, policy.key_of(url)), head, content, pinned)
+                written[at], taken, more = True, taken + size, more + new
+        except FAILURES as exc:
+            self._failed(exc)
+        finally:
+            if (taken, more) != (room, len(entries)):
+                self._entries.record(taken - room, more - len(entries))
+        return written
 
     def remove(self, name: bytes, url: str = "") -> None:
         """Remove an entry, if it is there."""

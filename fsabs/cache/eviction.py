@@ -25,7 +25,6 @@ ANY = -2.0
 """In place of a newcomer's position: there has to be less, whatever goes."""
 REST = 50
 """Times as long as a search in vain took, no other one begins."""
-_PAGE = 4096
 
 
 class DiskLimits(NamedTuple):
@@ -52,20 +51,34 @@ class Evictor:
         self._lock = process.Lock()
 
     def make_room(self, size: int, key: int, order: ReadOrder) -> bool:
-        """Return whether an entry of `size` bytes is admitted, and make room for it."""
-        limit, min_free = self.limits
-        room = -(-size // _PAGE) * _PAGE
-        if limit is not None and room > limit:
+        """Return whether an entry that takes `size` bytes of the disk is admitted, and reserve them."""
+        limit = self.limits.max_bytes
+        if limit is not None and size > limit:
             return False
-        over = self._folder.totals().size - limit if limit is not None else -math.inf
-        short = min_free - free(self._folder.root)
-        most = max(over, short)
-        if most + room <= 0:
-            return True
+        most = self._excess()
         if most > 0:  # the limits are others than they were, or the disk is filled by something else
             most -= self._evict(int(most), ANY, order)
-        wanted = int(most + room)
-        return wanted <= 0 or self._evict(wanted, order.need(key), order) >= wanted
+        wanted = int(most + size) if most + size > 0 else 0
+        return (not wanted or self._evict(wanted, order.need(key), order) >= wanted) and self._claim(size, 1)
+
+    def reserve(self, size: int, entries: int) -> bool:
+        """Reserve `size` bytes for so many new entries, if there is room without an eviction."""
+        return self._excess() + size <= 0 and self._claim(size, entries)
+
+    def _excess(self) -> float:
+        """Return how many bytes are beyond the limits; below 0, how many there is room for."""
+        limit, min_free = self.limits
+        over = self._folder.totals().size - limit if limit is not None else -math.inf
+        return max(over, min_free - free(self._folder.root))
+
+    def _claim(self, size: int, entries: int) -> bool:
+        """Record new entries before they are written, unless other processes were faster and there is no room now."""
+        self._folder.reserve(size, entries)
+        limit = self.limits.max_bytes
+        if limit is None or self._folder.totals().size <= limit:
+            return True
+        self._folder.record(-size, -entries)
+        return False
 
     def _evict(self, wanted: int, newcomer: float, order: ReadOrder) -> int:
         """Free so many bytes of entries that go for a newcomer, or for `ANY` of all; returns how many were freed."""

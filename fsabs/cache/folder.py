@@ -57,8 +57,8 @@ class EntryFolder:
         hashed = identity.digest(name)
         return f"{self.root}/{hashed[:2]}/{key:012x}-{hashed[2:]}"
 
-    def write(self, path: str, head: bytes, content: bytes, pinned: bool) -> None:
-        """Write a file, whole or not at all."""
+    def write(self, path: str, head: bytes, content: bytes, pinned: bool) -> tuple[int, int]:
+        """Write a file, whole or not at all; returns how many bytes and files more there are, for `record`."""
         folder = path.rpartition("/")[0]
         aside = f"{folder}/.{self._own}{next(self._numbers):x}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
@@ -77,13 +77,13 @@ class EntryFolder:
                 size = size_of(os.fstat(fd))
             finally:
                 close(held)
-            before = status_of(path)
+            before = status_of(path) if os.access(path, os.F_OK, follow_symlinks=False) else None
             os.rename(aside, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
             raise
-        self.record(size - (size_of(before) if before is not None else 0), int(before is None))
+        return size - (size_of(before) if before is not None else 0), int(before is None)
 
     def unlink(self, path: str, status: os.stat_result) -> int:
         """Remove a file without recording it; returns its size, 0 if it is there still or was gone."""
@@ -106,6 +106,17 @@ class EntryFolder:
         except FileNotFoundError:  # the folder is another one by now
             with contextlib.suppress(OSError):
                 self._begin_usage()
+        except OSError:
+            pass
+
+    def reserve(self, size: int, entries: int) -> None:
+        """Add files to the totals that will be written; `record` corrects that then."""
+        try:
+            self.usage.add(size, entries)
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):
+                self._begin_usage()
+                self.usage.add(size, entries)
         except OSError:
             pass
 
@@ -213,7 +224,12 @@ def status_of(path: str) -> os.stat_result | None:
 
 def size_of(status: os.stat_result) -> int:
     """Return the bytes that a file takes of the disk; a filesystem that allocates late tells no blocks yet."""
-    return max(status.st_blocks * 512, -(-status.st_size // _PAGE) * _PAGE)
+    return max(status.st_blocks * 512, room_of(status.st_size))
+
+
+def room_of(size: int) -> int:
+    """Return the bytes of the disk that a file of `size` bytes will take."""
+    return -(-size // _PAGE) * _PAGE
 
 
 def _checked(path: str) -> tuple[bytes, bool]:

@@ -1,9 +1,12 @@
-"""Properties of the FS inside a cache, which decide how the cache reads and checks it."""
+"""The FS inside a cache: its properties, which decide how the cache reads and checks it, and opening its files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..backends.local import Local
 from ..backends.memory import Memory
+from ..blobs import Blob
 from ..containers.base import Container
 from ..fs import FS
 from ..layers import LayerFS
@@ -37,3 +40,16 @@ def knows_its_members(fs: FS) -> bool:
     while isinstance(fs, LayerFS):
         fs = fs.inner
     return isinstance(fs, Container)
+
+
+class FileOpener:
+    """Opens a file in its store: the first time it returns what is open already, if something is."""
+
+    def __init__(self, open_inner: Callable[[str], Blob], opened: Blob | None) -> None:
+        self._open_inner = open_inner
+        self._opened = opened
+
+    def __call__(self, key: str) -> Blob:
+        """Return a blob for the caller to close."""
+        opened, self._opened = self._opened, None
+        return opened if opened is not None else self._open_inner(key)

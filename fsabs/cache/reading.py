@@ -17,7 +17,7 @@ from ..identity import Identity
 from ..threads import in_threads
 from . import inner as inners
 from .blocks import BlockBlob, Blocks, WholeBlob
-from .content import ContentCache, EntryKey
+from .content import ContentCache, EntryKey, in_groups
 from .policy import ReadOrder
 from .state import FILES_KEPT, CachedFile, CacheState
 from .stats import FileStats
@@ -28,19 +28,6 @@ WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_SPAN = 1024
 """Files among which those are."""
 _ATTEMPTS = 4
-
-
-class FileOpener:
-    """Opens a file in its store: the first time it returns what is open already, if something is."""
-
-    def __init__(self, open_inner: Callable[[str], Blob], opened: Blob | None) -> None:
-        self._open_inner = open_inner
-        self._opened = opened
-
-    def __call__(self, key: str) -> Blob:
-        """Return a blob for the caller to close."""
-        opened, self._opened = self._opened, None
-        return opened if opened is not None else self._open_inner(key)
 
 
 class CachedFiles:
@@ -190,12 +177,12 @@ class CachedFiles:
         data = self.lookup(file)
         if data is None:
             with opened if opened is not None else contextlib.nullcontext():
-                return self._fetch_whole(key, file, FileOpener(open_inner, opened))
+                return self._fetch_whole(key, file, inners.FileOpener(open_inner, opened))
         if opened is not None:
             opened.close()
         return data, file.stat.version
 
-    def _fetch_whole(self, key: str, file: CachedFile, opener: FileOpener) -> tuple[bytes, str | None]:
+    def _fetch_whole(self, key: str, file: CachedFile, opener: inners.FileOpener) -> tuple[bytes, str | None]:
         for _ in range(_ATTEMPTS):
             if file.entry is None or file.stat.size > self.whole_size:
                 break
@@ -319,20 +306,32 @@ class CachedFiles:
         self, wanted: Sequence[str], concurrency: int | None, reached: Callable[[str], None]
     ) -> Generator[bytes, None, None]:
         """Yield the contents of files that were never cached, and admit them as what the responses say they are."""
-        contents = self.contents()
-        for key, (data, version) in zip(wanted, self.inner._read_many_versioned(wanted, concurrency), strict=True):
+        fetched = zip(wanted, self.inner._read_many_versioned(wanted, concurrency), strict=True)
+        for group in in_groups(fetched, lambda one: len(one[1][0])):
+            self._admit_new(group, reached)
+            yield from (data for _, (data, _) in group)
+
+    def _admit_new(self, group: Sequence[tuple[str, tuple[bytes, str | None]]], reached: Callable[[str], None]) -> None:
+        files: list[CachedFile] = []
+        parts: list[tuple[EntryKey, bytes]] = []
+        for key, (data, version) in group:
             reached(key)
             file = self._new(key, len(data), version)
-            if file.entry is not None:
-                contents.count_misses([file.entry])
-                if file.stat.size <= self.whole_size:
-                    admitted = [contents.admit(file.entry, data)]
-                else:
-                    blocks = Blocks(*file.entry, file.stat.size, self._block_size)
-                    admitted = [contents.admit(blocks.entry(at), block) for at, block in enumerate(blocks.cut(data))]
-                if any(admitted):
-                    self.remember(file)
-            yield data
+            if file.entry is None:
+                continue
+            files.append(file)
+            if len(data) <= self.whole_size:
+                parts.append((file.entry, data))
+            else:
+                blocks = Blocks(*file.entry, len(data), self._block_size)
+                parts += [(blocks.entry(at), block) for at, block in enumerate(blocks.cut(data))]
+        contents = self.contents()
+        contents.count_misses([file.entry for file in files if file.entry is not None])
+        admitted = contents.admit_many(parts)
+        stored = {entry.url for (entry, _), is_stored in zip(parts, admitted, strict=True) if is_stored}
+        for file in files:
+            if file.entry is not None and file.entry.url in stored:
+                self.remember(file)
 
 
 class _Window:

@@ -1,8 +1,9 @@
 """The usage of a cache's folder, with hits and misses: a log of changes that all its processes append to.
 
 A record is four signed numbers of 8 bytes: bytes on the disk, entries, hits, misses. Appending one is atomic on local
-disks; where it is not, and when a process is killed between a change and its record, the sums are a little wrong until
-a sweep counts the files and begins a new log. Readers remember how far they have read.
+disks. What is written is recorded before, a group of entries at once, so that the sum passes no limit, however many
+processes write. A process that is killed while it writes a group leaves the sums too large by as much (see
+`content.GROUP_BYTES`), until a sweep counts the files and begins a new log. Readers remember how far they have read.
 """
 
 from __future__ import annotations
