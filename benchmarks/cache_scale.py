@@ -59,7 +59,7 @@ def rates(bench: Bench) -> None:
 
 def cold(bench: Bench) -> None:
     """The first epoch over S3, read in one batch: what a cache takes on top of a checksum and a file each."""
-    for size, count in ((4096, 1000), (100_000, 300)):
+    for size, count in ((4096, 10_000), (100_000, 2000)):
         bucket = bench.folder / f"bucket{size}" / "bucket"
         bucket.mkdir(parents=True)
         names = [f"{number:05}" for number in range(count)]

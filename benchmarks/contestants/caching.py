@@ -6,11 +6,13 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import Run, library, whole
 from .objects import _ours
+from .worker import cpu_seconds
 
 EPOCHS = 20
 
@@ -198,11 +200,8 @@ def cold_uncached(endpoint: str, names: list[str], size: int) -> Run:
 def cold_written(endpoint: str, names: list[str], size: int) -> Run:
     """The same, each checksummed and written to a file of its own: what any cache on disk has to do."""
     fs, checksum = _ours(endpoint), library("fsabs.cache.checksums").checksum
-    base = os.environ["FSABS_CACHE_DIR"]
-    os.makedirs(base, exist_ok=True)
 
-    def run() -> None:
-        folder = tempfile.mkdtemp(dir=base)
+    def read(folder: str) -> None:
         for number, data in enumerate(fs.read_many(names)):
             whole(data, size)
             checksum(data)
@@ -210,17 +209,30 @@ def cold_written(endpoint: str, names: list[str], size: int) -> Run:
                 file.write(data)
             os.rename(f"{folder}/.{number}", f"{folder}/{number}")
 
-    return run
+    return _in_new_folder(read)
 
 
 def cold_cached(endpoint: str, names: list[str], size: int) -> Run:
     """The same through a new `CachedFS`."""
     inner, cached = _ours(endpoint), library("fsabs.cache").CachedFS
+
+    def read(folder: str) -> None:
+        _read(cached(inner, folder, memory_bytes=0).read_many(names), len(names), size)
+
+    return _in_new_folder(read)
+
+
+def _in_new_folder(read: Callable[[str], None]) -> Run:
+    """Return `read` of a new folder each time, which is removed when its time has been taken."""
     base = os.environ["FSABS_CACHE_DIR"]
     os.makedirs(base, exist_ok=True)
 
-    def run() -> None:
+    def run() -> dict[str, float]:
         folder = tempfile.mkdtemp(dir=base)
-        _read(cached(inner, folder, memory_bytes=0).read_many(names), len(names), size)
+        cpu, begin = cpu_seconds(), time.perf_counter()
+        read(folder)
+        taken = {"cpu": cpu_seconds() - cpu, "seconds": time.perf_counter() - begin}
+        shutil.rmtree(folder)
+        return taken
 
     return run

@@ -28,6 +28,7 @@ from .policy import Passes, ReadOrder
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 MARKS = 1 << 24
 """Bytes of the file of marks; two files of one mark take each other's for their own."""
+_AT_ONCE = 1 << 15  # bytes of a file that are read at once, and copied, in place of two reads
 _RECORD_EVERY = 1.0  # seconds between two records of hits and misses for other processes
 
 
@@ -70,9 +71,8 @@ class DiskCache:
         try:
             status = os.fstat(fd)
             start = frames.HEAD_SIZE + len(name)
-            content = _read(fd, status.st_size - start, start) if status.st_size >= start else b""
-            right = os.pread(fd, start, 0) == frames.pack(name, len(content), checksum(content))
-            if right and status.st_uid == os.geteuid():
+            head, content = _read(fd, status.st_size, start)
+            if head == frames.pack(name, len(content), checksum(content)) and status.st_uid == os.geteuid():
                 self.passes.read(hash(name))
                 if status.st_mtime < self.passes.begun:
                     os.utime(path)  # once in a pass
@@ -289,14 +289,17 @@ class DiskCache:
             self._shut()
 
 
-def _read(fd: int, size: int, offset: int) -> bytes:
-    data = os.pread(fd, size, offset) if size else b""
-    if len(data) == size or not data:
-        return data
-    parts = [data]  # more than 2 GiB
-    while (got := sum(map(len, parts))) < size and (more := os.pread(fd, size - got, offset + got)):
+def _read(fd: int, size: int, start: int) -> tuple[bytes, bytes]:
+    """Return what is before `start` in a file of `size` bytes, and what is from there on."""
+    if size <= _AT_ONCE:
+        data = os.pread(fd, size, 0)
+        return data[:start], data[start:]
+    parts: list[bytes] = []
+    got = start
+    while got < size and (more := os.pread(fd, size - got, got)):  # twice, if there are more than 2 GiB
         parts.append(more)
-    return b"".join(parts)
+        got += len(more)
+    return os.pread(fd, start, 0), parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _is_read_only(exc: OSError) -> bool:

@@ -95,12 +95,12 @@ class CachedFiles:
         admit = settled or version is None or self.inner._is_settled(version)
         if version is None:
             version = self.stats.aged_version(url, stat)
-        name = Identity(self.state().store, url, version, stat.size, self._namespace).encode()
+        name = Identity(self._state.get().store, url, version, stat.size, self._namespace).encode()
         return CachedFile(stat, EntryKey(name, url), admit)
 
     def is_new(self, key: str, url: str) -> bool:
         """Return if a file was never cached, so that a request for its content is worth more than one for its stat."""
-        return self.state().by_request and not self.stats.needs_stat(key) and not self.stats.was_cached(url)
+        return self._state.get().by_request and not self.stats.needs_stat(key) and not self.stats.was_cached(url)
 
     def find_or_open(self, key: str) -> tuple[CachedFile, Blob | None]:
         """As `find`; a file that was never cached is opened for that, if it takes no more requests."""
@@ -221,9 +221,7 @@ class CachedFiles:
         start = 0
         while start < len(wanted):
             key = wanted[start]
-            file = self.find(key) if self.in_batches or self.stats.fresh(key, self.inner._url(key)) else None
-            data = self._hit(key, file, reached) if file is not None else None
-            if data is not None:
+            if (data := self._hit(key, reached)) is not None:
                 yield data
                 del data
                 start += 1
@@ -232,11 +230,16 @@ class CachedFiles:
             yield from window.contents()
             start += len(window.keys)
 
-    def _hit(self, key: str, file: CachedFile, reached: Callable[[str], None]) -> bytes | None:
+    def _hit(self, key: str, reached: Callable[[str], None]) -> bytes | None:
+        """Return the content of a small file that is cached, if its stat takes no request."""
+        url = self.inner._url(key)
+        record = self.stats.fresh(key, url)
+        if record is None and not self.in_batches:
+            return None
+        file = self._found(key, url, self.stats.current(key, url) if record is None else record.stat)
         if file.entry is None or file.stat.size > self.whole_size:
             return None
-        data = self.lookup(file)
-        if data is not None:
+        if (data := self.lookup(file)) is not None:
             reached(key)
         return data
 

@@ -32,7 +32,7 @@ class FileRecords:
     """The records of one process; `store` and `url` name a file."""
 
     def __init__(self, store: str, contents: ContentCache) -> None:
-        self._store = store
+        self._store = identity.encode(store)
         self._contents = contents
         self._known: dict[str, FileRecord] = {}
 
@@ -110,7 +110,7 @@ class FileRecords:
         if data is None:
             return None
         try:
-            asked, since, *fields = json.loads(data)
+            asked, since, *fields = json.loads(data.decode())
             record = FileRecord(float(asked), float(since), FileStat(*fields))
         except (ValueError, TypeError):  # of another release
             return None
@@ -118,7 +118,7 @@ class FileRecords:
         return record
 
     def _name(self, url: str, kind: str = "stat") -> bytes:
-        return identity.encode(self._store, url, kind)
+        return self._store + identity.encode(url, kind)
 
 
 def _content(stat: FileStat) -> tuple[object, ...]:
