@@ -48,6 +48,11 @@ def pytest_collection_finish() -> None:
         multiprocessing.set_forkserver_preload(["torch.utils.data"])
 
 
+def pytest_unconfigure() -> None:
+    """Let what was kept from the garbage collector be freed when the process ends: libraries count what they leak."""
+    gc.unfreeze()
+
+
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Give back what earlier tests took: a fork takes as long as the process is large, and thousands of tests fork.
 

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 ADAPTERS = "tests/adapters/"
 TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
 SERVERS = re.compile(r"\b(ceph|dav|hdfs|moto|postgresql|spark)\b")
+SUMMARY = re.compile(r"^(\d+ .*) in [\d.]+s\b", re.MULTILINE)
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
 SECONDS = {
     "tests/prepare/test_spark.py": 200,
@@ -58,7 +59,7 @@ SECONDS = {
     "tests/containers/test_tar_points.py": 25,
     "tests/containers/test_zip_damage.py": 25,
     "tests/dispatch/test_dispatcher.py": 25,
-    "tests/adapters/test_patch_scripts.py": 20,
+    "tests/adapters/test_patch_scripts.py": 40,
     "tests/adapters/test_torch_ahead.py": 20,
     "tests/adapters/test_torch_files.py": 20,
     "tests/adapters/test_torch_loader.py": 20,
@@ -260,11 +261,11 @@ def _status(outcomes: Sequence[Outcome]) -> int:
 
 
 def _counts(outcomes: Iterable[Outcome]) -> str:
-    """Return the sums of the counts in the last lines of the parts."""
+    """Return the sums of the counts in the parts' summaries; libraries may print something after them."""
     counts: Counter[str] = Counter()
     for outcome in outcomes:
-        last = outcome.output.rstrip().rpartition("\n")[2]
-        counts.update({kind: int(count) for count, kind in COUNTS.findall(last)})
+        for last in SUMMARY.findall(outcome.output)[-1:]:
+            counts.update({kind: int(count) for count, kind in COUNTS.findall(last)})
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "no tests"
 
 
