@@ -75,7 +75,7 @@ class DiskCache:
             if head == frames.pack(name, len(content), checksum(content)) and status.st_uid == os.geteuid():
                 self.passes.read(hash(name))
                 if status.st_mtime < self.passes.begun:
-                    os.utime(path)  # once in a pass
+                    os.utime(fd)  # once in a pass
                 return content
         except FAILURES as exc:
             self._failed(exc)

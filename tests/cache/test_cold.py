@@ -177,7 +177,7 @@ def test_a_forked_worker_does_not_resolve_the_store(store: Store, folder: str, m
 
 def test_a_store_that_is_made_in_each_process_is_resolved_in_each(tmp_path: Path, folder: str) -> None:
     (tmp_path / "a").write_bytes(b"a")
-    lazy = lazify(lambda: Resolving(Local(tmp_path)))  # type: ignore[arg-type]
+    lazy = lazify(lambda: Resolving(Local(tmp_path)))
     fs = cached(lazy, folder)
 
     def child() -> object:
