@@ -17,7 +17,7 @@ from .policy import Passes, ReadOrder
 from .single_flight import MISSING, SingleFlight
 
 T = TypeVar("T")
-GROUP, GROUP_BYTES = 32, 1 << 20
+GROUP, GROUP_BYTES = 32, 1 << 18
 """What is stored together, at most: so many contents, or as many as have so many bytes."""
 CLAIM_TIMEOUT = 60.0
 """Seconds that a thread waits for another's fetch before it fetches itself."""
