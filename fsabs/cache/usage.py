@@ -15,7 +15,7 @@ import secrets
 import struct
 from array import array
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from .. import process
 from ..descriptors import HeldDescriptors, close, open_into
@@ -23,6 +23,8 @@ from ..descriptors import HeldDescriptors, close, open_into
 _RECORD = struct.Struct("=4q")
 LONGEST = 1 << 20
 """Bytes of a log in whose place a short one with its sums is begun."""
+IMPOSSIBLE = 1 << 56
+"""A sum that no disk and no job comes to: the log is damaged."""
 
 
 class Totals(NamedTuple):
@@ -50,6 +52,8 @@ class UsageLog:
             size = self._open()
             while self._read < size and self._catch_up():
                 pass
+            if max(map(abs, self._totals)) >= IMPOSSIBLE:
+                self._drop()
             totals = Totals(max(0, self._totals[0]), max(0, self._totals[1]), *self._totals[2:])
             if self._read > LONGEST:
                 self._begin(totals, os.replace)
@@ -90,10 +94,14 @@ class UsageLog:
             self._read, self._totals = 0, [0, 0, 0, 0]
             status = os.fstat(fd)
         if status.st_size % _RECORD.size:  # a full disk cut a record short: none after it is right
-            os.unlink(self.path)
-            self._shut()
-            raise FileNotFoundError(errno.ENOENT, "the log is damaged, and was removed", self.path)
+            self._drop()
         return status.st_size
+
+    def _drop(self) -> NoReturn:
+        """Remove a damaged log; the files are counted for a new one."""
+        os.unlink(self.path)
+        self._shut()
+        raise FileNotFoundError(errno.ENOENT, "the log is damaged, and was removed", self.path)
 
     def _catch_up(self) -> bool:
         """Add what others have recorded; False if there is no more of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
+import struct
 import time
 import warnings
 from collections import Counter
@@ -340,14 +341,20 @@ def test_without_a_cache_directory_there_is_the_memory(store: Store, monkeypatch
     fs.clear()
 
 
-def test_a_log_that_a_full_disk_cut_short_is_made_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [b"\1" * 10, struct.pack("=4q", *[1 << 62] * 4) * 3, struct.pack("=4q", 0, 0, -(1 << 62), 0) * 3],
+    ids=["cut short by a full disk", "sums beyond 64 bits", "negative sums"],
+)
+def test_a_damaged_log_is_made_anew(tmp_path: Path, damage: bytes) -> None:
     cache = open_disk(str(tmp_path), DiskLimits(1 << 20, 0))
     for number in range(10):
         assert cache.put(b"%d" % number, f"url {number}", bytes(5000), ReadOrder())
     with open(tmp_path / "entries-1" / "usage", "ab") as log:
-        log.write(b"\1" * 10)
+        log.write(damage)
     assert cache.put(b"more", "url more", bytes(5000), ReadOrder())
     assert cache.status()["entries"] == 11
+    cache.sweep()
     assert open_disk(str(tmp_path), DiskLimits(1 << 20, 0)).status()["bytes"] == 11 * 8192
 
 
