@@ -62,9 +62,10 @@ class CacheState:
         timeout: float,
     ) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
-        self.store, principal = resolved.get()
+        store, principal = resolved.get()
+        self.store: str = store
         self.by_request: bool = inners.is_asked_by_request(inner)
         self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout)
-        self.records: FileRecords = FileRecords(f"{self.store} {principal}", self.contents)
+        self.records: FileRecords = FileRecords(f"{store} {principal}", self.contents)
         self.files: dict[str, CachedFile] = {}
         """The last ones that were found, by key."""
