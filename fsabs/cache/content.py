@@ -18,7 +18,7 @@ from .single_flight import MISSING, SingleFlight
 
 T = TypeVar("T")
 GROUP, GROUP_BYTES = 32, 1 << 18
-"""What is stored together, at most: so many contents, or as many as have so many bytes."""
+"""The limits of a group of contents that are stored together: their number, and their bytes."""
 CLAIM_TIMEOUT = 60.0
 """Seconds that a thread waits for another's fetch before it fetches itself."""
 PROCESS_TIMEOUT = 1.0

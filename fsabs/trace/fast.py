@@ -21,7 +21,7 @@ Read = Callable[[int, int], bytes]
 _pack = RECORD.pack_into
 
 GROUP = 64
-"""Files that `spans` is asked for at once: enough to share what that costs, and few to do before the first is read."""
+"""Files of one call of `spans`: enough to share its cost, and few enough not to delay the first read."""
 
 
 def watched(recorder: Recorder, blob: Blob, otherwise: Read, name: str, where: str) -> Read:
@@ -106,8 +106,8 @@ def spans(
 ) -> Callable[[int, int, int], None]:
     """Return `record(n, begin, size)`: it records a span `fs` at the URL of key number `n`, which ends now.
 
-    The URLs are made and written down here, in one go: between two files, which the program decodes in between, the
-    processor's caches have lost all that takes more than a few instructions.
+    The URLs of all files are made and recorded here, together: while the program decodes a file, the processor's caches
+    lose this code, so that the work for each file has to be small.
     """
 
     def otherwise(n: int, begin: int, size: int) -> None:
