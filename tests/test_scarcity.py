@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from tests.servers.fixtures import in_ci
+from tests import namespaces
+from tests.servers.fixtures import require
 
 pytestmark = pytest.mark.quick
 
@@ -150,16 +151,14 @@ print("default")
 
 def test_read_only_root(tmp_path: Path) -> None:
     """All places where Python looks for a temporary directory, and home, can only be read."""
-    if subprocess.run(["unshare", "-rm", "true"], check=False).returncode != 0:
-        reason = "this test needs user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or run it as root"
-        pytest.fail(reason) if in_ci() else pytest.skip(reason)
+    require(namespaces.missing)
     fs = fsabs.Local(tmp_path / "tree", create=True)
     fs.write_many((f"f{number}", f"f{number}".encode() * 1000) for number in range(20))
     for name in ("a.zip", "a.tar", "a.tar.gz", "a.h5"):
         fsabs.pack(fs.subfs(""), fs, name, select=lambda stat: stat.filename[0] == "f")
     places = ["/tmp", "/var", "/usr", "/dev/shm", os.path.expanduser("~"), str(tmp_path)]
     folders = " ".join(shlex.quote(path) for path in places if os.path.isdir(path))
-    command = ["unshare", "-rm", "sh", "-c", READ_ONLY_ROOT.format(folders=folders), "sh", str(tmp_path / "tree")]
+    command = [*namespaces.IN_ONE, "sh", "-c", READ_ONLY_ROOT.format(folders=folders), "sh", str(tmp_path / "tree")]
     command += [sys.executable, "-c", READ_ONLY, str(tmp_path / "tree")]
     variables = {**os.environ, "FSABS_CACHE_DIR": "", "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=variables, check=False)

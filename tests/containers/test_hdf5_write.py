@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,8 @@ from hypothesis import strategies as st
 from fsabs import FS, CorruptFileError, Local, Memory
 from fsabs.blobs import BlobSlice
 from fsabs.containers.hdf5 import Hdf5
+from tests import namespaces
+from tests.servers.fixtures import require
 
 from .forks import all_end_well, forked
 from .hdf5files import BLOB, as_h5py, built, tree
@@ -22,6 +28,7 @@ from .tarballs import contents
 pytestmark = pytest.mark.quick
 
 
+ROOT = Path(__file__).parents[2]
 TREE = {"a": b"alpha", "d/e/f": BLOB, "d/empty": b"", "ü ñ": b"x"}
 
 
@@ -195,6 +202,74 @@ def test_a_forked_child_adds_nothing(tmp_path: Path) -> None:
         assert all_end_well(forked(child))
         hdf5.write_bytes("after", BLOB)
     assert contents(fs.open_container("a.h5")) == {"before": BLOB, "after": BLOB}
+
+
+FULL = """
+import errno, gc, os, sys
+from fsabs import Memory
+from tests.containers.tarballs import contents
+size, compression = int(sys.argv[1]), sys.argv[2] or None
+fs = Memory()
+hdf5 = fs.open_container("a.h5", "w", compression=compression)
+hdf5.write_bytes("first", b"1")
+before = len(os.listdir("/proc/self/fd"))
+failed = []
+for number in range(200):
+    try:
+        hdf5.write_bytes(f"d{number % 7}/{number}", os.urandom(size))
+    except OSError as exc:
+        failed.append((exc.errno, exc.filename))
+try:
+    hdf5.close()
+except OSError as exc:
+    failed.append((exc.errno, exc.filename))
+assert {code for code, _ in failed} == {errno.ENOSPC}, failed
+assert failed[-1][1] == "memory:///a.h5", failed
+gc.collect()
+assert len(os.listdir("/proc/self/fd")) <= before
+assert list(fs.list()) == []
+with fs.open_container("b.h5", "w") as hdf5:
+    hdf5.write_bytes("x", b"1")
+assert contents(fs.open_container("b.h5")) == {"x": b"1"}
+print("well")
+"""
+ON_A_SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && export TMPDIR="$2" && shift 2 && exec "$@"'
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "lzf"])
+@pytest.mark.parametrize(
+    ("disk", "size"), [(4096, 100), (20_480, 0), (65_536, 1000), (1 << 20, 9000), (3 << 20, 1 << 20)]
+)
+def test_a_full_disk_is_an_error_and_no_more(disk: int, size: int, compression: str, tmp_path: Path) -> None:
+    require(namespaces.missing)
+    small = [*namespaces.IN_ONE, "sh", "-c", ON_A_SMALL_DISK, "sh", str(disk), str(tmp_path)]
+    command = [*small, sys.executable, "-c", FULL, str(size), compression]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, cwd=ROOT)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "well\n", "")
+
+
+@pytest.mark.parametrize("missing", ["O_TMPFILE", "memfd_create"])
+def test_a_system_that_lacks_unnamed_files(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, missing)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    fs = Memory()
+    _write(fs, "a.h5", TREE)
+    _write(fs, "a.h5", {"more": BLOB}, "a")
+    assert contents(fs.open_container("a.h5")) == {**TREE, "more": BLOB}
+    fs.write_bytes("damaged.h5", fs.read_bytes("a.h5")[:-10])
+    with pytest.raises(CorruptFileError):
+        fs.open_container("damaged.h5", "a")
+    hdf5 = fs.open_container("b.h5", "w")
+    hdf5.write_bytes("x", BLOB)
+
+    def close() -> bool:
+        hdf5.close()
+        return True
+
+    with pytest.raises(ZeroDivisionError), hdf5:
+        assert all_end_well(forked(close))
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
 
 
 def test_options_are_checked() -> None:

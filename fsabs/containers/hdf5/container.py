@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _WRITING = Capabilities(read=False, write=True, exclusive=True, replace=True, mkdir=True, implied_directories=True)
 _LINK_MODE = 0o120777
-_COPY_SIZE = 8 * 1024 * 1024
 
 
 class Hdf5(Container):
@@ -247,9 +246,9 @@ class Hdf5(Container):
             out = self._writer()
             with translated(self.file_url, "close"):
                 scratch = self._draft.finish(self.file_url)
-            for piece in scratch.pieces(_COPY_SIZE):
+            for piece in scratch.pieces():
                 out.write(piece)
-            scratch.close()
+            scratch.drop()
 
     def _close(self) -> None:
         self._opened.close()

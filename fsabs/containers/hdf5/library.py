@@ -1,25 +1,23 @@
-"""h5py held at arm's length: what its files are read from and written to, its exceptions, and its end.
+"""h5py held at arm's length: what its files are read from, its exceptions, and its end.
 
-HDF5 reads and writes through Python objects here, by positioned reads and writes, so that it works on any blob and has
-no file position to share with a forked child. h5py holds its one lock over a fork by itself (its `os.register_at_fork`
-handlers), so that a child finds HDF5 at rest; a file that is open when the interpreter ends has to be closed before
-HDF5's own handler would call into a Python that is gone.
+HDF5 reads through a Python object here, so that it works on any blob. h5py holds its one lock over a fork by itself
+(its `os.register_at_fork` handlers), so that a child finds HDF5 at rest; a file that is open when the interpreter ends
+has to be closed before HDF5's own handler would call into a Python that is gone.
 """
 
 from __future__ import annotations
 
-import abc
 import atexit
 import contextlib
 import os
+import re
 import struct
 import sys
-import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ... import descriptors, errors, process
+from ... import errors, process
 from ...blobs import Blob
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ T = TypeVar("T")
 
 _PAGE = 64 * 1024
 _PAGES = 512
+_ERRNO = re.compile(r"errno = (\d+)")  # the system's, in HDF5's messages
 _HEAP = b"GCOL\1\0\0\0"  # HDF5 File Format Specification 3.0, III.E: the global heap, which holds strings of any length
 _HEAP_HEAD = 16
 _HEAP_OBJECT = struct.Struct("<H6xQ")
@@ -37,25 +36,17 @@ _HEAP_STEP = 16 * 1024
 _MARK = "<fsabs HDF5 "  # what h5py knows our files by: the repr of the object that they are read from
 
 
-class _Seekable(abc.ABC):
-    """The position that h5py sets before each read and write; h5py's own lock keeps others away meanwhile."""
+class BlobFile:
+    """A blob as h5py reads it. Small reads, HDF5's walks through its structures, come from pages that are kept."""
 
-    size: int
-
-    def __init__(self) -> None:
+    def __init__(self, blob: Blob) -> None:
+        self.size = blob.size
+        self._blob = blob
+        self._pages: OrderedDict[int, bytes] = OrderedDict()
         self._position = 0
 
-    @abc.abstractmethod
-    def readinto(self, buffer: Buffer) -> int:
-        """Fill `buffer` from the position on; returns the number of bytes."""
-
-    def read(self, size: int) -> bytes:
-        """`size` bytes from the position on. h5py knows a file by this method, and calls `readinto`."""
-        buffer = bytearray(size)
-        return bytes(buffer[: self.readinto(buffer)])
-
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the position."""
+        """Set the position, as h5py does before each read; its own lock keeps others away meanwhile."""
         self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         return self._position
 
@@ -63,18 +54,13 @@ class _Seekable(abc.ABC):
         """The position."""
         return self._position
 
-
-class BlobFile(_Seekable):
-    """A blob as h5py reads it. Small reads, HDF5's walks through its structures, come from pages that are kept."""
-
-    def __init__(self, blob: Blob) -> None:
-        super().__init__()
-        self.size = blob.size
-        self._blob = blob
-        self._pages: OrderedDict[int, bytes] = OrderedDict()
+    def read(self, size: int) -> bytes:
+        """`size` bytes from the position on. h5py knows a file by this method, and calls `readinto`."""
+        buffer = bytearray(size)
+        return bytes(buffer[: self.readinto(buffer)])
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill `buffer` from the position on."""
+        """Fill `buffer` from the position on; returns the number of bytes."""
         view = memoryview(buffer).cast("B")
         size = min(len(view), max(0, self.size - self._position))
         data = self._blob.pread(size, self._position) if size >= _PAGE else self._paged(size, self._position)
@@ -128,75 +114,6 @@ class BlobFile(_Seekable):
         return f"{_MARK}{self._blob.url}>"
 
 
-class Scratch(_Seekable):
-    """A temporary file without a name, which h5py writes; a forked child's copy takes nothing, for the bytes are the
-    parent's."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._held = descriptors.HeldDescriptors()
-        self._fd = _open_temporary(self._held)
-        self._url = url
-        self._generation = process.generation()
-        self.size = 0
-
-    def readinto(self, buffer: Buffer) -> int:
-        """Fill `buffer` from the position on."""
-        view = memoryview(buffer).cast("B")
-        done = 0
-        while done < len(view) and (data := os.pread(self._fd, len(view) - done, self._position + done)):
-            view[done : done + len(data)] = data
-            done += len(data)
-        return done
-
-    def write(self, data: Buffer) -> int:
-        """Write all of `data` at the position."""
-        view = memoryview(data).cast("B")
-        done = 0
-        while done < len(view) and not self._dropped:
-            done += os.pwrite(self._fd, view[done:], self._position + done)
-        self._position += len(view)
-        self.size = max(self.size, self._position)
-        return len(view)
-
-    def truncate(self, size: int | None = None) -> int:
-        """Make the file `size` bytes long."""
-        self.size = self._position if size is None else size
-        if not self._dropped:
-            os.ftruncate(self._fd, self.size)
-        return self.size
-
-    def flush(self) -> None:
-        """Nothing is buffered here."""
-
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """The content, `size` bytes at a time."""
-        for offset in range(0, self.size, size):
-            yield os.pread(self._fd, size, offset)
-
-    @property
-    def _dropped(self) -> bool:
-        """If what is written is ignored: in a forked child, and by HDF5 in a file that it could not close."""
-        return self._fd < 0 or self._generation != process.generation()
-
-    def close(self) -> None:
-        """Free the file; what is written from then on is ignored."""
-        self._fd = -1
-        descriptors.close(self._held)
-
-    def __repr__(self) -> str:
-        return f"{_MARK}{self._url}>"
-
-
-def _open_temporary(held: descriptors.HeldDescriptors) -> int:
-    """Open a temporary file without a name."""
-    if hasattr(os, "O_TMPFILE"):
-        with contextlib.suppress(OSError):  # some filesystems have no such files
-            return descriptors.open_into(held, tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)
-    with tempfile.TemporaryFile(buffering=0) as file:  # an exception of a signal handler may keep it open
-        return descriptors.duplicate_into(held, file.fileno())
-
-
 def check_installed() -> None:
     """Raise if h5py can't be imported."""
     try:
@@ -234,12 +151,14 @@ def translated(url: str, operation: str) -> Iterator[None]:
         while isinstance(first, SystemError):
             first = first.__cause__
         raise first or exc from None
-    except OSError as exc:
-        if exc.errno is None:  # HDF5's own: a structure or a checksum is wrong
-            raise errors.corrupt(url, _reason(exc), operation) from exc
-        raise
-    except (KeyError, RuntimeError, ValueError) as exc:  # what h5py makes of HDF5's other errors
-        raise errors.corrupt(url, _reason(exc), operation) from exc
+    except (KeyError, OSError, RuntimeError, ValueError) as exc:
+        number = _ERRNO.search(str(exc))
+        if number is not None and (code := int(number[1])):
+            raise OSError(code, os.strerror(code), url) from exc
+        if isinstance(exc, OSError) and exc.errno is not None:  # ours
+            exc.filename = exc.filename or url
+            raise
+        raise errors.corrupt(url, _reason(exc), operation) from exc  # a structure or a checksum is wrong
 
 
 def _reason(exc: Exception) -> str:

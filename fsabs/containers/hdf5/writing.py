@@ -13,14 +13,11 @@ from ...blobs import Blob
 from ...limits import Limits
 from ..spool import still_open
 from . import nodes
-from .library import Scratch
+from .scratch import Scratch
 
 if TYPE_CHECKING:
     import h5py
 
-# What is written is what HDF5 1.8 can read, with its checksums on every structure; not what the library prefers, which
-# differs from release to release.
-_VERSIONS = ("v108", "latest")
 _PIECE = 8 * 1024 * 1024
 _CHUNK = 1024 * 1024
 
@@ -29,24 +26,12 @@ class Draft:
     """The file that is written, and the same with what an old one held; used under h5py's own lock, and ours."""
 
     def __init__(self, url: str, old: Blob | None, compression: str | None, limits: Limits) -> None:
-        import h5py
-
-        from .library import translated
-
         self._compression = compression
         self._limits = limits
         self._lock = process.Lock()
         self._under_way: dict[object, str] = {}
-        self._scratch = Scratch(url)
-        try:
-            for offset in range(0, old.size if old is not None else 0, _PIECE):
-                assert old is not None
-                self._scratch.write(old.pread(_PIECE, offset))
-            with translated(url, "open_container"):
-                self.file = h5py.File(self._scratch, "w" if old is None else "r+", libver=_VERSIONS)
-        except BaseException:
-            self._scratch.close()  # HDF5 keeps the object after an exception in one of its methods
-            raise
+        self._scratch = Scratch(url, old)
+        self.file = self._scratch.file
 
     def check(self, key: str, exclusive: bool) -> None:
         """Raise the errors of opening, unless a file may be written at `key`."""
@@ -63,9 +48,10 @@ class Draft:
             group = self._group(keys.parent(key))
             dataset = self._write(group, file, size)
             name = nodes.raw(keys.name(key))
-            if group.id.links.exists(name):
-                del group[name]
-            group[name] = dataset
+            with self._scratch.writing("close"):
+                if group.id.links.exists(name):
+                    del group[name]
+                group[name] = dataset
 
     def _write(self, group: h5py.Group, file: IO[bytes], size: int) -> h5py.Dataset:
         """A dataset that has no name yet: it is gone if it doesn't get one."""
@@ -75,15 +61,17 @@ class Draft:
         packed: dict[str, Any] = {}
         if self._compression is not None and size:
             packed = {"compression": self._compression, "chunks": (min(size, _CHUNK),)}
-        dataset = group.create_dataset(None, shape=(size,), dtype="u1", track_times=False, **packed)
+        with self._scratch.writing("close"):
+            dataset = group.create_dataset(None, shape=(size,), dtype="u1", track_times=False, **packed)
         offset = 0
         while offset < size:
             data = file.read(min(_PIECE, size - offset))
             values = np.frombuffer(data, dtype="u1")
-            if len(data) == size:  # without a selection, which takes as long as all else
-                dataset.id.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
-            else:
-                dataset[offset : offset + len(data)] = values
+            with self._scratch.writing("close"):
+                if len(data) == size:  # without a selection, which takes as long as all else
+                    dataset.id.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+                else:
+                    dataset[offset : offset + len(data)] = values
             offset += len(data)
         return dataset
 
@@ -109,16 +97,14 @@ class Draft:
         with self._lock:
             if self._under_way:
                 raise still_open(url, self._under_way.values())
-            self.file.close()
+            self._scratch.finish()
         return self._scratch
 
     def abort(self) -> None:
         """Close the file, and drop its bytes."""
-        try:
-            with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
-                self.file.close()
-        finally:
-            self._scratch.close()
+        self._scratch.drop()
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # the reason of the failure has been raised
+            self.file.close()
 
     def _find(self, key: str) -> Any:
         """The group or dataset at `key`; None if there is none."""
@@ -135,8 +121,9 @@ class Draft:
             key = keys.parent(key)
         if not _is_group(found):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        for name in reversed(missing):
-            found = _make_group(found, nodes.raw(name))
+        with self._scratch.writing("mkdir"):
+            for name in reversed(missing):
+                found = _make_group(found, nodes.raw(name))
         return found
 
 
