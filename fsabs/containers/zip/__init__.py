@@ -64,8 +64,9 @@ class Zip(Container):
         path: the file's path.
         mode: `r`, `w`, `x` or `a`.
         compression: of written members: `stored` (training data is compressed already), `deflated`, `bzip2` or `lzma`.
-        compresslevel: 0 to 9 (bzip2: 1 to 9), or None for the method's usual one; for `deflated` that is isal's
-            highest where isal is installed (`fsabs[speed]`): several times as fast as zlib, some per cent larger.
+        compresslevel: 0 to 9 (bzip2: 1 to 9), or None for the method's usual one; for `deflated` that is a
+            quick one of isal's where isal is installed (`fsabs[speed]`): several times as fast as zlib, some per cent
+            larger.
         timestamp: what written members have as their time, in seconds since 1970, to 2 seconds; 1980-01-01 by default.
         limits: what reading may cost, by default the limits of `parent`.
     """

@@ -13,7 +13,7 @@ from ...threads import in_threads
 from . import records
 from .decoders import crc32, fastest_zlib
 
-_ISAL_LEVEL = 3
+_ISAL_LEVEL = 2  # the highest, 3, takes twice the time for 1 to 4 % fewer bytes
 _GROUP_FILES = 64
 _GROUP_BYTES = 512 * 1024
 _STORED_BYTES = 1024 * 1024
@@ -59,15 +59,12 @@ class _Lzma:
 _METHODS = {"stored": records.STORED, "deflated": records.DEFLATED, "bzip2": records.BZIP2, "lzma": records.LZMA}
 
 
-def _deflate(level: int) -> Compressor:
-    return zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-
-
-def _fast_deflate() -> Compressor:
-    """Return a compressor of the usual level: isal's highest, or zlib's without isal."""
+def _deflater(level: int | None) -> tuple[Any, int]:
+    """The library that deflates at `level`, and its own level: for None isal's second highest, or zlib's usual one."""
+    if level is not None:
+        return zlib, level
     library = fastest_zlib()
-    level = zlib.Z_DEFAULT_COMPRESSION if library is zlib else _ISAL_LEVEL
-    return cast(Compressor, library.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS))
+    return library, zlib.Z_DEFAULT_COMPRESSION if library is zlib else _ISAL_LEVEL
 
 
 class CompressedMember(NamedTuple):
@@ -95,7 +92,8 @@ class Compression:
     def start(self) -> Compressor:
         """A compressor of one member."""
         if self.method == records.DEFLATED:
-            return _fast_deflate() if self._level is None else _deflate(self._level)
+            library, level = _deflater(self._level)
+            return cast(Compressor, library.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS))
         if self.method == records.BZIP2:
             return bz2.BZ2Compressor(9 if self._level is None else self._level)
         if self.method == records.LZMA:
@@ -107,6 +105,9 @@ class Compression:
         crc = crc32(data)
         if self.method == records.STORED:
             return CompressedMember(path, data, crc, len(data))
+        if self.method == records.DEFLATED:
+            library, level = _deflater(self._level)
+            return CompressedMember(path, library.compress(data, level, -zlib.MAX_WBITS), crc, len(data))
         compressor = self.start()
         return CompressedMember(path, compressor.compress(data) + compressor.flush(), crc, len(data))
 
