@@ -53,6 +53,7 @@ FLOORS = {
     "core": 2,
     "walking": 2,
     "registry": 2,
+    "partials": 2,
     "texts": 1,
     "files": 1,
     "writefile": 1,

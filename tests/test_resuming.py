@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.partials import kept_path
 from fsabs.backends.s3 import S3
 from fsabs.backends.s3.buckets import uploads_of
 from fsabs.copying.large import RESUMED_FROM, copy_large
 from fsabs.copying.pieces import write_behind
 from fsabs.fs import FS
+from fsabs.partials import kept_path
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 

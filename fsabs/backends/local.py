@@ -18,13 +18,13 @@ import stat as stat_bits
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import descriptors, errors, identity, keys, mounts, process
+from .. import descriptors, errors, identity, keys, mounts, partials, process
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer
 from ..fs import FS, Capabilities, FileStat, Path
 from . import links as link_rules
-from . import partials, scanning
+from . import scanning
 from .local_resuming import ResumedWriter
 from .local_writers import AppendWriter, LocalWriter, target, write_at_once
 from .update import UpdateFile

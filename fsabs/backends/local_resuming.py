@@ -8,10 +8,9 @@ import fcntl
 import os
 import stat as stat_bits
 
-from .. import descriptors, errors
+from .. import descriptors, errors, partials
 from ..descriptors import HeldDescriptors
 from ..files import Writer
-from . import partials
 from .local_writers import fsync_directory
 
 _STEP = 8 * 1024 * 1024

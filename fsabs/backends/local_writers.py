@@ -8,9 +8,8 @@ import os
 import stat as stat_bits
 from collections.abc import Callable
 
-from .. import descriptors, process
+from .. import descriptors, partials, process
 from ..files import Writer
-from . import partials
 
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends import partials
+from fsabs import partials
 from fsabs.files import PARTIAL_SUFFIX
 
 pytestmark = pytest.mark.quick

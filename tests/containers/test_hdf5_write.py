@@ -272,6 +272,17 @@ def test_a_system_that_lacks_unnamed_files(missing: str, tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == []
 
 
+def test_the_name_that_a_killed_writer_had_for_a_moment_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naming = "import sys; from fsabs.partials import partial_path; open(partial_path(sys.argv[1], 'hdf5'), 'x')"
+    subprocess.run([sys.executable, "-c", naming, tmp_path], timeout=50, check=True, cwd=ROOT)
+    assert len(os.listdir(tmp_path)) == 1
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    _write(Memory(), "a.h5", TREE)
+    assert os.listdir(tmp_path) == []
+
+
 def test_options_are_checked() -> None:
     fs = Memory()
     with pytest.raises(ValueError, match="unknown compression 'zip'"):

@@ -8,12 +8,11 @@ import functools
 import operator
 import os
 import tempfile
-import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ... import descriptors
+from ... import descriptors, partials
 from ...blobs import Blob
 from .library import translated
 
@@ -36,7 +35,9 @@ class Scratch:
         self._url = url
         self._failure = 0  # the errno of the first write that failed
         self._held = descriptors.HeldDescriptors()
-        name = os.path.join(tempfile.gettempdir(), f"fsabs-{uuid.uuid4().hex}.h5")
+        folder = tempfile.gettempdir()
+        partials.sweep_once(folder)
+        name = partials.partial_path(folder, "hdf5")
         try:
             self._fd, to_name = _open_temporary(self._held, name)
             for offset in range(0, old.size if old is not None else 0, _PIECE):
@@ -129,9 +130,9 @@ def _open_named(to_name: Callable[[], object], name: str, *, new: bool) -> h5py.
     if new:
         creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
         creation.set_obj_track_times(False)
-        to_open = functools.partial(h5py.h5f.create, name.encode(), h5py.h5f.ACC_TRUNC, creation, access)
+        to_open = functools.partial(h5py.h5f.create, os.fsencode(name), h5py.h5f.ACC_TRUNC, creation, access)
     else:
-        to_open = functools.partial(h5py.h5f.open, name.encode(), h5py.h5f.ACC_RDWR, access)
+        to_open = functools.partial(h5py.h5f.open, os.fsencode(name), h5py.h5f.ACC_RDWR, access)
     steps: list[Callable[[], Any]] = [to_name, to_open, functools.partial(os.unlink, name)]
     _, opened, _ = map(operator.call, steps)  # in C: no signal handler comes in between and leaves the name
     return h5py.File(opened)

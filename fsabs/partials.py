@@ -12,8 +12,8 @@ import os
 import re
 import time
 
-from .. import owners
-from ..files import PARTIAL_SUFFIX, is_partial
+from . import owners
+from .files import PARTIAL_SUFFIX, is_partial
 
 _NAME = re.compile(rf"\..*\.([0-9a-f]{{12}})-([0-9a-f]+)-[0-9a-f]{{8}}{re.escape(PARTIAL_SUFFIX)}", re.DOTALL)
 _WEEK = 7 * 24 * 3600
