@@ -37,6 +37,12 @@ def run(bench: Bench) -> None:
         race.table("cpu", "us/file", 1e6, "packing local files of 20 KB, CPU time")
         race.cheaper(zipped, by_zipfile, at_most(0.6), "seconds", "time")
         race.cheaper(tarred, by_tar, at_most(1.5), "seconds", "time")
+    with bench.race("packing local files of 20 KB into HDF5", "file", rounds=8) as race:
+        packed = race.ours("pack to HDF5", "writing.fsabs_pack", FILES, name="ours.h5", options={}, **tree)
+        by_h5py = race.beside("h5py", "writing.by_h5py", FILES, **tree)
+        race.run()
+        race.table("seconds", "us/file", 1e6)
+        race.cheaper(packed, by_h5py, at_most(1.5), "seconds", "time")
     with bench.race("packing local files of 20 KB, deflated", "file", rounds=8) as race:
         options = {"compression": "deflated"}
         zipped = race.ours("pack to zip", "writing.fsabs_pack", FILES, name="ours.zip", options=options, **tree)

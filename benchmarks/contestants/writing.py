@@ -72,6 +72,19 @@ def by_zipfile(source: str, target: str, deflated: bool) -> Run:
     return run
 
 
+def by_h5py(source: str, target: str) -> Run:
+    """h5py, a dataset for each file."""
+    h5py, numpy = library("h5py"), library("numpy")
+
+    def run() -> None:
+        with h5py.File(f"{target}/theirs.h5", "w", libver="v108") as archive:
+            for name in sorted(os.listdir(source)):
+                with open(f"{source}/{name}", "rb") as file:
+                    archive[name] = numpy.frombuffer(file.read(), "u1")
+
+    return run
+
+
 def by_gnu_tar(source: str, target: str) -> Run:
     """The program `tar`."""
 

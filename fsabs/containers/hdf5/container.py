@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -220,6 +221,9 @@ class Hdf5(Container):
             draft.check(key, exclusive)
         done = draft.begin(key)
         return SpooledWriter(functools.partial(self._add, key, exclusive, done), done)
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        self._add(key, False, object, io.BytesIO(data), len(data))
 
     def _add(self, key: str, exclusive: bool, done: Callable[[], object], file: IO[bytes], size: int) -> None:
         draft = self._check_ours("close", key)

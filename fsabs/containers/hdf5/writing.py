@@ -44,12 +44,13 @@ class Draft:
     def add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:
         """Write the file `key`, `size` bytes of `file` from its position on, in place of what was there."""
         with self._lock:
-            self.check(key, exclusive)
-            group = self._group(keys.parent(key))
+            group, name = self._group(keys.parent(key)), nodes.raw(keys.name(key))
+            replaced = not key or group.id.links.exists(name)
+            if replaced:
+                self.check(key, exclusive)
             dataset = self._write(group, file, size)
-            name = nodes.raw(keys.name(key))
             with self._scratch.writing("close"):
-                if group.id.links.exists(name):
+                if replaced:
                     del group[name]
                 group[name] = dataset
 
