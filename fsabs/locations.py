@@ -45,6 +45,8 @@ def no_query(location: Location) -> ValueError:
 
 def parsed(url: str | os.PathLike[str]) -> Location:
     text = os.fspath(url)
+    if not isinstance(text, str):
+        raise TypeError(f"a URL or a path is a str or an os.PathLike of str, not {type(text).__name__}")
     match = _SCHEME.match(text)
     if match is None:
         if ":" in text.split("/")[0] and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:[^/]*$", text) and not os.path.exists(text):

@@ -100,6 +100,8 @@ class FileMethods(Core):
         """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        if isinstance(paths, str):  # whose characters would be the paths
+            raise TypeError(f"read_many takes several paths, not one str; read_bytes({paths!r}) reads one file")
         wanted = [self._key(path, "read_many") for path in paths]
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
 

@@ -162,9 +162,26 @@ def open_url(
 ) -> AbstractContextManager[Any]:
     """Open the file at a URL, as a context manager; options as of `from_url`, the rest as of `builtins.open`.
 
-    A file is written into a container by adding it to the container, which is made if it is missing.
+    The file is opened by `with`, and has to be used in that block: `with open_url(url) as file:`. A file is written
+    into a container by adding it to the container, which is made if it is missing.
     """
-    return _opened(url, mode, buffering, encoding, errors, newline, options)
+    return _OpenedURL(_opened(url, mode, buffering, encoding, errors, newline, options))
+
+
+class _OpenedURL(contextlib.AbstractContextManager[Any]):
+    """The context manager that `open_url` returns: using it as a file raises an error that says so."""
+
+    def __init__(self, manager: AbstractContextManager[Any]) -> None:
+        self._manager = manager
+
+    def __enter__(self) -> Any:
+        return self._manager.__enter__()
+
+    def __exit__(self, *exc: Any) -> bool | None:
+        return self._manager.__exit__(*exc)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"open_url gives a context manager, which has no {name!r}: `with open_url(...) as file:`")
 
 
 @contextlib.contextmanager

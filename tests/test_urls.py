@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import io
+import json
 import os
 import pickle
 import re
@@ -208,6 +209,15 @@ def test_open_url(tmp_path: Path) -> None:
     assert (tmp_path / "t.txt").read_text("utf-16") == "ä"
     with pytest.raises(IsADirectoryError), fsabs.open_url(f"{tmp_path}/"):
         pass
+    with pytest.raises(AttributeError, match="with open_url"):
+        json.load(fsabs.open_url(f"{tmp_path}/t.txt"))  # type: ignore[arg-type]
+
+
+def test_one_path_is_not_taken_for_several_and_bytes_not_for_a_url(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"read_bytes\('a.txt'\)"):
+        fsabs.from_url(tmp_path).read_many("a.txt")
+    with pytest.raises(TypeError, match="not bytes"):
+        fsabs.from_url(os.fsencode(tmp_path))  # type: ignore[call-overload]
 
 
 def test_reprs_nest(nested: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from .options import is_size
 
 _OFF = ("false", "no", "off", "0", "none", "")
 _ON = ("true", "yes", "on", "1")
+_QUANTITY = re.compile(r"\d[\d.,_]*(e\d+)?[ \t]*[A-Za-z]*")
+"""What is meant as a size more probably than as the name of a folder."""
 
 
 def cached(fs: FS, option: Any) -> FS:
@@ -52,6 +55,8 @@ def cache_options(option: Any) -> dict[str, Any] | None:
         raise ValueError(
             f"cache={text!r} is no folder; did you mean {near[0]!r}? (a new folder of that name: './{text}')"
         )
+    if _QUANTITY.fullmatch(text) and not os.path.isdir(text):
+        raise ValueError(f"cache={text!r} is no size, as '50GB' is (a new folder of that name: './{text}')")
     return {"dir": os.path.expanduser(text)}
 
 

@@ -92,7 +92,7 @@ def program() -> None:
     """Work with data sets on any store.
 
     \b
-    Example: fsabs tasks status sqlite:///job.db
+    Example: fsabs cp -r s3://bucket/train.zip/images/ /data/images
     Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C
     """
 
@@ -108,6 +108,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation, terminal_width=width)
             invocation.output.close()
         return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as exc:
+        sys.stderr.write(exc.format_message() + "\n")
+        return MISUSED
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx is not None else "fsabs"
         sys.stderr.write(redacted(f"{where}: {exc.format_message()}\n  '{where} --help' shows how it is used\n"))

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, SequentialSampler
 
 import fsabs
 from fsabs import FS, LayerFS
-from fsabs.adapters.torch import FileDataset, ImageFolder, PlannedBatches, RecordIODataset
+from fsabs.adapters.torch import FileDataset, ImageFolder, Loader, PlannedBatches, RecordIODataset
 from fsabs.readers.data import recordio as data_recordio
 from fsabs.readers.recordio import Index, Writer
 
@@ -249,3 +249,10 @@ def test_shards_that_are_opened_again_are_not_scanned_again(tmp_path: Path, monk
     monkeypatch.setattr(data_recordio, "OPEN_AT_ONCE", 1)
     monkeypatch.setattr(Index, "of", None)
     assert data.__getitems__([29, 0, 10, 1, 20]) == [b"c9", b"a0", b"b0", b"a1", b"c0"]
+
+
+def test_what_newcomers_give_is_refused_by_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="glob"):
+        FileDataset(tmp_path, "*/*.png")
+    with pytest.raises(TypeError, match="seed= shuffles"):
+        Loader(FileDataset(tmp_path), shuffle=True)

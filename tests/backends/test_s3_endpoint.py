@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import socket
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -299,3 +300,18 @@ def test_urls_of_access_points(url: str, bucket: str, path: str) -> None:
 def test_an_access_point_has_a_name(url: str) -> None:
     with pytest.raises(ValueError, match="name of its access point"):
         fsabs.from_url(url)
+
+
+def test_a_failure_to_connect_names_the_endpoint() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    options: dict[str, Any] = {
+        "endpoint": endpoint,
+        "max_attempts": 1,
+        "aws_access_key_id": "me",
+        "aws_secret_access_key": "secret",
+    }
+    fs = fsabs.from_url("s3://bucket", region="us-east-1", **options)
+    for read in (fs.read_bytes, lambda path: list(fs.read_many([path, path]))):
+        with pytest.raises(ConnectionRefusedError, match=re.escape(endpoint)):
+            read("a")

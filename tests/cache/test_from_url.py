@@ -110,6 +110,8 @@ def test_what_cache_may_be(option: Any, expected: dict[str, Any]) -> None:
         ({"check_interval": "soon"}, ConfigError, "check_interval must be float"),
         ({"max_bytes": "5 apples"}, ValueError, "number of bytes"),
         (1.5, TypeError, "float"),
+        ("50 gigabyte", ValueError, "'50GB'"),
+        ("1e9", ValueError, "'50GB'"),
     ],
 )
 def test_what_cache_cant_be(data: Path, option: Any, kind: type[Exception], match: str) -> None:

@@ -56,6 +56,8 @@ def test_wrong_usage_is_2_and_names_what_is_meant(capsys: pytest.CaptureFixture[
     assert "No such command 'taks'" in capsys.readouterr().err
     assert main(["tasks", "status"]) == 2
     assert "Missing argument 'URL'" in capsys.readouterr().err
+    assert main(["cache"]) == 2
+    assert capsys.readouterr().err.startswith("Usage: fsabs cache")
 
 
 def test_an_error_is_one_line_and_a_traceback_only_with_debug(

@@ -40,6 +40,8 @@ class FileDataset(ReadAheadDataset):
         *,
         max_bytes: int = MAX_BYTES,
     ) -> None:
+        if isinstance(paths, str):  # whose characters would be the paths
+            raise TypeError(f"paths are several paths, not one str; of a pattern: fs.glob({paths!r})")
         self.fs = fs if isinstance(fs, FS) else urls.from_url(fs)
         super().__init__(max_bytes, predicts=not is_immediate(self.fs))
         if paths is None:

@@ -50,6 +50,12 @@ class Loader:
             raise ValueError(
                 "a Loader hands batches out in order: in_order=False would leave its state without meaning"
             )
+        for name in ("shuffle", "sampler", "batch_sampler"):
+            if options.get(name):
+                raise TypeError(
+                    f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is a ShardedDataset); "
+                    f"a sampler of yours goes with torch's DataLoader"
+                )
         if callable(getattr(dataset, "tagged", None)):
             if (seed, rank, ranks, uneven) != (None, None, None, "keep"):
                 raise TypeError(f"seed, rank, ranks and uneven of a {type(dataset).__name__} are given to the data set")

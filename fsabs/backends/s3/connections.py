@@ -22,7 +22,7 @@ from typing import Any
 
 from ... import hooks
 from .endpoint import Endpoint
-from .failures import broken, error_name, mismatched
+from .failures import error_name, mismatched, not_connected
 from .messages import Body
 
 MAX_IDLE = 64
@@ -203,13 +203,18 @@ class ConnectionPool:
         try:
             connection = self._connect()
         except OSError as exc:
-            failure = broken(exc)
+            failure = self.failure(exc)
             if instrument is not None:
                 instrument.record_span("connect", "s3.connect", begin, 0, self._url, error_name(failure))
             raise failure from exc
         if instrument is not None:
             instrument.record_span("connect", "s3.connect", begin, 0, self._url)
         return connection
+
+    def failure(self, exc: Exception) -> Exception:
+        """Return the failure to connect that an exception stands for; its text names the endpoint."""
+        endpoint = self._endpoint
+        return not_connected(exc, f"http{'s' if endpoint.tls else ''}://{endpoint.host_header}")
 
     def _connect(self) -> Connection:
         deadline = time.monotonic() + self.connect_timeout

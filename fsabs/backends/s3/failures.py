@@ -181,6 +181,9 @@ def broken(exc: Exception) -> Exception:
         return Transient(ConnectionResetError(errno.ECONNRESET, "the connection ended within TLS"))
     if isinstance(exc, ssl.SSLCertVerificationError):
         return ConnectionError(errno.ECONNABORTED, f"the store's certificate is not accepted: {exc.verify_message}")
+    if isinstance(exc, ssl.SSLError) and exc.reason == "WRONG_VERSION_NUMBER":
+        reason = "the response is not TLS: the endpoint may be one of http://, or the port another service's"
+        return Transient(ConnectionAbortedError(errno.ECONNABORTED, reason))
     if isinstance(exc, ssl.SSLError):
         return Transient(ConnectionAbortedError(errno.ECONNABORTED, f"TLS: {exc.reason or exc}"))
     if isinstance(exc, ConnectionError):
@@ -190,6 +193,17 @@ def broken(exc: Exception) -> Exception:
     if isinstance(exc, OSError):
         return Transient(OSError(exc.errno or errno.EIO, exc.strerror or str(exc)))
     return exc
+
+
+def not_connected(exc: Exception, endpoint: str) -> Exception:
+    """Return the failure to connect to an endpoint. It names the endpoint, which may be another one than was meant."""
+    failure = broken(exc)
+    error = failure.error if isinstance(failure, Transient) else failure
+    if not isinstance(error, OSError):
+        return failure
+    text = "no connection within the time limit" if isinstance(error, TimeoutError) else error.strerror
+    named = type(error)(error.errno, f"{text} (endpoint {endpoint})")
+    return Transient(named) if isinstance(failure, Transient) else named
 
 
 def hung_up(received: int) -> Transient:

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable
 
 from ... import hooks, process
 from .client import Client
-from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, broken, error_name
+from .failures import Mismatch, RejectedNonce, Transient, Unanswered, UnsupportedResponse, error_name
 from .messages import Request, Response
 from .receive import SEND_WOULD_BLOCK, WOULD_BLOCK, Receiver
 from .retry import Operation
@@ -325,7 +325,7 @@ class _Pipeline:
         """End a slot by what went wrong on it, and decide on its request."""
         connection, receiver = slot.connection, slot.receiver
         used = connection is not None and connection.used
-        exc = self._client.failure(exc, connection, receiver) if connection is not None else broken(exc)
+        exc = self._client.failure(exc, connection, receiver) if connection is not None else self._pool.failure(exc)
         if not isinstance(exc, OSError | Transient | UnsupportedResponse):
             raise exc
         self._record(slot, 0, exc, "request" if receiver is not None else "connect")
