@@ -193,7 +193,7 @@ class FS(AdapterMethods, FileMethods):
 
     def copy(self, src: Path, dst: Path, dst_fs: FS | None = None) -> None:
         """Copy a file, to another FS if one is given; whole or not at all, replacing what was there."""
-        target_fs = self if dst_fs is None else dst_fs
+        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
         source, target = self._key(src, "copy"), target_fs._file_key(dst, "copy")
         target_fs._require("write", "copy", target)
         try:
@@ -234,7 +234,7 @@ class FS(AdapterMethods, FileMethods):
 
         Returns how many files and directories, and how many bytes of files, were copied.
         """
-        target_fs = self if dst_fs is None else dst_fs
+        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
         source, target = self._key(src, "copy_tree"), target_fs._key(dst, "copy_tree")
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
@@ -272,7 +272,7 @@ class FS(AdapterMethods, FileMethods):
 
         Returns how many files were copied, skipped and removed, and how many bytes were copied.
         """
-        target_fs = self if dst_fs is None else dst_fs
+        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
         source, target = self._key(src, "sync_tree"), target_fs._key(dst, "sync_tree")
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
@@ -375,3 +375,10 @@ class FS(AdapterMethods, FileMethods):
 
     def _glob_from(self, pattern: str, start: int) -> Iterator[str]:
         return itertools.islice(glob(self, pattern), start, None)
+
+
+def checked_fs(fs: Any, name: str) -> FS:
+    """Return `fs`, the argument `name`; a URL or a path in its place is a `TypeError` that says how to open it."""
+    if isinstance(fs, str | os.PathLike):
+        raise TypeError(f"{name} is an FS, not a URL or a path: fsabs.from_url({str(fs)!r})")
+    return cast(FS, fs)

@@ -111,7 +111,7 @@ class FileMethods(Core):
         self._require("write", "open for writing", key)
         if key in ("", self._root):
             raise errors.error(EISDIR, "write_bytes", self._url(key))
-        content = data if type(data) is bytes else memoryview(data).tobytes()
+        content = data if type(data) is bytes else writemany.content_of(path, data)
         try:
             self._write_bytes(key, content)
         except OSError as exc:

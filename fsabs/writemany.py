@@ -52,7 +52,15 @@ def contents(pairs: Iterable[tuple[P, Buffer]] | Mapping[P, Buffer], key_of: Cal
     """Yield the key and the bytes of each pair, when it is asked for; a buffer that may change is copied."""
     items = cast(Iterable[tuple[P, "Buffer"]], pairs.items() if isinstance(pairs, Mapping) else pairs)
     for path, data in items:
-        yield key_of(path), data if type(data) is bytes else memoryview(data).tobytes()
+        yield key_of(path), data if type(data) is bytes else content_of(path, data)
+
+
+def content_of(path: object, data: Buffer) -> bytes:
+    """Return a copy of a buffer; anything else is a `TypeError` that names the path."""
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        raise TypeError(f"the content of {path!r} is bytes, or a buffer of them, not {type(data).__name__}") from None
 
 
 def one_by_one(write: Callable[[str, bytes], None], pairs: Iterator[Content]) -> int:

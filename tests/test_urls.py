@@ -213,9 +213,20 @@ def test_open_url(tmp_path: Path) -> None:
         json.load(fsabs.open_url(f"{tmp_path}/t.txt"))  # type: ignore[arg-type]
 
 
-def test_one_path_is_not_taken_for_several_and_bytes_not_for_a_url(tmp_path: Path) -> None:
+def test_one_path_for_several_text_for_bytes_and_a_url_for_an_fs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"read_bytes\('a.txt'\)"):
         fsabs.from_url(tmp_path).read_many("a.txt")
+    for pairs in ([("a.txt", "text")], {"a.txt": 3}):
+        with pytest.raises(TypeError, match="content of 'a.txt'"):
+            fsabs.from_url(tmp_path).write_many(pairs)  # type: ignore[arg-type]
+    calls: list[Any] = [
+        lambda fs: fs.copy_tree("", "", "memory://x"),
+        lambda fs: fsabs.pack(fs, "memory://x", "a.zip"),  # type: ignore[arg-type]
+        lambda fs: fsabs.unpack("memory://x", fs),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=re.escape("fsabs.from_url('memory://x')")):
+            call(fsabs.from_url(tmp_path))
     with pytest.raises(TypeError, match="not bytes"):
         fsabs.from_url(os.fsencode(tmp_path))  # type: ignore[call-overload]
 

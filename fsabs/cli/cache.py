@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +35,8 @@ def _cache(folder: str | None) -> CachedFS:
     from .. import Memory
     from ..cache import CachedFS
 
+    if folder is not None and not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no cache", folder)
     return CachedFS(Memory("fsabs-cache-command"), folder)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from .. import keys
 from ..blobs import Blob
-from ..fs import FS, FileStat, Path
+from ..fs import FS, FileStat, Path, checked_fs
 
 _SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
 _BATCH_FILES = 4096
@@ -76,6 +76,7 @@ def pack(
     """
     if mode not in ("w", "x"):
         raise ValueError(f"pack makes a new container: mode is 'w' or 'x', not {mode!r}")
+    src_fs, dst_fs = checked_fs(src_fs, "src_fs"), checked_fs(dst_fs, "dst_fs")
     chosen = _chosen(src_fs, _Itself(dst_fs, name), select)
     open_container = cast(Callable[..., FS], dst_fs.open_container)  # the options are the container's to check
     with open_container(name, mode, force_type=force_type, **(options or {})) as container:

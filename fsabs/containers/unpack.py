@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from .. import errors, keys
-from ..fs import FS, FileStat, Path
+from ..fs import FS, FileStat, Path, checked_fs
 
 _SMALL = 1024 * 1024  # members up to this size are read as a whole, many at once
 _BATCH_FILES = 256
@@ -65,6 +65,7 @@ def unpack(
     two members have names that the target does not tell apart, by case or Unicode form, and `PermissionError` for a
     link in the target that leads out of it.
     """
+    source, target = checked_fs(source, "source"), checked_fs(target, "target")
     base = target._key(path, "unpack")
     if target.capabilities.mkdir:
         target.makedirs("/" + base, exist_ok=True)

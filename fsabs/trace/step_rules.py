@@ -141,7 +141,7 @@ PARTS_WITH_ONE_CAUSE = (
         "F019",
         "startup",
         0.05,
-        "starting workers takes {each:.1f} s an epoch, {share:.0%} of the time",
+        "starting workers takes {each:.3g} s an epoch, {share:.0%} of the time",
         "seconds of starting",
         "Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them faster "
         "than spawn, which imports everything again and unpickles the data set.",

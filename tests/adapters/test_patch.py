@@ -161,7 +161,9 @@ def test_a_path_of_fsabs_is_opened(tree: str) -> None:
 @pytest.mark.quick
 def test_errors_are_ours_or_the_librarys(tree: str, tmp_path: Path) -> None:
     with fsabs.patch("cv2", "numpy", "PIL", "pandas"):
-        assert cv2.imread(f"{tree}/none.png") is None
+        with pytest.warns(RuntimeWarning, match=r"cv2.imread returns None: .*none.png") as caught:
+            assert cv2.imread(f"{tree}/none.png") is None
+        assert caught[0].filename == __file__
         assert cv2.imread(f"{tree}/a.txt") is None
         for function in (numpy.load, Image.open, pandas.read_csv, pandas.read_hdf):
             with pytest.raises(FileNotFoundError, match="none"):

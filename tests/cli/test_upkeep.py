@@ -58,6 +58,9 @@ def test_cache(tmp_path: Path) -> None:
     assert "nothing was removed" in refused.err
     assert fsabs("cache", "clear", "--dir", "cache", "--yes", cwd=tmp_path).out.startswith("removed ")
     assert not [path for path in (tmp_path / "cache").rglob("*-*") if path.is_file()]
+    for command in ("status", "verify", "clear"):
+        assert "there is no cache" in fsabs("cache", command, "--dir", "cahce", cwd=tmp_path, code=1).err
+    assert not (tmp_path / "cahce").exists()
     assert "there is no cache" in fsabs("cache", "status", env={"FSABS_CACHE_DIR": ""}, code=1).err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -13,10 +14,11 @@ def _cv2(cv2: ModuleType) -> list[PatchedCall]:
     import numpy  # cv2 has imported it
 
     def imread(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A missing file is None, as for a local one; any other failure of the store is raised."""
+        """A missing file is None and a warning, as for a local one; any other failure of the store is raised."""
         try:
             data = calls.read_bytes(path)
-        except FileNotFoundError:
+        except FileNotFoundError as exc:
+            warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=3)
             return None
         flags = args[1] if len(args) == 2 else kwargs.get("flags", cv2.IMREAD_COLOR)
         plain = isinstance(flags, int) and len(args) <= 2 and (not kwargs or kwargs.keys() <= {"filename", "flags"})

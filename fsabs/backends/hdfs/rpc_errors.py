@@ -81,7 +81,7 @@ class Translated:
         if exc is None or (isinstance(exc, OSError) and exc.errno is not None and not isinstance(exc, socket.gaierror)):
             return
         if isinstance(exc, socket.gaierror):
-            raise OSError(errno.EHOSTUNREACH, str(exc)) from exc
+            raise OSError(errno.EHOSTUNREACH, f"the host's name can't be resolved: {exc.strerror}") from exc
         if isinstance(exc, OSError | RuntimeError | UnicodeError | OverflowError | NotImplementedError):
             raise _error(exc) from exc
         name = type(exc).__name__

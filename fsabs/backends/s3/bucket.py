@@ -89,7 +89,7 @@ class S3(BucketAccess, FS):
         **options: Unpack[S3Options],
     ) -> None:
         if not bucket:
-            raise ValueError(f"an S3 URL names a bucket: s3://bucket/key, not s3://{bucket}/{prefix or ''}")
+            raise ValueError(f"an S3 URL names a bucket: s3://bucket/key, not s3:///{(prefix or '').lstrip('/')}")
         if mpu_chunksize < MIN_PART_SIZE:
             raise ValueError(f"mpu_chunksize is at least 5 MiB ({MIN_PART_SIZE}), not {mpu_chunksize}")
         super().__init__(bucket, options)
