@@ -18,6 +18,7 @@ from .. import mounts
 from ..fs import FS, FileStat
 from ..index_cache import cache_directory
 from .measuring import RequestLog
+from .output import size_text
 from .resolution import backend_of
 
 LISTED = 100_000
@@ -199,4 +200,4 @@ def cache_advice(fs: FS, sample: Sample) -> str:
     share = min(1.0, 0.8 * free / sample.bytes) if sample.bytes else 1.0
     if share < 1:
         return f"cache=True, which has room for {share:.0%} of the data set"
-    return f"cache=True: {sample.bytes / 1e9:.3g} GB of {free / 1e9:.3g} GB free; epochs from the second on are local"
+    return f"cache=True: {size_text(sample.bytes)} of {size_text(free)} free; epochs from the second on are local"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import click
 
+from .. import registry
 from .paths import Paths, ResolvedPath, path_argument
 from .program import Invocation, common
 
@@ -22,7 +24,13 @@ def command(invocation: Invocation, path: str | None, depth: int | None) -> None
     """
     with Paths() as resolver:
         for found in resolver.expand(path or "."):
-            _Tree(invocation, found, depth).show()
+            try:
+                _Tree(invocation, found, depth).show()
+            except NotADirectoryError as exc:
+                if found.contents or registry.container_of(os.path.basename(found.path)) is None:
+                    raise
+                reason = "a container is a directory with a / at its end, else a file"
+                raise NotADirectoryError(errno.ENOTDIR, reason, found.shown) from exc
 
 
 class _Tree:

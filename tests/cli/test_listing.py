@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,12 @@ def test_tree_and_find(store: Store) -> None:
     found = fsabs("find", store.url, "--name", "*.txt", "--size", "-1k", "--type", "f", env=store.env)
     space = "%20" if "://" in store.url else " "
     assert found == (f"{store.url}a.txt\n{store.url}sub/deep/c{space}d.txt\n{store.url}z.txt\n", "", 0)
+
+
+def test_a_container_without_a_slash_is_no_tree(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b", "")
+    assert "with a / at its end" in fsabs("tree", "a.zip", cwd=tmp_path, code=1).err
 
 
 def test_du_and_stat(store: Store) -> None:

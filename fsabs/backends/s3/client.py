@@ -288,7 +288,9 @@ def _make(boto: process.PerProcess[Any], bucket: str, options: Options) -> Clien
         return None
     if endpoint.signature is not None and endpoint.credentials is None:
         boto.close()  # the next client looks for them again
-        raise PermissionError(errno.EACCES, "no provider has credentials: give them, or anonymous=True")
+        raise PermissionError(
+            errno.EACCES, "no credentials in options, environment, ~/.aws or roles; for a public bucket: anonymous=True"
+        )
     return Client(endpoint, bucket)
 
 

@@ -101,6 +101,8 @@ def parse(head: bytes, at: int, number: int, offset: int, first: int, end: int) 
     """
     left = min(HEADER.size, len(head) - at)
     magic = int.from_bytes(head[at : at + min(4, left)], "little")
+    if left >= 4 and magic != MAGIC and offset == 0:
+        raise Damage(f"the file is no RecordIO file: it begins with 0x{magic:08x}, not with 0x{MAGIC:08x}")
     if left >= 4 and magic != MAGIC:
         raise Damage(f"no chunk begins here: magic 0x{magic:08x} where 0x{MAGIC:08x} was expected")
     if left < HEADER.size:
