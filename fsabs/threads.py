@@ -12,8 +12,11 @@ import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from queue import SimpleQueue
 from typing import Generic, TypeVar
+
+from . import process
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,7 +56,8 @@ class Threads(Generic[R]):
         self._tasks: SimpleQueue[tuple[Callable[[], R], Callable[[TaskOutcome[R]], None]] | None] = SimpleQueue()
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
-        self._started = 0
+        self._started: list[int] = []  # the threads' identifiers
+        self._made_in = process.generation()
 
     @property
     def stopping(self) -> bool:
@@ -63,9 +67,15 @@ class Threads(Generic[R]):
     def submit(self, task: Callable[[], R], report: Callable[[TaskOutcome[R]], None]) -> None:
         """Have `report` called, in a thread, with the outcome of `task()`."""
         self._tasks.put((task, report))
-        if self._started < self._size:
-            self._started += 1
-            _thread.start_new_thread(self._work, ())
+        if len(self._started) < self._size:
+            # One call of a C function: a thread that was started is counted, whatever a signal handler raises.
+            self._started.extend(map(_thread.start_new_thread, (self._work,), ((),)))
+
+    def start(self, task: Callable[[], R]) -> Callable[[], R]:
+        """Begin `task()`; return a function, to be called once, that waits for it and returns or raises what it did."""
+        outcomes: SimpleQueue[TaskOutcome[R]] = SimpleQueue()
+        self.submit(task, outcomes.put)
+        return lambda: outcomes.get().result()
 
     def _work(self) -> None:
         try:
@@ -80,11 +90,26 @@ class Threads(Generic[R]):
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the threads, as the end of the block does."""
         self._stopping = True
-        for _ in range(self._started):
+        self._join(self._wait)
+
+    def finish(self) -> None:
+        """Wait for all tasks, and end the threads."""
+        self._join(True)
+
+    def _join(self, wait: bool) -> None:
+        started, self._started = self._started, []
+        for _ in started:
             self._tasks.put(None)
-        for _ in range(self._started if self._wait else 0):
-            self._ended.get()
+        if process.inherited(self._made_in):
+            return  # a forked child has none of the threads
+        for ident in started if wait else ():
+            if ident != _thread.get_ident():  # the garbage collector may be what calls this, anywhere
+                self._ended.get()
 
 
 def most_at_once() -> int:
@@ -95,13 +120,11 @@ def most_at_once() -> int:
 
 def in_threads(function: Callable[[T], R], items: Iterable[T], size: int) -> Iterator[R]:
     """Yield `function` of each item, in order, with `size` threads and at most twice as many results waiting."""
-    waiting: deque[SimpleQueue[TaskOutcome[R]]] = deque()
+    waiting: deque[Callable[[], R]] = deque()
     with Threads[R](size) as threads:
         for item in items:
-            outcomes: SimpleQueue[TaskOutcome[R]] = SimpleQueue()
-            threads.submit(lambda item=item: function(item), outcomes.put)  # type: ignore[misc]
-            waiting.append(outcomes)
+            waiting.append(threads.start(partial(function, item)))
             if len(waiting) >= 2 * size:
-                yield waiting.popleft().get().result()
+                yield waiting.popleft()()
         while waiting:
-            yield waiting.popleft().get().result()
+            yield waiting.popleft()()

@@ -6,15 +6,16 @@ those under way are written to their end, each whole or not at all, and the fail
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from .process import Lock
-from .threads import most_at_once
+from .threads import TaskOutcome, Threads, most_at_once
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from typing_extensions import Buffer
 
 P = TypeVar("P")
@@ -74,36 +75,54 @@ def one_by_one(write: Callable[[str, bytes], None], pairs: Iterator[Content]) ->
 
 def in_threads(write: Callable[[str, bytes], None], pairs: Iterator[Content], workers: int) -> int:
     """Write files by `workers` threads, with at most `MAX_BYTES` under way; return how many."""
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    failures, count, under_way = Failures(), 0, dict[Future[None], int]()
     workers = min(workers, most_at_once())
-    with ThreadPoolExecutor(workers, thread_name_prefix="fsabs-write") as pool:
+    with Threads[None](workers, wait=True) as threads:
+        writes = _Writes(threads, write)
         try:
             for key, data in pairs:
-                while under_way and (len(under_way) >= workers or sum(under_way.values()) + len(data) > MAX_BYTES):
-                    count += _ended(under_way, failures)
-                if failures:
+                writes.wait_for_room(workers, len(data))
+                if writes.failures:
                     break
-                under_way[pool.submit(write, key, data)] = len(data)
+                writes.begin(key, data)
         except BaseException as exc:
-            failures.add(exc)
-        while under_way:
-            count += _ended(under_way, failures)
-    failures.raise_first()
-    return count
+            writes.failures.add(exc)
+        threads.finish()
+    writes.failures.raise_first()
+    return writes.count()
 
 
-def _ended(under_way: dict[Future[None], int], failures: Failures) -> int:
-    """Wait for a write to end, and return how many ended well."""
-    count = 0
-    from concurrent.futures import FIRST_COMPLETED, wait
+class _Writes:
+    """The writes of one call, and what became of them. Their ends are counted where they end, so that an exception of
+    a signal handler in the caller's thread doesn't make it wait for one that is over."""
 
-    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-        del under_way[future]
-        exc = future.exception()
-        if exc is None:
-            count += 1
-        else:
-            failures.add(exc)
-    return count
+    def __init__(self, threads: Threads[None], write: Callable[[str, bytes], None]) -> None:
+        self._threads = threads
+        self._write = write
+        self._sizes: dict[int, int] = {}  # of those under way, by number
+        self._numbers, self._written = itertools.count(), itertools.count()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self.failures = Failures()
+
+    def begin(self, key: str, data: bytes) -> None:
+        """Have a thread write a file."""
+        number = next(self._numbers)
+        self._sizes[number] = len(data)
+        self._threads.submit(partial(self._write, key, data), partial(self._end, number))
+
+    def _end(self, number: int, outcome: TaskOutcome[None]) -> None:
+        try:
+            outcome.result()
+            next(self._written)
+        except BaseException as exc:
+            self.failures.add(exc)
+        del self._sizes[number]
+        self._ended.put(None)
+
+    def wait_for_room(self, files: int, size: int) -> None:
+        """Wait until fewer than `files` are under way, and room for `size` bytes."""
+        while (sizes := list(self._sizes.values())) and (len(sizes) >= files or sum(sizes) + size > MAX_BYTES):
+            self._ended.get()
+
+    def count(self) -> int:
+        """Return how many files were written; called once."""
+        return next(self._written)

@@ -59,6 +59,21 @@ def writes_many(fs: FS) -> None:
     fs.remove("7.bin")
 
 
+def writes_side_by_side(fs: FS) -> None:
+    """Write many files by threads."""
+    assert fs.write_many(FILES.items(), concurrency=4) == len(FILES)
+    assert fs.read_bytes("7.bin") == FILES["7.bin"]
+
+
+def uploads(fs: FS) -> None:
+    """Write a file of several parts."""
+    piece = FILES["3.bin"] * 53
+    with fs.open("large", "wb") as file:
+        for _ in range(11):
+            file.write(piece)
+    assert fs.stat("large").size == 11 * len(piece)
+
+
 def reads_anew(filled: FS, connect: Callable[[], FS]) -> None:
     """Read through a new object of the same store."""
     with connect() as fs:
@@ -133,6 +148,7 @@ def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
     found: dict[str, Case] = {
         "local": lambda: functools.partial(reads, fs),
         "local-write": lambda: functools.partial(writes, fsabs.Local(folder / "new", create=True)),
+        "local-write-many": lambda: functools.partial(writes_side_by_side, fsabs.Local(folder / "many", create=True)),
         "memory": lambda: functools.partial(reads, memory),
         "memory-write": lambda: functools.partial(writes, fsabs.Memory("new")),
         "reader": lambda: OneReader(fs),
@@ -154,6 +170,7 @@ def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
         "store": lambda: functools.partial(reads, fill(store())),
         "store-open": lambda: functools.partial(reads_anew, fill(store()), store),
         "store-write": lambda: functools.partial(writes_many, store()),
+        "store-upload": lambda: functools.partial(uploads, store()),
         "store-reader": lambda: OneReader(fill(store())),
         "store-list": lambda: functools.partial(lists, fill(store())),
         "store-cached": lambda: functools.partial(reads_cold, fill(store()), folder),

@@ -20,11 +20,21 @@ SECONDS = 120.0
 """The time that a case may take, on a machine that is busy with others, before it counts as hung."""
 TIMEOUT = 180 + soak.rounds(60)
 """The start of a server is in it."""
-LOCAL = ["local", "local-write", "memory", "memory-write", "reader", "lazy", "layer", "traced", "copy-tree", "as-local"]
+LOCAL = ["local", "local-write", "local-write-many", "memory", "memory-write", "reader", "lazy", "layer", "traced"]
+LOCAL += ["copy-tree", "as-local"]
 CACHES = ["cached", "cached-cold", "items-memory", "items-file", "items-processes"]
 READERS = ["recordio", "recordio-one", "recordio-write", "sharded-write", "prefetch", "sharded"]
 CONTAINERS = [f"{way}{name}" for name in ("a.zip", "a.tar", "a.tar.gz", "a.h5") for way in ("", "open-", "pack-")]
-STORES = ["store", "store-open", "store-write", "store-reader", "store-list", "store-cached", "store-zip"]
+STORES = [
+    "store",
+    "store-open",
+    "store-write",
+    "store-upload",
+    "store-reader",
+    "store-list",
+    "store-cached",
+    "store-zip",
+]
 
 
 @pytest.mark.soak

@@ -11,17 +11,18 @@ in the middle of it completes it.
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from .. import errors, keys, registry, urls
 from ..backends.local import Local
 from ..fs import FS
 from ..readers.locate import PUBLISHING
+from ..threads import Threads
 from .plan import UnitResult
 
 REPORT = ".fsabs-prepare.json"
@@ -223,8 +224,9 @@ class OutputDirectory:
                 raise
 
     def _each(self, function: Callable[[str], None], names: Iterable[str]) -> None:
-        with ThreadPoolExecutor(1 if isinstance(self.fs, Local) else _THREADS) as pool:
-            list(pool.map(function, names))
+        with Threads[None](1 if isinstance(self.fs, Local) else _THREADS, wait=True) as threads:
+            for wait in [threads.start(functools.partial(function, name)) for name in names]:
+                wait()
 
     # ---- staging
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CorruptFileError
 from ..fs import FS, Path
+from ..threads import in_threads
 from .locate import find
 from .recordio import Reader, Skipped
 from .recordio.codecs import decompress
@@ -124,10 +125,7 @@ def repair(paths: Paths | FS) -> DataSetReport:
 def _in_threads(files: list[tuple[FS, str]], workers: int) -> Iterable[ShardReport]:
     if workers <= 1 or len(files) <= 1:
         return [_checked(fs, path) for fs, path in files]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(workers, len(files)), thread_name_prefix="fsabs-verify") as pool:
-        return list(pool.map(_checked, *zip(*files, strict=True)))
+    return in_threads(lambda file: _checked(*file), files, min(workers, len(files)))
 
 
 def _checked(fs: FS, path: str) -> ShardReport:

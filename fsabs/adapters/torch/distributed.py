@@ -7,7 +7,7 @@ import io
 import math
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from ...paths import Path
+from ...threads import Threads
 
 _SMALL_BYTES = 1024 * 1024
 """Size up to which an item is collected in memory; larger ones are streamed to their file."""
@@ -99,12 +100,12 @@ class DistributedWriter(FileSystemWriter):
         """Write the tensors and objects of a plan; raise what fails, when no other file is under way any more."""
         directory, results = Path(self.path), list[WriteResult]()
         groups = _grouped(plan.items, plan.storage_data.prefix)
-        with ThreadPoolExecutor(self.thread_count, thread_name_prefix="fsabs-checkpoint") as pool:
-            large = [pool.submit(_write_large, directory, group, planner) for group in groups if group.large]
+        with Threads[list[WriteResult]](self.thread_count, wait=True) as threads:
+            large = [threads.start(partial(_write_large, directory, group, planner)) for group in groups if group.large]
             small = (group for group in groups if not group.large)
             directory.write_many(_contents(small, planner, results), concurrency=self.thread_count)
-            for written in large:
-                results += written.result()
+            for wait in large:
+                results += wait()
         done: Future[list[WriteResult]] = Future()
         done.set_result(results)
         return done

@@ -15,10 +15,11 @@ import itertools
 import string
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from errno import EBADMSG
+from queue import SimpleQueue
 
 from ... import errors
+from ...threads import TaskOutcome, Threads
 from .access import BucketAccess
 from .pages import ObjectPage, fetch
 
@@ -43,15 +44,12 @@ def pages(fs: BucketAccess, prefix: str, delimiter: str | None = None) -> Genera
     if page.token is None:
         yield page
         return
-    pool = ThreadPoolExecutor(1, thread_name_prefix="fsabs-list")
-    try:
+    with Threads[ObjectPage](1) as threads:
         while page.token is not None:
-            following = pool.submit(fetch, fs, prefix, delimiter, page.token)
+            following = threads.start(functools.partial(fetch, fs, prefix, delimiter, page.token))
             yield page
-            page = following.result()
+            page = following()
         yield page
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def flat(fs: BucketAccess, prefix: str) -> Iterator[ObjectPage]:
@@ -107,7 +105,8 @@ class _Split:
         self._fetch = fetch_after
         self._prefix = prefix
         self._waiting: list[tuple[str, str]] = []  # a heap of ranges that are to be listed
-        self._under_way: dict[Future[ObjectPage], tuple[str, str]] = {}
+        self._under_way = 0
+        self._ended: SimpleQueue[tuple[str, str, TaskOutcome[ObjectPage]]] = SimpleQueue()
         self._done: list[tuple[str, int, str, ObjectPage]] = []  # a heap by start; with where each ends
         self._numbers = itertools.count()
         for part in self._divided(page, prefix + _END):
@@ -116,8 +115,7 @@ class _Split:
 
     def run(self) -> Iterator[ObjectPage]:
         """Yield the pages in order."""
-        pool = ThreadPoolExecutor(WIDTH, thread_name_prefix="fsabs-list")
-        try:
+        with Threads[ObjectPage](WIDTH) as threads:
             while True:
                 while self._done and self._done[0][0] == self._next:
                     _, _, self._next, page = heapq.heappop(self._done)
@@ -126,19 +124,22 @@ class _Split:
                 if not (self._waiting or self._under_way):
                     assert not self._done, "the ranges leave a gap"
                     return
-                self._begin(pool)
-                for future in wait(self._under_way, return_when=FIRST_COMPLETED).done:
-                    self._take(*self._under_way.pop(future), future.result())
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+                self._begin(threads)
+                start, end, outcome = self._ended.get()
+                self._under_way -= 1
+                self._take(start, end, outcome.result())
 
-    def _begin(self, pool: ThreadPoolExecutor) -> None:
-        while self._waiting and len(self._under_way) < WIDTH:
+    def _begin(self, threads: Threads[ObjectPage]) -> None:
+        while self._waiting and self._under_way < WIDTH:
             if len(self._done) >= MAX_WAITING and self._waiting[0][0] != self._next:
                 if self._under_way:
                     return
             start, end = heapq.heappop(self._waiting)
-            self._under_way[pool.submit(self._fetch, start)] = (start, end)
+            self._under_way += 1
+            threads.submit(functools.partial(self._fetch, start), functools.partial(self._report, start, end))
+
+    def _report(self, start: str, end: str, outcome: TaskOutcome[ObjectPage]) -> None:
+        self._ended.put((start, end, outcome))
 
     def _take(self, start: str, end: str, page: ObjectPage) -> None:
         """Keep what a page has of its range, and plan the rest of the range."""

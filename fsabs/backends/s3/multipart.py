@@ -11,11 +11,12 @@ import errno
 import os
 import secrets
 from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from functools import partial
 from xml.sax.saxutils import escape
 
 from ... import errors
+from ...threads import Threads
 from . import checksums, upload_records
 from .access import BucketAccess
 from .failures import xml_text
@@ -54,11 +55,11 @@ class Upload:
         self._key = record.key
         self._record = record
         self._parts = list(parts)
-        self._in_flight: deque[tuple[Future[str], Body]] = deque()
+        self._in_flight: deque[tuple[Callable[[], str], Body]] = deque()
         self._free: list[bytearray] = []
         self.count = len(parts)
         """Parts so far."""
-        self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="fsabs-upload")
+        self._threads = Threads[str](PARTS_IN_FLIGHT, wait=True)
 
     @classmethod
     def create(cls, fs: BucketAccess, key: str, kept: bool) -> Upload:
@@ -83,8 +84,8 @@ class Upload:
         return bytearray()
 
     def _wait(self) -> None:
-        future, body = self._in_flight.popleft()
-        self._parts.append(future.result())
+        sent, body = self._in_flight.popleft()
+        self._parts.append(sent())
         if isinstance(body, bytearray):
             self._free.append(body)
 
@@ -95,7 +96,7 @@ class Upload:
         while len(self._in_flight) >= PARTS_IN_FLIGHT:
             self._wait()
         self.count += 1
-        self._in_flight.append((self._threads.submit(self._sent_part, self.count, body), body))
+        self._in_flight.append((self._threads.start(partial(self._sent_part, self.count, body)), body))
 
     def _sent_part(self, number: int, body: Body) -> str:
         """Send a part, and return the element that stands for it when the upload is completed."""
@@ -128,17 +129,17 @@ class Upload:
                 if isinstance(exc, errors.StaleFileError):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
                 raise
-        self._threads.shutdown(wait=False)
+        self._threads.end()
         self._record.remove()
 
     def leave(self) -> None:
         """Wait for the parts in flight; they stay."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads.end()
         self._record.release(kept=True)
 
     def abort(self) -> None:
         """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads.end()
         with contextlib.suppress(OSError):
             upload_records.abort(self._fs, self._record)
 

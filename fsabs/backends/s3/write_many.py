@@ -13,10 +13,10 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
 from ... import writemany
+from ...threads import Threads
 from .access import BucketAccess
 from .client import Client
 from .failures import UnsupportedResponse
@@ -71,8 +71,8 @@ class _SmallWrites:
         if width < 2 or len(first[1]) < MIN_SHARED:
             count = self._put(self._own, width)
         else:
-            with ThreadPoolExecutor(1, thread_name_prefix="fsabs-write") as thread:
-                second: Future[int] = thread.submit(self._put, self._handed_over, width // 2)
+            with Threads[int](1, wait=True) as threads:
+                second = threads.start(functools.partial(self._put, self._handed_over, width // 2))
                 try:
                     count = self._put(self._own_and_shared, width - width // 2)
                 except BaseException as exc:
@@ -80,7 +80,7 @@ class _SmallWrites:
                     raise
                 finally:
                     self._shared.put(None)
-                count += second.result()
+                count += second()
         self._failures.raise_first()
         return count
 

@@ -12,12 +12,12 @@ import errno
 import functools
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from ... import errors, keys, process
 from ...errors import CorruptFileError, MissingDependencyError
+from ...threads import in_threads
 from .base import (
     AbstractDataReader,
     Metadata,
@@ -225,23 +225,13 @@ class ODPSDataReader(AbstractDataReader):
         return reader
 
     def _in_threads(self, start: int, end: int) -> Iterator[list[Any]]:
-        from concurrent.futures import Future, ThreadPoolExecutor
-
         piece = max(1, min(PIECE, -(-(end - start) // self._threads)))
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="fsabs-odps")
-        under_way: deque[Future[list[list[Any]]]] = deque()
-        try:
-            for at in range(start, end, piece):
-                under_way.append(pool.submit(self._piece, at, min(at + piece, end)))
-                if len(under_way) > self._threads:
-                    yield from under_way.popleft().result()
-            while under_way:
-                yield from under_way.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _piece(self, start: int, end: int) -> list[list[Any]]:
-        return list(self._rows(start, end))
+        def rows(at: int) -> list[list[Any]]:
+            return list(self._rows(at, min(at + piece, end)))
+
+        for found in in_threads(rows, range(start, end, piece), self._threads):
+            yield from found
 
     # ---- errors
 

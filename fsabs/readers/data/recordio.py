@@ -13,6 +13,7 @@ from ... import errors, process
 from ...backends.memory import Memory
 from ...errors import CorruptFileError
 from ...fs import FS
+from ...threads import in_threads
 from .. import recordio
 from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
 from .base import (
@@ -211,13 +212,7 @@ def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[record
     if workers <= 1:
         yield from (recordio.Index.load(fs, path, on_error=on_error) for path in paths)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="fsabs-index")
-    try:
-        yield from pool.map(lambda path: recordio.Index.load(fs, path, on_error=on_error), paths)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    yield from in_threads(lambda path: recordio.Index.load(fs, path, on_error=on_error), paths, workers)
 
 
 def _scan_available(reader: recordio.Reader, start: int, stop: int, window: int) -> Iterator[Any]:
