@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from errno import EEXIST, EISDIR, ENOENT
 from typing import cast
 
-from . import copying, errors, keys, modes, process
+from . import copying, errors, keys, modes, process, temporary
 from .core import Core
 from .files import WriteFile
 
@@ -40,7 +40,7 @@ def _reading(fs: Core, key: str) -> Iterator[str]:
     if path is not None:
         yield path
         return
-    with _temporary_path(keys.name(key)) as path:
+    with _temporary_path(fs, key) as path:
         _download(fs, key, path)
         yield path
 
@@ -52,7 +52,7 @@ def _writing(fs: Core, key: str, mode: str, open_writer: OpenWriter) -> Iterator
     if mode == "x" and fs._is(key, directory=None):
         raise errors.error(EEXIST, "as_local", fs._url(key))
     made_in = process.generation()
-    with _temporary_path(keys.name(key)) as path:
+    with _temporary_path(fs, key) as path:
         if mode == "r+":
             _download(fs, key, path)
         how = modes.parsed("xb" if mode == "x" else "wb")
@@ -63,14 +63,18 @@ def _writing(fs: Core, key: str, mode: str, open_writer: OpenWriter) -> Iterator
 
 
 @contextlib.contextmanager
-def _temporary_path(name: str) -> Iterator[str]:
-    """Give a path called `name`, or with its suffix, in a new folder, which is removed at the end."""
+def _temporary_path(fs: Core, key: str) -> Iterator[str]:
+    """Give a path with the name of `key`, or with its suffix, in a new folder, which is removed at the end."""
+    name = keys.name(key)
     if len(os.fsencode(name)) > _LONGEST_NAME:
         suffix = os.path.splitext(name)[1]
         name = "file" + (suffix if len(os.fsencode(suffix)) < _LONGEST_NAME else "")
-    folder = _TemporaryFolder()
     try:
-        os.mkdir(folder.path, 0o700)
+        folder = _TemporaryFolder()
+    except OSError as exc:
+        fs._named(exc, "as_local", key)
+        raise
+    try:
         yield os.path.join(folder.path, name)
     finally:
         folder.abort()
@@ -83,11 +87,10 @@ class _TemporaryFolder:
     """
 
     def __init__(self) -> None:
-        import tempfile
-
-        self.path = os.path.join(tempfile.gettempdir(), f"fsabs-{os.urandom(8).hex()}")
+        self.path = os.path.join(temporary.folder(), f"fsabs-{os.urandom(8).hex()}")
         self._made_in = process.generation()
         process.abort_at_exit(self)
+        os.mkdir(self.path, 0o700)
 
     def abort(self) -> None:
         """Remove the folder, and what is in it."""
@@ -118,7 +121,7 @@ def _download(fs: Core, key: str, path: str) -> None:
     try:
         with fs._open_from_start(key) as blob, open(path, "xb", 0) as file:
             for piece in copying.pieces(blob):
-                copying.write_all(file, piece)
+                temporary.write_all(file, piece)
     except OSError as exc:
         fs._named(exc, "as_local", key)
         raise

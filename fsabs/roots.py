@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 from . import errors, hooks, keys, modes, process, registry, texts, urls
 from .files import WriteFile, Writer
 from .fs import FS
+from .temporary import Spool
 
 T = TypeVar("T")
 
@@ -256,7 +257,7 @@ class _EntryWriter(Writer):
         self._options = options
         self._url = url
         self._mode = mode
-        self._spool = tempfile.SpooledTemporaryFile(max_size=16 * 1024 * 1024)  # noqa: SIM115 - until commit or abort
+        self._spool = Spool(16 * 1024 * 1024)
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""

@@ -66,6 +66,7 @@ FLOORS = {
     "writemany": 0,
     "keys": 0,
     "descriptors": 0,
+    "temporary": 0,
     "threads": 0,
     "errors": 0,
     "limits": 0,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import fsabs
-from tests import namespaces
+from tests import namespaces, scarce
 from tests.servers.fixtures import require
 
 pytestmark = pytest.mark.quick
@@ -163,3 +166,27 @@ def test_read_only_root(tmp_path: Path) -> None:
     variables = {**os.environ, "FSABS_CACHE_DIR": "", "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=variables, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_no_descriptor_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so, also where the first temporary file is made: Python's is that no directory was found."""
+    fs = fsabs.Memory()
+    fs.write_bytes("x", b"1")
+    with fs.open_zip("a.zip", "w") as archive:
+        archive.write_many((f"{number}", b"1") for number in range(100))
+    local = fsabs.Local(tmp_path / "tree", create=True)
+    with fs.open_zip("a.zip") as archive:
+        fsabs.unpack(archive, fsabs.Memory(), workers=1)
+        fsabs.cache.FileCache(10, dir=tmp_path / "items").close()
+
+        def fails(url: str, call: Callable[[], object]) -> None:
+            with scarce.no_descriptors(), pytest.raises(OSError) as caught:
+                call()
+            assert (caught.value.errno, url in str(caught.value.filename)) == (errno.EMFILE, True), caught.value
+
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        fails(fs.url("x"), fs.as_local("x").__enter__)
+        for workers in (1, 2):
+            fails("file:///", lambda workers=workers: fsabs.unpack(archive, local, workers=workers))  # type: ignore[misc]
+        fails(str(tmp_path), lambda: fsabs.cache.FileCache(10, dir=tmp_path / "items"))
+    assert os.listdir(tmp_path / "tree") == []

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from .. import errors, identity, keys, process
+from .. import errors, identity, keys, process, temporary
 from ..blobs import Blob, BytesBlob
 from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
 from ..files import Writer, is_partial, partial_name
@@ -255,7 +255,7 @@ class FsspecWriter(Writer):
         self._exclusive = exclusive
         # Freed in a forked child, it would remove the parent's file.
         self._held: process.PerProcess[Any] = process.PerProcess(_forked_spool)
-        self._held.adopt(tempfile.NamedTemporaryFile(prefix="fsabs-"))  # noqa: SIM115 - until commit or abort
+        self._held.adopt(tempfile.NamedTemporaryFile(buffering=0, prefix="fsabs-", dir=temporary.folder()))  # noqa: SIM115 - until commit or abort
 
     @property
     def _spool(self) -> Any:
@@ -263,11 +263,10 @@ class FsspecWriter(Writer):
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""
-        self._spool.write(data)
+        temporary.write_all(self._spool, data)
 
     def commit(self) -> None:
         """Upload the file, in one call or by upload and rename."""
-        self._spool.flush()
         self._fs._check_parent(self._key)
         if self._exclusive and self._fs._is(self._key, directory=None):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))

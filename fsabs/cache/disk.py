@@ -29,6 +29,7 @@ FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 MARKS = 1 << 24
 """Bytes of the file of marks; two files of one mark take each other's for their own."""
 _AT_ONCE = 1 << 15  # bytes of a file that are read at once, and copied, in place of two reads
+RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
 _RECORD_EVERY = 1.0  # seconds between two records of hits and misses for other processes
 
 
@@ -43,6 +44,7 @@ class DiskCache:
         self._leases = HeldDescriptors()
         self._marks = HeldDescriptors()  # closed with its last use: another thread may be writing to it
         self._usable: bool | None = None
+        self._retry_at = 0.0
         self._lock = process.Lock()
         self._counted = [0, 0]
         self._recorded_at = 0.0
@@ -230,11 +232,11 @@ class DiskCache:
 
     def _prepare(self) -> bool:
         """Make the folder, if it isn't there; returns if it can be used."""
-        if self._usable is not None and self._generation == process.generation():
-            return self._usable
+        if self._is_prepared():
+            return bool(self._usable)
         with self._lock:
-            if self._usable is not None and self._generation == process.generation():
-                return self._usable  # another thread was faster: what it has leased and marked stays open
+            if self._is_prepared():
+                return bool(self._usable)  # another thread was faster: what it has leased and marked stays open
             try:
                 self._entries.prepare()
                 kind = mounts.filesystem_of(self.folder)
@@ -249,8 +251,15 @@ class DiskCache:
             except FAILURES as exc:
                 self._usable = os.path.isdir(self._entries.root) and isinstance(exc, OSError) and _is_read_only(exc)
                 if not self._usable:
+                    self._retry_at = time.monotonic() + RETRY_AFTER
                     self._failed(exc)
         return bool(self._usable)
+
+    def _is_prepared(self) -> bool:
+        """Return if the folder was made, or could not be made a moment ago."""
+        if self._generation != process.generation():
+            return False
+        return bool(self._usable) or (self._usable is False and time.monotonic() < self._retry_at)
 
     def _failed(self, exc: Exception) -> None:
         if isinstance(exc, FileNotFoundError) and self._usable:  # the folder was removed: it is made again

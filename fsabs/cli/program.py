@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import re
 import signal
@@ -100,7 +101,33 @@ def program() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return the exit code."""
     invocation = Invocation()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    with _buffered_output():
+        code = _run(invocation, list(sys.argv[1:] if arguments is None else arguments))
+        try:
+            sys.stdout.flush()
+        except OSError as exc:  # its disk is full, or its reader has gone away, as `head` does
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
+            if code == 0:
+                invocation.error(exc)
+                code = FAILED
+        return code
+
+
+@contextlib.contextmanager
+def _buffered_output() -> Iterator[None]:
+    """Buffer the standard output under `python -u`, where the rest of a write is lost that the disk has no room for."""
+    before = sys.stdout
+    if isinstance(getattr(before, "buffer", None), io.RawIOBase):
+        buffer = io.BufferedWriter(io.FileIO(before.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors)
+    try:
+        yield
+    finally:
+        sys.stdout = before
+
+
+def _run(invocation: Invocation, given: list[str]) -> int:
     try:
         _take_any_name(sys.stdout, sys.stderr)
         with _terminated_as_interrupted(), _warnings_as_lines():
@@ -121,12 +148,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as exc:
         sys.stderr.write(redacted(f"fsabs: {exc.format_message()}\n"))
         return exc.exit_code
-    except BrokenPipeError as exc:
-        if exc.filename is None:  # the standard output: its reader has gone away, as `head` does
-            with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        invocation.error(exc)
-        return FAILED
     except Exception as exc:
         invocation.error(exc)
         return FAILED

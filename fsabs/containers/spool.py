@@ -8,12 +8,12 @@ nothing.
 from __future__ import annotations
 
 import errno
-import tempfile
 from collections.abc import Callable, Collection
-from typing import IO
+from typing import IO, cast
 
 from .. import errors
 from ..files import Writer
+from ..temporary import Spool
 
 MAX_IN_MEMORY = 8 * 1024 * 1024
 """Bytes of one member that are kept in memory; a larger one moves to a temporary file without a name."""
@@ -34,7 +34,7 @@ class SpooledWriter(Writer):
     ) -> None:
         self._on_commit = on_commit
         self._on_abort = on_abort
-        self._file: IO[bytes] | None = tempfile.SpooledTemporaryFile(max_size=max_in_memory)  # noqa: SIM115
+        self._file: Spool | None = Spool(max_in_memory)
         self._size = 0
 
     def write(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class SpooledWriter(Writer):
         """Hand the member over."""
         file = self._spool()
         file.seek(0)
-        self._on_commit(file, self._size)
+        self._on_commit(cast(IO[bytes], file), self._size)
         self._file = None
         file.close()
 
@@ -59,7 +59,7 @@ class SpooledWriter(Writer):
         if self._on_abort is not None:
             self._on_abort()
 
-    def _spool(self) -> IO[bytes]:
+    def _spool(self) -> Spool:
         if self._file is None:
             raise ValueError("the member is committed or aborted already")
         return self._file

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import signal
 import stat as stat_bits
-import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -109,11 +108,19 @@ def _left_out(source: FS) -> set[str]:
 
 def tells_names_apart(folder: str) -> bool:
     """Return whether a local directory can have names that differ in case or Unicode form alone."""
-    with tempfile.TemporaryDirectory(prefix=".fsabs-", dir=folder) as scratch:
-        with open(os.path.join(scratch, "a\u00e9"), "xb"):
-            pass
-        others = ("A\u00e9", "ae\u0301")
-        return not any(os.path.lexists(os.path.join(scratch, name)) for name in others)
+    scratch = os.path.join(folder, f".fsabs-{os.urandom(8).hex()}")
+    made = (scratch, os.path.join(scratch, "a\u00e9"))  # directories: to make and to remove them takes no descriptor
+    try:
+        for path in made:
+            os.mkdir(path, 0o700)
+        return not any(os.path.lexists(os.path.join(scratch, name)) for name in ("A\u00e9", "ae\u0301"))
+    except OSError as exc:
+        errors.named(exc, "unpack", f"file:///{keys.to_url_path(folder.lstrip('/'))}")
+        raise
+    finally:
+        for path in reversed(made):
+            with contextlib.suppress(FileNotFoundError):  # there was no room for it
+                os.rmdir(path)
 
 
 def _refuse_collisions(members: Iterable[FileStat], url: str) -> None:
@@ -180,6 +187,11 @@ class _Writer:
         self._folder = folder
         self._inside: set[str] = set()
         self._umask = _umask() if folder is not None else 0
+
+    @property
+    def url(self) -> str:
+        """The URL of the place."""
+        return self._target.url("/" + self._base)
 
     def write(self, batches: Iterable[list[FileStat]]) -> Iterator[tuple[int, int]]:
         """Write batches of members, and yield the files and bytes of each batch."""
@@ -258,9 +270,11 @@ def _in_processes(
             children.append(child)
             connections.append(receiver)
         return _total(_reports(connections), progress)
-    except BaseException:
+    except BaseException as exc:
         for child in children:
             child.terminate()
+        if isinstance(exc, OSError):  # there is no descriptor, or no process, for another child
+            errors.named(exc, "unpack", writer.url)
         raise
     finally:
         for child in children:

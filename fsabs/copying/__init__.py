@@ -6,4 +6,3 @@ in `copier.py`.
 
 from .pieces import PIECE as PIECE
 from .pieces import pieces as pieces
-from .pieces import write_all as write_all

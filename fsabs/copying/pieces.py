@@ -13,8 +13,6 @@ from ..readahead import ReadAhead, joined
 from ..threads import TaskOutcome, Threads
 
 if TYPE_CHECKING:
-    import io
-
     from ..blobs import Blob
 
 PIECE = 8 * 1024 * 1024
@@ -78,10 +76,3 @@ def write_behind(pieces: Iterator[bytes], write: Callable[[bytes], None]) -> Gen
                 waiting -= 1
         for _ in range(waiting):
             yield outcomes.get().result()
-
-
-def write_all(file: io.FileIO, data: bytes) -> None:
-    """Write all of `data` to an unbuffered file, which may take less at once."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]

@@ -13,6 +13,7 @@ import functools
 import os
 import random
 import re
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +154,10 @@ class Database:
         lower = reason.lower()
         if "readonly" in lower or "read-only" in lower or "permission denied" in lower:
             code = errno.EROFS if "permission" not in lower else errno.EACCES
-        elif "unable to open" in lower or "does not exist" in lower:
+        elif self._sqlite and ("unable to open" in lower or "disk i/o" in lower):
+            found = _disk_error(sa.make_url(self.url).database or "")
+            code = found or (errno.EIO if "disk i/o" in lower else errno.ENOENT)
+        elif "does not exist" in lower:
             code = errno.ENOENT
         elif "authentication" in lower or "password" in lower:
             code = errno.EACCES
@@ -162,6 +166,16 @@ class Database:
         else:
             code = errno.ETIMEDOUT if _is_transient(exc) else errno.EIO
         return errors.error(code, operation, self.url, reason)
+
+
+def _disk_error(path: str) -> int | None:
+    """Return the errno of writing beside a file of SQLite, which reports most of them as one; None if it works."""
+    try:
+        with tempfile.TemporaryFile(buffering=0, dir=os.path.dirname(os.path.abspath(path))) as file:
+            file.write(bytes(4096))
+    except OSError as exc:
+        return exc.errno
+    return None
 
 
 def _is_transient(exc: failures.DBAPIError) -> bool:

@@ -47,7 +47,12 @@ class TraceFile:
         self._size = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         first = ["[\n", meta(HEADER, self.pid, header), meta("process_name", self.pid, {"name": title(header)})]
-        self._put(_compressed(["".join(first)]))
+        try:
+            self._put(_compressed(["".join(first)]))
+        except BaseException:
+            os.close(self._descriptor)
+            os.unlink(path)
+            raise
 
     def member(self, batches: list[str]) -> bool:
         """Write a member; False, for good, where there is no more room."""

@@ -25,7 +25,7 @@ import fsabs
 from fsabs.adapters.torch import checkpoints, distributed
 from fsabs.adapters.torch.checkpoints import CheckpointManager
 from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
-from tests import soak
+from tests import scarce, soak
 from tests.adapters import stores
 
 
@@ -319,3 +319,14 @@ def test_lightning(url: str) -> None:
     with pytest.raises(TypeError, match="storage_options"):
         plugin.save_checkpoint({}, f"{url}/x.ckpt", {"key": 1})
     assert issubclass(FsabsCheckpointIO, pytorch_lightning.plugins.io.CheckpointIO)
+
+
+def test_a_full_disk_is_the_error_of_the_file(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path / "run") as manager:
+        manager.save(1, state(1))
+        large = {"w": torch.zeros(3_000_000)}
+        with scarce.file_size(100_000), pytest.raises(OSError, match="too large") as caught:
+            manager.save(2, large)
+        assert caught.value.filename == f"file://{tmp_path}/run/checkpoint-000000000002.pt"
+        assert os.listdir(tmp_path / "run") == ["checkpoint-000000000001.pt"]
+        manager.save(2, large)

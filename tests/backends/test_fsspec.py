@@ -17,6 +17,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.fsspec import PARTIAL_SUFFIX, Fsspec, _translated
+from tests import scarce
 
 pytestmark = pytest.mark.quick
 
@@ -200,3 +201,13 @@ def test_no_url_leads_out_of_a_directory_of_a_web_server(path: str) -> None:
     with pytest.raises(PermissionError):
         fs.read_bytes(path)
     assert fs.url("%2e/a%2e/..b?x=../..") == "http://127.0.0.1:9/d/e/a%2e/..b?x=../.."
+
+
+def test_a_full_temporary_directory_is_an_error_with_the_url() -> None:
+    fs = Fsspec("memory", path="/full")
+    fs.makedirs("", exist_ok=True)
+    fs.write_bytes("old", b"1")
+    with scarce.file_size(50), pytest.raises(OSError, match="too large") as caught, fs.open("old", "wb") as file:
+        file.write(bytes(100))
+    assert caught.value.filename == fs.url("old")
+    assert fs.read_bytes("old") == b"1"

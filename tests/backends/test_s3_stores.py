@@ -8,8 +8,11 @@ import multiprocessing
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +22,13 @@ from fsabs.backends.s3.connections import Connection, ConnectionPool
 from fsabs.backends.s3.messages import Request, Response
 from fsabs.backends.s3.pipeline import send_many
 from fsabs.backends.s3.throttle import Throttle
-from tests import soak
+from tests import namespaces, soak
 from tests.backends.test_s3_contract import _no_settings, contents, opened  # noqa: F401
+from tests.servers.fixtures import require
 from tests.servers.scripted import Asked, ScriptedStore, message
 
 pytestmark = pytest.mark.timeout(120)
+ROOT = Path(__file__).parents[2]
 OTHER = message(
     200, {"Content-Length": "5", "ETag": '"other"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"OTHER"
 )
@@ -181,3 +186,25 @@ def _slow_down(endpoint: str) -> None:
     for _ in range(10):
         throttle.delay()
         throttle.slow_down(0.0)
+
+
+ON_A_FULL_DISK = 'mount -t tmpfs -o size=4k disk "$1" && export TMPDIR="$1" && cd "$1" && shift && exec "$@"'
+THROTTLED = """
+import tempfile
+from fsabs.backends.s3.throttle import Throttle
+tempfile.gettempdir()
+open("ballast", "wb").write(bytes(4096))
+throttle = Throttle("full.invalid:1")
+assert not throttle.delay()
+throttle.slow_down(1.0)
+assert throttle.delay() > 0
+print("well")
+"""
+
+
+@pytest.mark.quick
+def test_a_full_temporary_directory_shares_no_rate_and_ends_no_process(tmp_path: Path) -> None:
+    require(namespaces.missing)
+    command = [*namespaces.IN_ONE, "sh", "-c", ON_A_FULL_DISK, "sh", str(tmp_path), sys.executable, "-c", THROTTLED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr

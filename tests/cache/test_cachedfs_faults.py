@@ -511,3 +511,17 @@ def test_no_credentials_are_in_the_folder(store: Local, tmp_path: Path) -> None:
     assert b"store.example" in found
     assert b"PASSWORD" not in found
     assert b"SECRET" not in found
+
+
+def test_a_folder_that_can_be_made_later_is_used_then(
+    store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "RETRY_AFTER", 0.0)
+    (tmp_path / "folder").write_bytes(b"in its way")
+    with cached(store, tmp_path / "folder" / "cache") as fs:
+        with pytest.warns(RuntimeWarning, match="fails, and is a miss"):
+            assert fs.read_bytes(NAMES[0]) == content(NAMES[0])
+        (tmp_path / "folder").unlink()
+        for _ in range(2):
+            assert fs.read_bytes(NAMES[0]) == content(NAMES[0])
+        assert fs.status()["disk"]["hits"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -125,3 +126,23 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     os.close(write)
     assert "Traceback" not in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("option", ["-u", "-B"])
+@pytest.mark.parametrize("command", ["cat", "ls", "--version"])
+def test_a_full_disk_behind_the_standard_output_is_a_failure(option: str, command: str, tmp_path: Path) -> None:
+    """Of what the last write takes a part only; under `python -u`, too, whose standard output loses the rest."""
+    (tmp_path / "content").write_bytes(bytes(1000))
+    arguments = [command] if command == "--version" else [command, str(tmp_path / "content")]
+    with open(tmp_path / "out", "wb") as out:
+        done = subprocess.run(
+            [sys.executable, option, "-m", "fsabs", *arguments],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5, 5)),
+        )
+    assert (done.returncode, done.stderr) == (1, "fsabs: File too large\n")

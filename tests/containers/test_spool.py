@@ -7,6 +7,7 @@ from typing import IO
 import pytest
 
 from fsabs.containers.spool import SpooledWriter, still_open
+from tests import scarce
 
 pytestmark = pytest.mark.quick
 
@@ -60,3 +61,14 @@ def test_the_error_of_open_members_names_some() -> None:
     error = still_open("memory:///a.tar", [f"m{i}" for i in range(5)])
     assert "5 members are still open for writing: m0, m1, m2, ..." in str(error)
     assert error.filename == "memory:///a.tar"
+
+
+def test_a_full_disk_is_an_error_of_the_write_and_none_of_the_abort() -> None:
+    given_up: list[int] = []
+    writer = SpooledWriter(lambda file, size: None, lambda: given_up.append(1), max_in_memory=10)
+    with scarce.file_size(100):
+        writer.write(b"x" * 90)
+        with pytest.raises(OSError, match="too large"):
+            writer.write(b"x" * 20)
+        writer.abort()
+    assert given_up == [1]

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from fsabs.dispatch import Task, TaskDispatcher, TaskType, schema
+from tests import scarce
 
 SHARDS = [("a", 0, 4)]
 
@@ -194,3 +195,12 @@ def test_a_postgresql_that_is_read_only(url: str) -> None:
                 reading.get("w")
             assert caught.value.errno == errno.EROFS
         assert dispatcher.report(*held)
+
+
+def test_a_file_of_sqlite_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    create(f"sqlite:///{tmp_path}/before.db").close()
+    with scarce.no_descriptors(), pytest.raises(OSError, match="unable to open") as caught:
+        create(f"sqlite:///{tmp_path}/x.db")
+    assert caught.value.errno == errno.EMFILE
+    with create(f"sqlite:///{tmp_path}/x.db") as dispatcher:
+        assert dispatcher.status().tasks.todo == 2

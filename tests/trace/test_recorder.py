@@ -20,6 +20,7 @@ from fsabs.trace import TracedFS, fast, reading, ring
 from fsabs.trace.recorder import NAMES_BOUND, EventRecorder, Recorder
 from fsabs.trace.ring import Ring
 from fsabs.trace.writer import Flusher, TraceFile
+from tests import scarce
 
 pytestmark = pytest.mark.quick
 
@@ -373,3 +374,11 @@ def test_deferred_is_made_once_and_replaced(tmp_path: Path) -> None:
     assert max(each["most"] for each in made[0].tally()["histograms"]) < 10**9
     assert len(made) == 1
     assert sum(each["calls"] for each in made[0].tally()["histograms"]) == 3
+
+
+def test_a_file_that_has_no_room_for_its_header_is_not_left(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    with scarce.file_size(10), pytest.raises(OSError, match="too large"):
+        TraceFile(str(tmp_path / "trace-h-7-1.json.gz"), HEADER)
+    assert os.listdir(tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == len(before)

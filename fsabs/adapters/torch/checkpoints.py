@@ -34,7 +34,12 @@ def _path(path: str | os.PathLike[str]) -> Path:
 def save(obj: object, path: str | os.PathLike[str]) -> None:
     """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
     with _path(path).open("wb") as file:
-        torch.save(obj, file)
+        try:
+            torch.save(obj, file)
+        except RuntimeError as exc:
+            if isinstance(exc.__context__, OSError):  # of the file: torch then raises that it can't end its archive
+                raise exc.__context__ from None
+            raise
 
 
 def load(

@@ -89,8 +89,8 @@ class Throttle:
 @functools.lru_cache(maxsize=64)
 def _shared_memory(endpoint: str) -> mmap.mmap | bytearray:
     name = hashlib.sha256(endpoint.encode()).hexdigest()[:24]
-    folder = os.path.join(tempfile.gettempdir(), f"fsabs-{os.getuid()}")
     try:
+        folder = os.path.join(tempfile.gettempdir(), f"fsabs-{os.getuid()}")
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         found = os.lstat(folder)
@@ -99,8 +99,7 @@ def _shared_memory(endpoint: str) -> mmap.mmap | bytearray:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(os.path.join(folder, f"throttle-{name}"), flags, 0o600)
         try:
-            if os.fstat(descriptor).st_size < _STATE.size:
-                os.ftruncate(descriptor, _STATE.size)
+            os.posix_fallocate(descriptor, 0, _STATE.size)  # a mapped page that the disk has no room for is a SIGBUS
             return mmap.mmap(descriptor, _STATE.size)
         finally:
             os.close(descriptor)

@@ -295,7 +295,8 @@ def _fill(fd: int, wanted: SlotTableLayout) -> None:
 
 def sweep(folder: str) -> None:
     """Remove the live files in `folder` that processes left behind when they were killed."""
-    with os.scandir(folder) as entries:
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:  # making a file there says what is wrong
         names = [e.path for e in entries if e.name.startswith(LIVE_PREFIX) and e.name.endswith(LIVE_SUFFIX)]
     for path in names:
         try:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ... import descriptors, partials
+from ... import descriptors, partials, temporary
 from ...blobs import Blob
 from .library import translated
 
@@ -35,7 +35,7 @@ class Scratch:
         self._url = url
         self._failure = 0  # the errno of the first write that failed
         self._held = descriptors.HeldDescriptors()
-        folder = tempfile.gettempdir()
+        folder = temporary.folder()
         partials.sweep_once(folder)
         name = partials.partial_path(folder, "hdf5")
         try:

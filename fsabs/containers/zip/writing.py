@@ -13,7 +13,6 @@ import os
 import re
 import stat as stat_bits
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from ... import errors, keys, process
 from ...blobs import Blob
 from ...files import WriteFile, Writer
 from ...fs import FileStat
+from ...temporary import Spool
 from ..spool import MAX_IN_MEMORY
 from . import headers, names, records
 from .compressors import CompressedMember, Compression, Compressor
@@ -331,7 +331,7 @@ class MemberWriter(Writer):
     def __init__(
         self, archive: Archive, key: str, exclusive: bool, header: MemberHeader, compressor: Compressor
     ) -> None:
-        self._spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - closed by commit or abort
+        self._spool = Spool(MAX_IN_MEMORY)
         self._archive = archive
         self._key = key
         self._exclusive = exclusive
