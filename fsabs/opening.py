@@ -100,9 +100,7 @@ class FileMethods(Core):
         """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-        if isinstance(paths, str):  # whose characters would be the paths
-            raise TypeError(f"read_many takes several paths, not one str; read_bytes({paths!r}) reads one file")
-        wanted = [self._key(path, "read_many") for path in paths]
+        wanted = self._keys(paths, "read_many")
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
 
     def write_bytes(self, path: Path, data: Buffer) -> int:
@@ -161,6 +159,12 @@ class FileMethods(Core):
         """
         key = self._key(path, "as_local") if mode == "r" else self._file_key(path, "as_local")
         return local_copies.as_local(self, key, mode, self._open_writer)
+
+    def _keys(self, paths: Iterable[Path], operation: str) -> list[str]:
+        """Return the keys of several paths; for a str, whose characters are paths too, raise `TypeError`."""
+        if isinstance(paths, str):
+            raise TypeError(f"{operation} takes several paths, not one str: {operation}([{paths!r}])")
+        return [self._key(path, operation) for path in paths]
 
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)

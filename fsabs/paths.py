@@ -14,7 +14,7 @@ import pathlib
 import posixpath
 import stat as stat_bits
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -116,11 +116,14 @@ class Path(DiskPath):
         with self.open("w", -1, encoding, errors, newline) as file:
             return file.write(data)
 
-    def write_many(self, pairs: Iterable[tuple[str, Buffer]], *, concurrency: int | None = None) -> int:
+    def write_many(
+        self, pairs: Iterable[tuple[str, Buffer]] | Mapping[str, Buffer], *, concurrency: int | None = None
+    ) -> int:
         """Write files of this directory, of which `pairs` has names and contents; see `FS.write_many`."""
+        named = pairs.items() if isinstance(pairs, Mapping) else pairs
 
         def write(fs: FS, path: str) -> int:
-            files = ((keys.join(path, name), data) for name, data in pairs)
+            files = ((keys.join(path, name), data) for name, data in named)
             return fs.write_many(files, concurrency=concurrency)
 
         return self._call(write, inside=True)

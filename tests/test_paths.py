@@ -209,6 +209,7 @@ def test_many_files_are_written_at_once(root: fsabs.Path) -> None:
         return  # it is only read
     (root / "many").mkdir()
     assert (root / "many").write_many((f"{number}.txt", b"%d" % number) for number in range(20)) == 20
+    assert (root / "many").write_many({"0.txt": b"0"}) == 1
     assert sorted(int(path.read_text()) for path in (root / "many").iterdir()) == list(range(20))
 
 

@@ -214,7 +214,7 @@ def test_open_url(tmp_path: Path) -> None:
 
 
 def test_one_path_for_several_text_for_bytes_and_a_url_for_an_fs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"read_bytes\('a.txt'\)"):
+    with pytest.raises(TypeError, match=r"read_many\(\['a.txt'\]\)"):
         fsabs.from_url(tmp_path).read_many("a.txt")
     for pairs in ([("a.txt", "text")], {"a.txt": 3}):
         with pytest.raises(TypeError, match="content of 'a.txt'"):

@@ -200,7 +200,7 @@ class CachedFS(LayerFS):
             paths: in the order of reading.
             position: the number in `paths` of the file that is read next, where an epoch is resumed.
         """
-        self._files.order = ReadOrder((self._url(self._key(path, "set_order")) for path in paths), position)
+        self._files.order = ReadOrder(map(self._url, self._keys(paths, "set_order")), position)
 
     def prefetch(
         self, paths: Iterable[Path], *, concurrency: int | None = None, max_bytes: int | str | None = None
@@ -211,7 +211,7 @@ class CachedFS(LayerFS):
         It ends with the process: a forked child has none, and starts its own if it wants one. A file that can't be
         fetched is left to be read, and to fail, in its turn. `wait()` of what is returned waits, `cancel()` ends it.
         """
-        wanted = [self._key(path, "prefetch") for path in paths]
+        wanted = self._keys(paths, "prefetch")
         self._files.order = ReadOrder(map(self._url, wanted))
         ahead = size_of(max_bytes, "max_bytes") if max_bytes is not None else warming.most_ahead(self._files)
         return warming.Prefetch(self._files, wanted, concurrency, ahead)
@@ -232,11 +232,18 @@ class CachedFS(LayerFS):
 
     def pin(self, paths: Iterable[Path]) -> int:
         """Fetch files, and exempt them from eviction; returns how many bytes they have."""
-        return warming.pin(self._files, [self._key(path, "pin") for path in paths])
+        size = 0
+        for key in self._keys(paths, "pin"):
+            try:
+                size += warming.pin(self._files, key)
+            except OSError as exc:
+                self._named(exc, "pin", key)
+                raise
+        return size
 
     def unpin(self, paths: Iterable[Path]) -> None:
         """Take `pin` back."""
-        warming.unpin(self._files, [self._key(path, "unpin") for path in paths])
+        warming.unpin(self._files, self._keys(paths, "unpin"))
 
     def verify(self) -> list[str]:
         """Read all that is on disk, of whichever FS; returns what was damaged, and is removed, by URL and version."""

@@ -209,13 +209,11 @@ class _Bar:
             self._bar.close()
 
 
-def pin(files: CachedFiles, wanted: Iterable[str]) -> int:
-    """Fetch files and exempt them from eviction; returns their bytes."""
-    size = 0
-    for key in wanted:
-        size += fetch_one(files, key)[0]
-        for entry in _entries(files, key):
-            files.contents().pin(entry, True)
+def pin(files: CachedFiles, key: str) -> int:
+    """Fetch a file and exempt it from eviction; return its bytes."""
+    size = fetch_one(files, key)[0]
+    for entry in _entries(files, key):
+        files.contents().pin(entry, True)
     return size
 
 

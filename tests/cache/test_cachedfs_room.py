@@ -129,6 +129,10 @@ def test_a_disk_below_the_floor_is_said_once(store: Store, folder: str) -> None:
 def test_pinned_files_stay(store: Store, folder: str) -> None:
     fs = cached(store, folder, max_bytes=40 * 4096)
     assert fs.pin(["large.bin", "00.bin"]) == 51_000
+    with pytest.raises(FileNotFoundError, match=r"\[pin\]: .*none.bin"):
+        fs.pin(["none.bin"])
+    with pytest.raises(TypeError, match="several paths"):
+        fs.pin("00.bin")
     opened = Counter(store.opened)
     for number in range(200):
         store.inner.write_bytes(f"x{number}", noise(3000, number))
