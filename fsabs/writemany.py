@@ -61,7 +61,7 @@ def content_of(path: object, data: Buffer) -> bytes:
     try:
         return memoryview(data).tobytes()
     except TypeError:
-        raise TypeError(f"the content of {path!r} is bytes, or a buffer of them, not {type(data).__name__}") from None
+        raise TypeError(f"the content of {path!r} must be a bytes-like object, not {type(data).__name__}") from None
 
 
 def one_by_one(write: Callable[[str, bytes], None], pairs: Iterator[Content]) -> int:
