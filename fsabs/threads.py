@@ -22,6 +22,42 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class Flag:
+    """An event that happens once; as `threading.Event`, of C's lock alone."""
+
+    __slots__ = ("_lock", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Let all that wait go on."""
+        self._set = True
+        self._pass_on()
+
+    def is_set(self) -> bool:
+        """Return whether it has happened."""
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long at most; return whether it has happened."""
+        try:
+            if not self._set:
+                self._lock.acquire(timeout=max(0.0, min(seconds, _thread.TIMEOUT_MAX)))
+        finally:
+            if self._set:
+                self._pass_on()
+        return self._set
+
+    def _pass_on(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # by another one, before
+
+
 class TaskOutcome(Generic[R]):
     """The result of a task: its return value, or the exception that it raised."""
 

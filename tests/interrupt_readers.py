@@ -11,6 +11,7 @@ from typing import Any
 import fsabs
 from fsabs import FS, cache
 from fsabs.cache import Cache
+from fsabs.readers import paddle
 from fsabs.readers.prefetch import prefetch
 from fsabs.readers.recordio import Reader, Writer
 from fsabs.readers.sharded import convert, verify
@@ -28,6 +29,7 @@ def cases(fs: FS, folder: Path) -> dict[str, Callable[[], Operation]]:
         "recordio-write": lambda: functools.partial(written, records),
         "sharded-write": lambda: functools.partial(writes_shards, records.subfs("")),
         "prefetch": lambda: functools.partial(prefetches, fs, sorted(fs.list())),
+        "mapped": maps,
         "sharded": lambda: Epochs(folder / "epochs"),
         "items-memory": lambda: functools.partial(items, cache.NaiveCache(len(RECORDS))),
         "items-file": lambda: functools.partial(items, cache.FileCache(len(RECORDS), dir=folder)),
@@ -72,6 +74,17 @@ def prefetches(fs: FS, names: list[str]) -> None:
     """Read files ahead by a thread."""
     for count, content in enumerate(prefetch(fs, names, max_bytes=50_000)):
         assert len(content) >= 5000, names[count]
+
+
+def maps() -> Operation:
+    """Map records by threads, of which other threads are ahead."""
+    mapped = paddle.xmap_readers(len, paddle.buffered(lambda: iter(RECORDS), 8), 3, 8, order=True)
+
+    def run() -> None:
+        assert list(mapped()) == [len(record) for record in RECORDS]
+        assert len(list(itertools.islice(mapped(), 9))) == 9
+
+    return run
 
 
 class Epochs:

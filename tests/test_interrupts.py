@@ -23,7 +23,7 @@ TIMEOUT = 180 + soak.rounds(60)
 LOCAL = ["local", "local-write", "local-write-many", "memory", "memory-write", "reader", "lazy", "layer", "traced"]
 LOCAL += ["copy-tree", "as-local"]
 CACHES = ["cached", "cached-cold", "items-memory", "items-file", "items-processes"]
-READERS = ["recordio", "recordio-one", "recordio-write", "sharded-write", "prefetch", "sharded"]
+READERS = ["recordio", "recordio-one", "recordio-write", "sharded-write", "prefetch", "mapped", "sharded"]
 CONTAINERS = [f"{way}{name}" for name in ("a.zip", "a.tar", "a.tar.gz", "a.h5") for way in ("", "open-", "pack-")]
 STORES = [
     "store",

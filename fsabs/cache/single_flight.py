@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from .. import process
+from ..threads import Flag
 from .checksums import key_hash
 
 LONGEST_PAUSE = 0.02
@@ -46,7 +47,7 @@ class _Flight:
     __slots__ = ("done", "thread", "value")
 
     def __init__(self) -> None:
-        self.done = threading.Event()
+        self.done = Flag()
         self.thread = threading.get_ident()
         self.value: Any = MISSING
 

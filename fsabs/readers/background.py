@@ -5,65 +5,73 @@ A forked child has no copy of its parent's threads: an iterator that it inherits
 
 from __future__ import annotations
 
+import _thread
 import contextlib
-import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from .. import process
+from ..threads import TaskOutcome, Threads
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
+_END: Any = object()
+
+
 class Channel(Generic[T]):
-    """A queue of at most `size` items between threads, which either side may end."""
+    """A queue of at most `size` items between threads, which either side may end.
+
+    It is made of two queues of C's, one for the items and one for the room that is left: an exception of a signal
+    handler leaves `threading.Condition` without its lock, or with it.
+    """
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._items: deque[T] = deque()
-        self._changed = threading.Condition()
+        self._items: SimpleQueue[T] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._room.put(None)
         self._ended = False
         self._failure: BaseException | None = None
         self._generation = process.generation()
 
     def put(self, item: T) -> bool:
         """Add an item once there is room; return False if the consumer has stopped."""
-        with self._changed:
-            while len(self._items) >= self._size and not self._ended:
-                self._changed.wait()
-            if self._ended:
-                return False
-            self._items.append(item)
-            self._changed.notify_all()
-            return True
+        self._room.get()
+        if self._ended:
+            self._room.put(None)  # for the next one that waits
+            return False
+        self._items.put(item)
+        return True
 
     def finish(self, failure: BaseException | None = None) -> None:
         """Say that nothing more comes: what is in the queue can still be taken, and then `failure` is raised."""
-        with self._changed:
-            self._ended = True
-            self._failure = self._failure or failure
-            self._changed.notify_all()
+        self._failure = self._failure or failure
+        self._ended = True
+        self._items.put(_END)
+        self._room.put(None)
 
     def drop(self) -> None:
         """End at once, with what is in the queue."""
-        with self._changed:
-            self._items.clear()
-            self._ended = True
-            self._changed.notify_all()
+        self._ended = True
+        with contextlib.suppress(Empty):
+            while True:
+                self._items.get_nowait()
+        self._items.put(_END)
+        self._room.put(None)
 
     def __iter__(self) -> Iterator[T]:
         while True:
             if self._generation != process.generation():
                 raise RuntimeError("this iterator's threads are another process's: begin a new one after the fork")
-            with self._changed:
-                while not self._items and not self._ended:
-                    self._changed.wait()
-                if not self._items:
-                    break
-                item = self._items.popleft()
-                self._changed.notify_all()
+            item = self._items.get()
+            if item is _END:
+                self._items.put(_END)  # for the next one that waits
+                break
+            self._room.put(None)
             yield item
         if self._failure is not None:
             raise self._failure
@@ -90,7 +98,7 @@ def mapped(
     waiting: Channel[tuple[int, T]] = Channel(size + threads)
     results: Channel[tuple[int, R]] = Channel(size + 2 * threads)
     left = [threads]
-    lock = threading.Lock()
+    lock = _thread.allocate_lock()
 
     def feed() -> None:
         for job in enumerate(items()):
@@ -134,6 +142,7 @@ def _served(
     channel: Channel[T], channels: list[Channel[Any]], work: list[Callable[[], None]]
 ) -> Generator[T, None, None]:
     """Yield what comes out of `channel` while threads do the work; the threads end before the generator does."""
+    generation = process.generation()
 
     def run(one: Callable[[], None]) -> None:
         try:
@@ -142,15 +151,16 @@ def _served(
             for other in channels:
                 other.finish(exc)
 
-    threads = [threading.Thread(target=run, args=(one,), name="fsabs-reader", daemon=True) for one in work]
-    generation = process.generation()
-    for thread in threads:
-        thread.start()
-    try:
-        yield from channel
-    finally:
-        if not process.inherited(generation):
-            for other in channels:
-                other.drop()
-            for thread in threads:
-                thread.join()
+    with Threads[None](len(work), wait=True) as threads:
+        try:
+            for one in work:
+                threads.submit(partial(run, one), _forget)
+            yield from channel
+        finally:
+            if not process.inherited(generation):
+                for other in channels:
+                    other.drop()
+
+
+def _forget(outcome: TaskOutcome[None]) -> None:
+    """Take an outcome that says nothing."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..fs import FS, Path
+from ..threads import TaskOutcome, Threads, most_at_once
 from ..urls import from_url
 from . import instances
+from .background import Channel
 from .recordio import Writer
 from .shards import DataSetReport, ShardReport, repair, verify
 
@@ -215,25 +216,23 @@ class _Threads:
         self._writers = writers
         self._encode = encode
         self._failure: BaseException | None = None
+        workers = min(workers, most_at_once())
         self._batches: list[list[tuple[int, Any]]] = [[] for _ in range(workers)]
-        self._queues: list[queue.Queue[list[tuple[int, Any]] | None]] = [queue.Queue(_WAITING) for _ in range(workers)]
-        self._threads = [
-            threading.Thread(target=self._work, args=(waiting,), name="fsabs-convert", daemon=True)
-            for waiting in self._queues
-        ]
+        self._channels = [Channel[list[tuple[int, Any]]](_WAITING) for _ in range(workers)]
+        self._threads = Threads[None](workers, wait=True)
 
     def put(self, shard: int, instance: Any) -> None:
         """Have an instance written to its shard."""
-        which = shard % len(self._queues)
+        which = shard % len(self._channels)
         batch = self._batches[which]
         batch.append((shard, instance))
         if len(batch) >= _BATCH:
             self._batches[which] = []
-            self._queues[which].put(batch)
+            self._channels[which].put(batch)
             self._raise()
 
-    def _work(self, waiting: queue.Queue[list[tuple[int, Any]] | None]) -> None:
-        while (batch := waiting.get()) is not None:
+    def _work(self, channel: Channel[list[tuple[int, Any]]]) -> None:
+        for batch in channel:
             if self._failure is None:
                 try:
                     for shard, instance in batch:
@@ -246,16 +245,17 @@ class _Threads:
             raise self._failure
 
     def __enter__(self) -> _Threads:
-        for thread in self._threads:
-            thread.start()
+        for channel in self._channels:
+            self._threads.submit(partial(self._work, channel), TaskOutcome.result)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        for batch, waiting in zip(self._batches, self._queues, strict=True):
+        for batch, channel in zip(self._batches, self._channels, strict=True):
             if kind is None:
-                waiting.put(batch)
-            waiting.put(None)
-        for thread in self._threads:
-            thread.join()
+                channel.put(batch)
+                channel.finish()
+            else:
+                channel.drop()
+        self._threads.finish()
         if kind is None:
             self._raise()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ... import errors
+from ... import errors, process
 from ...fs import FS
 from ...paths import Path
 
@@ -196,13 +196,13 @@ class _BackgroundWriter:
     """A thread that writes one thing at a time, while at most one more waits."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = process.Lock()
         self._waiting: Callable[[], object] | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
     def put(self, write: Callable[[], object]) -> None:
-        with self._condition:
+        with self._lock:
             self._raise_failure()
             self._waiting = write
             if self._thread is None or not self._thread.is_alive():
@@ -211,23 +211,20 @@ class _BackgroundWriter:
 
     def _run(self) -> None:
         while True:
-            with self._condition:
+            with self._lock:
                 write, self._waiting = self._waiting, None
                 if write is None:
                     self._thread = None
-                    self._condition.notify_all()
                     return
             try:
                 write()
             except BaseException as exc:
-                with self._condition:
-                    self._failure = exc
+                self._failure = exc
 
     def wait(self) -> None:
-        with self._condition:
-            while self._thread is not None and self._thread.is_alive():
-                self._condition.wait(0.5)
-            self._raise_failure()
+        while (thread := self._thread) is not None and thread.is_alive():
+            thread.join()
+        self._raise_failure()
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None

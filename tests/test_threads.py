@@ -1,0 +1,84 @@
+"""Threads for the length of a call, and the event that happens once."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from fsabs.threads import Flag, TaskOutcome, Threads, in_threads
+
+pytestmark = pytest.mark.quick
+
+
+def test_what_is_waiting_is_done_by_finish_and_not_by_the_end() -> None:
+    for ends, most in ((False, 20), (True, 1)):
+        done: list[int] = []
+
+        def slow(number: int, done: list[int] = done) -> None:
+            time.sleep(0.01)
+            done.append(number)
+
+        with Threads[None](1, wait=True) as threads:
+            for number in range(20):
+                threads.start(partial(slow, number))
+            if not ends:
+                threads.finish()
+        assert done == list(range(len(done)))
+        assert len(done) <= most
+        assert ends or len(done) == most
+
+
+def test_outcomes_are_returned_or_raised() -> None:
+    with Threads[int](2) as threads:
+        good, bad = threads.start(lambda: 3), threads.start(lambda: 1 // 0)
+        assert good() == 3
+        with pytest.raises(ZeroDivisionError):
+            bad()
+    assert list(in_threads(lambda number: number * 2, range(50), 3)) == list(range(0, 100, 2))
+
+
+def test_a_thread_that_ends_the_threads_does_not_wait_for_itself() -> None:
+    ended = threading.Event()
+    threads = Threads[None](2, wait=True)
+
+    def ends() -> None:
+        threads.end()  # as the garbage collector may, anywhere
+        ended.set()
+
+    threads.submit(ends, TaskOutcome.result)
+    assert ended.wait(20)
+
+
+def test_a_forked_child_does_not_wait_for_threads_that_it_has_not() -> None:
+    hold = threading.Event()
+    with Threads[bool](1, wait=True) as threads:
+        threads.start(partial(hold.wait, 20))
+        pid = os.fork()
+        if pid == 0:
+            threads.end()
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        hold.set()
+
+
+def test_a_flag_lets_all_go_on() -> None:
+    flag, went = Flag(), list[bool]()
+    assert not flag.wait(0.01)
+    assert not flag.is_set()
+    waiting = [threading.Thread(target=lambda: went.append(flag.wait(20))) for _ in range(8)]
+    for thread in waiting:
+        thread.start()
+    flag.set()
+    flag.set()
+    for thread in waiting:
+        thread.join()
+    assert went == [True] * 8
+    assert flag.is_set()
+    assert flag.wait(0)
+    assert flag.wait(float("inf"))
