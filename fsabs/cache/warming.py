@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .. import keys, process
 from ..fs import FS
-from ..threads import in_threads
+from ..threads import Flag, in_threads
 from .content import EntryKey
 from .reading import CachedFiles
 from .state import CachedFile
@@ -88,7 +88,7 @@ class Prefetch:
         self._ahead = ahead
         self._order = files.order
         self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._generation = process.generation()
         self._counts = WarmCounts(0, 0, 0)
         self._failed = 0
@@ -113,9 +113,8 @@ class Prefetch:
 
     def cancel(self) -> None:
         """End it, as soon as what is under way has arrived."""
-        if self._generation == process.generation():  # of an inherited event the lock may be held
-            self._stop.set()
-            self.wait()
+        self._stop.set()
+        self.wait()
 
     def _run(self) -> None:
         for start in range(0, len(self._wanted), BATCH):

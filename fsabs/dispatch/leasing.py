@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice, repeat
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from .. import process
@@ -22,6 +23,7 @@ from ..readers.background import read_ahead
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
 from ..readers.recordio.scan import Scan
+from ..threads import Flag
 from .dispatcher import TaskDispatcher
 
 CHUNK = 128
@@ -92,9 +94,9 @@ class LeasedTasks:
         self._type = type
         self._ended = ended
         self._max_wait = max_wait
-        self._stopped = threading.Event()
-        self._woken = threading.Event()  # for the leasing thread
-        self._woken.set()
+        self._stopped = Flag()
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # for the leasing thread
+        self._wakes.put(None)
         self._wanted = True  # a task is to be leased
         self._finished: deque[HeldTask] = deque()  # to be reported by the leasing thread
         self._slow = 0  # tasks left that are read ahead
@@ -125,7 +127,7 @@ class LeasedTasks:
     def finish(self, held: HeldTask) -> None:
         """Report a task, all of whose records were counted, in the leasing thread; it is renewed until then."""
         self._finished.append(held)
-        self._woken.set()
+        self._wakes.put(None)
 
     def release(self, held: HeldTask) -> None:
         """Renew the lease of a task no more."""
@@ -135,7 +137,7 @@ class LeasedTasks:
 
     def wake(self) -> None:
         """Ask for a task again at once if none was free: one was reported."""
-        self._woken.set()
+        self._wakes.put(None)
 
     def close(self) -> list[HeldTask]:
         """End the threads; return the tasks that are still held."""
@@ -153,7 +155,7 @@ class LeasedTasks:
 
     def _stop(self) -> None:
         self._stopped.set()
-        self._woken.set()
+        self._wakes.put(None)
 
     def _check_process(self) -> None:
         if process.generation() != self._generation:
@@ -169,7 +171,7 @@ class LeasedTasks:
                     yield TaskChunk(None, [])
                     continue
                 self._wanted = True  # the next one, while this one is consumed
-                self._woken.set()
+                self._wakes.put(None)
                 yield from self._read_task(task)
         finally:
             if not process.inherited(self._generation):
@@ -197,8 +199,10 @@ class LeasedTasks:
         """Yield the tasks, in the leasing thread; None while no task is free."""
         delay = 0.0
         while True:
-            self._woken.wait(delay or None)
-            self._woken.clear()
+            with contextlib.suppress(Empty):
+                self._wakes.get(timeout=delay or None)
+                while True:
+                    self._wakes.get_nowait()
             while self._finished:
                 self._report(self._finished.popleft())
             if self._stopped.is_set():

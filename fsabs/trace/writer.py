@@ -14,6 +14,7 @@ import time
 import zlib
 from typing import Any
 
+from ..threads import Flag
 from .lines import CHUNK, FOOTER, HEADER, Lines, meta
 from .recorder import EventRecorder, Recorder
 from .ring import RECORD, Record
@@ -119,7 +120,7 @@ class Flusher:
         self._lost = 0
         self._gap_since = 0.0
         self._gap_timeout = SECOND
-        self._stopping = threading.Event()
+        self._stopping = Flag()
         self._one = threading.Lock()
 
     def start(self) -> None:
