@@ -13,6 +13,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Generator, Sequence
 
@@ -69,13 +70,12 @@ class LocalRunner:
     def _drive(self) -> None:
         """Have units worked on by one process, or by another where it ends early."""
         process: subprocess.Popen[bytes] | None = None
-        idle = threading.Event()
         try:
             while not self._ending:
                 try:
                     unit = self._waiting.popleft()
                 except IndexError:  # a unit may come back
-                    idle.wait(0.05)
+                    time.sleep(0.05)
                     continue
                 try:
                     process = process or self._start()

@@ -44,7 +44,7 @@ class _Calls:
         self._under_way.add(call)
         if self.ending and not for_main and threading.current_thread() is not threading.main_thread():
             self.done(call)
-            threading.Event().wait()  # for ever
+            queue.SimpleQueue[None]().get()  # for ever
 
     def done(self, call: object) -> None:
         """A call has ended, or is given up."""
