@@ -100,7 +100,7 @@ class FileMethods(Core):
         """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-        wanted = self._keys(paths, "read_many")
+        wanted = keys_of(self, paths, "read_many")
         return process.Resumable(functools.partial(self._contents, wanted, concurrency))
 
     def write_bytes(self, path: Path, data: Buffer) -> int:
@@ -160,12 +160,6 @@ class FileMethods(Core):
         key = self._key(path, "as_local") if mode == "r" else self._file_key(path, "as_local")
         return local_copies.as_local(self, key, mode, self._open_writer)
 
-    def _keys(self, paths: Iterable[Path], operation: str) -> list[str]:
-        """Return the keys of several paths; for a str, whose characters are paths too, raise `TypeError`."""
-        if isinstance(paths, str):
-            raise TypeError(f"{operation} takes several paths, not one str: {operation}([{paths!r}])")
-        return [self._key(path, operation) for path in paths]
-
     def _open_reader(self, key: str, buffering: int) -> BlobReader:
         self._require("read", "open for reading", key)
         try:
@@ -224,3 +218,10 @@ class FileMethods(Core):
 
 def _write_buffer(buffering: int) -> int:
     return buffering if buffering > 1 else files.WRITE_BUFFER_SIZE
+
+
+def keys_of(fs: Core, paths: Iterable[Path], operation: str) -> list[str]:
+    """Return the keys of several paths; for a str, whose characters are paths too, raise `TypeError`."""
+    if isinstance(paths, str):
+        raise TypeError(f"{operation} takes several paths, not one str: {operation}([{paths!r}])")
+    return [fs._key(path, operation) for path in paths]

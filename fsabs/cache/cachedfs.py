@@ -19,6 +19,7 @@ from ..files import Writer
 from ..fs import FS, FileStat, Path
 from ..index_cache import cache_directory
 from ..layers import LayerFS
+from ..opening import keys_of
 from . import inner as inners
 from . import warming
 from .content import CLAIM_TIMEOUT
@@ -200,7 +201,7 @@ class CachedFS(LayerFS):
             paths: in the order of reading.
             position: the number in `paths` of the file that is read next, where an epoch is resumed.
         """
-        self._files.order = ReadOrder(map(self._url, self._keys(paths, "set_order")), position)
+        self._files.order = ReadOrder(map(self._url, keys_of(self, paths, "set_order")), position)
 
     def prefetch(
         self, paths: Iterable[Path], *, concurrency: int | None = None, max_bytes: int | str | None = None
@@ -211,7 +212,7 @@ class CachedFS(LayerFS):
         It ends with the process: a forked child has none, and starts its own if it wants one. A file that can't be
         fetched is left to be read, and to fail, in its turn. `wait()` of what is returned waits, `cancel()` ends it.
         """
-        wanted = self._keys(paths, "prefetch")
+        wanted = keys_of(self, paths, "prefetch")
         self._files.order = ReadOrder(map(self._url, wanted))
         ahead = size_of(max_bytes, "max_bytes") if max_bytes is not None else warming.most_ahead(self._files)
         return warming.Prefetch(self._files, wanted, concurrency, ahead)
@@ -233,7 +234,7 @@ class CachedFS(LayerFS):
     def pin(self, paths: Iterable[Path]) -> int:
         """Fetch files, and exempt them from eviction; returns how many bytes they have."""
         size = 0
-        for key in self._keys(paths, "pin"):
+        for key in keys_of(self, paths, "pin"):
             try:
                 size += warming.pin(self._files, key)
             except OSError as exc:
@@ -243,7 +244,7 @@ class CachedFS(LayerFS):
 
     def unpin(self, paths: Iterable[Path]) -> None:
         """Take `pin` back."""
-        warming.unpin(self._files, self._keys(paths, "unpin"))
+        warming.unpin(self._files, keys_of(self, paths, "unpin"))
 
     def verify(self) -> list[str]:
         """Read all that is on disk, of whichever FS; returns what was damaged, and is removed, by URL and version."""

@@ -151,15 +151,21 @@ def _served(
             for other in channels:
                 other.finish(exc)
 
+    def drop() -> None:
+        if not process.inherited(generation):
+            for other in channels:
+                other.drop()
+
     with Threads[None](len(work), wait=True) as threads:
         try:
-            for one in work:
-                threads.submit(partial(run, one), _forget)
-            yield from channel
+            try:
+                for one in work:
+                    threads.submit(partial(run, one), _forget)
+                yield from channel
+            finally:
+                drop()
         finally:
-            if not process.inherited(generation):
-                for other in channels:
-                    other.drop()
+            drop()  # an exception of a signal handler may have ended the first one
 
 
 def _forget(outcome: TaskOutcome[None]) -> None:
