@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -101,13 +101,16 @@ def program() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return the exit code."""
     invocation = Invocation()
-    with _buffered_output():
-        code = _run(invocation, list(sys.argv[1:] if arguments is None else arguments))
+    with _buffered_output() as output:
         try:
-            sys.stdout.flush()
-        except OSError as exc:  # its disk is full, or its reader has gone away, as `head` does
+            code = _run(invocation, list(sys.argv[1:] if arguments is None else arguments))
+        except SystemExit:  # click's, with a standard output that hides the error: its reader has gone away, as `head`
+            code = FAILED
+        try:
+            output.flush()
+        except OSError as exc:  # as that, or its disk is full
             with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
+                os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # for what is still buffered
             if code == 0:
                 invocation.error(exc)
                 code = FAILED
@@ -115,14 +118,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _buffered_output() -> Iterator[None]:
-    """Buffer the standard output under `python -u`, where the rest of a write is lost that the disk has no room for."""
+def _buffered_output() -> Iterator[TextIO]:
+    """Buffer the standard output under `python -u`, where the rest of a write is lost that the disk has no room for.
+
+    Gives what the command writes to.
+    """
     before = sys.stdout
     if isinstance(getattr(before, "buffer", None), io.RawIOBase):
         buffer = io.BufferedWriter(io.FileIO(before.fileno(), "w", closefd=False))
         sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors)
     try:
-        yield
+        yield sys.stdout
     finally:
         sys.stdout = before
 
