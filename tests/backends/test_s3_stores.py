@@ -7,6 +7,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def test_no_request_is_sent_over_a_new_connection_that_is_not_silent(operation: 
     prepared = ConnectionPool.prepared
 
     def late(self: ConnectionPool, connected: socket.socket) -> Connection:
-        time.sleep(0.05)  # what the store sends unasked has come
+        select.select([connected], [], [], 10)  # what the store sends unasked has come
         return prepared(self, connected)
 
     monkeypatch.setattr(ConnectionPool, "prepared", late)
