@@ -259,9 +259,9 @@ class Race:
         self._versus(f"{mine.name}: speed against {theirs.name}", theirs, mine, figure, target)
 
     def cheaper(
-        self, mine: Entrant, theirs: Entrant, target: Target, figure: str = "cpu", what: str = "CPU time"
+        self, mine: Entrant, theirs: Entrant, target: Target | None, figure: str = "cpu", what: str = "CPU time"
     ) -> None:
-        """Claim what part of another's cost one has: `target` is at most so many times."""
+        """Claim what part of another's cost one has: `target`, if there is one, is at most so many times."""
         self._versus(f"{mine.name}: {what} against {theirs.name}", mine, theirs, figure, target)
 
     def _versus(self, what: str, upper: Entrant, lower: Entrant, figure: str, target: Target | None) -> None:
