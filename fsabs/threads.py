@@ -35,7 +35,10 @@ class Flag:
     def set(self) -> None:
         """Let all that wait go on."""
         self._set = True
-        self._pass_on()
+        try:
+            self._lock.release()  # here, and not in a function, at whose beginning a signal handler may run
+        except RuntimeError:
+            pass  # it was set before
 
     def is_set(self) -> bool:
         """Return whether it has happened."""
@@ -48,14 +51,11 @@ class Flag:
                 self._lock.acquire(timeout=max(0.0, min(seconds, _thread.TIMEOUT_MAX)))
         finally:
             if self._set:
-                self._pass_on()
+                try:
+                    self._lock.release()  # for the next one that waits
+                except RuntimeError:
+                    pass  # it has been released
         return self._set
-
-    def _pass_on(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # by another one, before
 
 
 class TaskOutcome(Generic[R]):

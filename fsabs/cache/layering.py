@@ -18,7 +18,7 @@ from .options import is_size
 _OFF = ("false", "no", "off", "0", "none", "")
 _ON = ("true", "yes", "on", "1")
 _QUANTITY = re.compile(r"\d[\d.,_]*(e\d+)?[ \t]*[A-Za-z]*")
-"""What is meant as a size more probably than as the name of a folder."""
+"""Matches what is more likely a size than the name of a folder."""
 
 
 def cached(fs: FS, option: Any) -> FS:

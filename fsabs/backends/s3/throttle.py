@@ -103,5 +103,5 @@ def _shared_memory(endpoint: str) -> mmap.mmap | bytearray:
             return mmap.mmap(descriptor, _STATE.size)
         finally:
             os.close(descriptor)
-    except OSError:
+    except (AttributeError, OSError):  # a system without posix_fallocate
         return bytearray(_STATE.size)
