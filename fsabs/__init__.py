@@ -8,18 +8,14 @@ HDF5 files nest. Importing this package loads no store's library; each is import
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-from .lazy import exports
+from .core.lazy import exports
 
+TYPE_CHECKING = False  # as typing's, whose import takes longer than this one
 if TYPE_CHECKING:
     from . import adapters as adapters
     from . import cache as cache
-    from . import errors as errors
-    from . import hooks as hooks
-    from . import keys as keys
     from . import manifest as manifest
-    from . import process as process
     from . import readers as readers
     from . import testing as testing
     from . import trace as trace
@@ -29,69 +25,71 @@ if TYPE_CHECKING:
     from .backends.local import Local
     from .backends.memory import Memory
     from .backends.s3 import S3
-    from .blobs import Blob
     from .cache import CachedFS, HTTPCachedFS
-    from .config import add_custom_scheme, get_custom_scheme
     from .containers.base import Container
     from .containers.hdf5 import Hdf5
-    from .containers.pack import pack
     from .containers.tar import Tar
-    from .containers.unpack import unpack
     from .containers.zip import Zip
-    from .errors import (
+    from .core import errors as errors
+    from .core import hooks as hooks
+    from .core import keys as keys
+    from .core import process as process
+    from .core.blobs import Blob
+    from .core.errors import (
         ConfigError,
         CorruptFileError,
         MissingDependencyError,
         StaleFileError,
         UnknownSchemeError,
     )
-    from .files import Writer
-    from .fs import FS, Capabilities, FileStat
-    from .layers import LayerFS, lazify
-    from .limits import Limits
+    from .core.fs import FS, Capabilities, FileStat
+    from .core.layers import LayerFS, lazify
+    from .core.limits import Limits
+    from .core.registry import register_backend, register_container
+    from .core.writing import Writer
     from .paths import Path
-    from .registry import register_backend, register_container
-    from .trace import TracedFS
-    from .urls import from_url, open_url
+    from .transfer.pack import pack
+    from .transfer.unpack import unpack
+    from .urls.config import add_custom_scheme, get_custom_scheme
+    from .urls.opening import from_url, open_url
 
 __version__ = "0.2.0"
 
 _HOMES = {
-    "FS": "fs",
-    "Blob": "blobs",
+    "FS": "core.fs",
+    "Blob": "core.blobs",
     "CachedFS": "cache",
-    "Capabilities": "fs",
-    "ConfigError": "errors",
+    "Capabilities": "core.fs",
+    "ConfigError": "core.errors",
     "Container": "containers.base",
-    "CorruptFileError": "errors",
-    "FileStat": "fs",
+    "CorruptFileError": "core.errors",
+    "FileStat": "core.fs",
     "HTTPCachedFS": "cache",
     "Hdf5": "containers.hdf5",
     "Hdfs": "backends.hdfs",
-    "LayerFS": "layers",
-    "Limits": "limits",
+    "LayerFS": "core.layers",
+    "Limits": "core.limits",
     "Local": "backends.local",
     "Memory": "backends.memory",
-    "MissingDependencyError": "errors",
+    "MissingDependencyError": "core.errors",
     "Path": "paths",
     "S3": "backends.s3",
-    "StaleFileError": "errors",
+    "StaleFileError": "core.errors",
     "Tar": "containers.tar",
-    "TracedFS": "trace",
-    "UnknownSchemeError": "errors",
-    "Writer": "files",
+    "UnknownSchemeError": "core.errors",
+    "Writer": "core.writing",
     "Zip": "containers.zip",
-    "add_custom_scheme": "config",
-    "from_url": "urls",
-    "get_custom_scheme": "config",
-    "lazify": "layers",
-    "open_url": "urls",
-    "pack": "containers.pack",
+    "add_custom_scheme": "urls.config",
+    "from_url": "urls.opening",
+    "get_custom_scheme": "urls.config",
+    "lazify": "core.layers",
+    "open_url": "urls.opening",
+    "pack": "transfer.pack",
     "patch": "adapters.patch",
-    "register_backend": "registry",
-    "register_container": "registry",
+    "register_backend": "core.registry",
+    "register_container": "core.registry",
     "register_fsspec": "adapters.fsspec",
-    "unpack": "containers.unpack",
+    "unpack": "transfer.unpack",
     "unpatch": "adapters.patch",
 }
 
@@ -116,7 +114,6 @@ __all__ = [
     "Path",
     "StaleFileError",
     "Tar",
-    "TracedFS",
     "UnknownSchemeError",
     "Writer",
     "Zip",
@@ -134,11 +131,34 @@ __all__ = [
     "unpatch",
 ]
 
-_MODULES = ("adapters", "cache", "errors", "hooks", "keys", "manifest", "process", "readers", "testing", "trace")
+_MODULES = {
+    "adapters": "adapters",
+    "cache": "cache",
+    "errors": "core.errors",
+    "hooks": "core.hooks",
+    "keys": "core.keys",
+    "manifest": "manifest",
+    "process": "core.process",
+    "readers": "readers",
+    "testing": "testing",
+    "trace": "trace",
+}
 
-__getattr__, __dir__ = exports(__name__, _HOMES, _MODULES)
+_PFIO_V1 = {  # names that PFIO's first version has, and its second one does not
+    "open": "open_url(url) opens a file",
+    "set_root": "there is no global root: from_url(url) gives an FS, whose paths are relative to it",
+    "create_handler": "from_url(url) gives an FS",
+    "open_as_container": "from_url(url) opens the container at a URL, fs.open_container(path) one of an FS",
+}
+
+__getattr__, __dir__ = exports(__name__, _HOMES, _MODULES, _PFIO_V1)
 
 if os.environ.get("FSABS_PATCH"):
     from .adapters.patch import from_environment
 
     from_environment()
+
+if os.environ.get("FSABS_TRACE"):
+    from .trace.session import start_from_environment
+
+    start_from_environment()

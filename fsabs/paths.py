@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from . import errors, keys, roots
-from .diskpaths import DiskPath
-from .fs import FS
-from .purepaths import FSBase, PurePath, Segment, compile_glob
-from .stats import FileStat
+from .core import errors, keys, registry
+from .core.fs import FS
+from .core.stats import FileStat
+from .purepaths import FSBase, LocalBase, PurePath, Segment, compile_glob
+from .urls import opening, roots
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Path(DiskPath):
+class Path(PurePath):
     """A path on any FS, with the interface of `pathlib.Path`.
 
     `Path("s3://bucket/train.zip/cat/1.jpg")` is a URL's, `Path("data/1.jpg")` a local one, and
@@ -165,6 +165,8 @@ class Path(DiskPath):
         except OSError as exc:
             if exc.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP):
                 return 0
+            raise
+        except (errors.ConfigError, errors.UnknownSchemeError):
             raise
         except ValueError:  # a NUL in the path
             return 0
@@ -348,6 +350,71 @@ class Path(DiskPath):
         if path._base != self._base and not path.drive:
             return self._with(pathlib.PurePosixPath("/", os.fspath(target)))
         return path
+
+    # ---- what only the local disk has: `io.UnsupportedOperation` elsewhere
+
+    @property
+    def _is_local(self) -> bool:
+        """Return whether the operating system knows the path: it is on the local disk, and in no container."""
+        if isinstance(self._base, FSBase):
+            return False
+        if self._base != LocalBase():
+            return False
+        return not any(
+            registry.container_of(above.name) and os.path.isfile(str(above))
+            for above in self._pure.parents
+            if above.name
+        )
+
+    def __fspath__(self) -> str:
+        if self._is_local:
+            return str(self)
+        if isinstance(self._base, FSBase):
+            url = self._base.fs.url(str(self._pure))
+            fs = self._base.fs
+            if fs.scheme == "file" and not hasattr(fs, "file_url"):
+                return opening.parse(url).path
+            raise TypeError(f"{url} has no path on the local disk; as_local() gives one")
+        raise TypeError(f"{self._shown} has no path on the local disk; as_local() gives one")
+
+    def _local(self, operation: str) -> pathlib.Path:
+        """Return the path as pathlib's, for what only the local disk has."""
+        try:
+            return pathlib.Path(os.fspath(self))
+        except TypeError:
+            raise errors.unsupported(operation, self._shown, f"only the local disk can {operation}") from None
+
+    def expanduser(self) -> Self:
+        """Return the path with `~` and `~user` expanded, if it is a local one."""
+        return self._with(pathlib.PurePosixPath(pathlib.Path(str(self)).expanduser())) if self._is_local else self
+
+    def owner(self, *, follow_symlinks: bool = True) -> str:
+        """Return the name of the owner."""
+        return self._local("owner").owner()
+
+    def group(self, *, follow_symlinks: bool = True) -> str:
+        """Return the name of the group."""
+        return self._local("group").group()
+
+    def chmod(self, mode: int, *, follow_symlinks: bool = True) -> None:
+        """Set the permission bits."""
+        self._local("chmod").chmod(mode, follow_symlinks=follow_symlinks)
+
+    def lchmod(self, mode: int) -> None:
+        """Set the permission bits of a link itself."""
+        self._local("lchmod").lchmod(mode)
+
+    def readlink(self) -> Self:
+        """Return where the link leads to."""
+        return self._with(pathlib.PurePosixPath(self._local("readlink").readlink()))
+
+    def symlink_to(self, target: Segment, target_is_directory: bool = False) -> None:
+        """Make the path a link to `target`."""
+        self._local("symlink_to").symlink_to(target, target_is_directory)
+
+    def hardlink_to(self, target: Segment) -> None:
+        """Make the path another name of the file `target`."""
+        self._local("hardlink_to").hardlink_to(target)
 
 
 def _same(fs: FS, other: FS, path: str) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from . import keys, urls
-from .fs import FS
+from .core import keys, redaction
+from .core.fs import FS
+from .urls import opening
 
 P = TypeVar("P", bound="PurePath")
 Q = TypeVar("Q", bound="PathParts")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/pfs/").match  # a datacenter has paths, too
 Segment = str | os.PathLike[str]
 
 
@@ -209,7 +210,7 @@ class PurePath(PathParts):
         ups, pure = 0, above._pure
         while not self._pure.is_relative_to(pure):
             if not walk_up or pure == pure.parent or pure.name == "..":
-                raise ValueError(f"{str(self)!r} is not in the subpath of {str(above)!r}")
+                raise ValueError(f"{self._shown!r} is not in the subpath of {above._shown!r}")
             ups, pure = ups + 1, pure.parent
         found = PurePosixPath(*[".."] * ups, self._pure.relative_to(pure))
         return found if isinstance(self._base, StoreBase) else self._with(found)
@@ -227,7 +228,7 @@ class PurePath(PathParts):
         if isinstance(self._base, StoreBase) and not isinstance(other, PurePath) and not path.is_absolute():
             path = self._with(PurePosixPath("/", other))
         if path._base != self._base:
-            raise ValueError(f"{str(self)!r} and {str(path)!r} are in different stores")
+            raise ValueError(f"{self._shown!r} and {path._shown!r} are in different stores")
         return self._with(path._pure)
 
     # ---- questions
@@ -276,9 +277,14 @@ class PurePath(PathParts):
     def __str__(self) -> str:
         return self._base.text(self._pure)
 
+    @property
+    def _shown(self) -> str:
+        """The text of the path, without secrets."""
+        return redaction.without_secrets(str(self)) if self.drive else str(self)
+
     def __repr__(self) -> str:
         on = f", fs={self._base.fs!r}" if isinstance(self._base, FSBase) else ""
-        return f"{type(self).__name__}({self.as_posix()!r}{on})"
+        return f"{type(self).__name__}({self._shown!r}{on})"
 
     def _comparable(self) -> tuple[str, str, tuple[str, ...]]:
         return type(self._base).__name__, str(self._base), self._pure.parts
@@ -314,7 +320,7 @@ def _rebuilt(kind: type[P], base: Base, pure: str) -> P:
 
 
 def _from_url(url: str) -> tuple[Base, PurePosixPath]:
-    location = urls.parse(url)
+    location = opening.parse(url)
     path = PurePosixPath("/" + location.path.lstrip("/"))
     if location.scheme == "file":
         return LocalBase(), path

@@ -10,8 +10,12 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fsabs import config
-from tests import temporary
+from tests import macos, temporary
+
+if os.environ.get("FSABS_TESTS_HIDE"):
+    macos.hide()
+
+from fsabs.urls import config
 from tests.servers import guard
 from tests.servers.fixtures import ceph, dav, hdfs, moto, postgresql
 

@@ -130,7 +130,7 @@ class OneReader:
         assert self.file.read() == data
         self.file.seek(10)
         assert self.file.readline() == io.BytesIO(data[10:]).readline()
-        assert self.file.blob.pread_many([(10, 5), (7, 9000)]) == [data[5:15], data[9000:9007]]
+        assert self.file.raw.blob.pread_many([(10, 5), (7, 9000)]) == [data[5:15], data[9000:9007]]
 
 
 def opens(fs: FS, name: str) -> None:
@@ -154,7 +154,6 @@ def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
         "reader": lambda: OneReader(fs),
         "lazy": lambda: functools.partial(reads, fsabs.lazify(functools.partial(fsabs.Local, folder / "files"))),
         "layer": lambda: functools.partial(reads, fsabs.LayerFS(fs)),
-        "traced": lambda: functools.partial(reads, fsabs.TracedFS(fs)),
         "copy-tree": lambda: functools.partial(copies, fs, fsabs.Memory("copies")),
         "as-local": lambda: functools.partial(local_paths, memory),
         "cached": lambda: functools.partial(reads, fsabs.CachedFS(memory, str(folder / "cache"))),

@@ -33,6 +33,7 @@ COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
 SECONDS = {
     "tests/prepare/test_spark.py": 200,
     "tests/conformance/test_cached.py": 120,
+    "tests/backends/test_hdfs_silent.py": 100,
     "tests/conformance/test_hdfs.py": 90,
     "tests/conformance/test_moto.py": 80,
     "tests/prepare/test_engines.py": 80,
@@ -50,6 +51,8 @@ SECONDS = {
     "tests/cli/test_kills.py": 35,
     "tests/test_interrupts.py": 35,
     "tests/backends/test_hdfs_failover.py": 30,
+    "tests/backends/test_hdfs_administration.py": 30,
+    "tests/backends/test_hdfs_library.py": 25,
     "tests/cli/test_listing.py": 30,
     "tests/conformance/test_containers_on_hdfs.py": 30,
     "tests/adapters/test_checkpoints.py": 25,
@@ -86,7 +89,6 @@ SECONDS = {
     "tests/containers/test_pack.py": 15,
     "tests/containers/test_tar_streams.py": 15,
     "tests/prepare/test_image.py": 15,
-    "tests/test_language.py": 15,
     "tests/test_limits.py": 15,
     "tests/test_resuming.py": 15,
 }

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import config, errors
 from fsabs.backends.local import Local
-from fsabs.errors import ConfigError
+from fsabs.core import errors
+from fsabs.core.errors import ConfigError
+from fsabs.urls import config
 
 pytestmark = pytest.mark.quick
 
@@ -42,6 +43,24 @@ def test_where_the_file_is_found(place: str, tmp_path: Path, monkeypatch: pytest
     fs = fsabs.from_url("mine:///")
     fs.write_bytes("a", b"1")
     assert (data / "a").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("homes", [{}, {"XDG_CONFIG_HOME": ".config"}, {"HOME": ".config/.."}])
+def test_the_working_directory_is_no_home(
+    homes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "pwd.getpwuid", lambda _: dict[str, str]()["no such user"]
+    )  # as for the user of many a container
+    monkeypatch.delenv("HOME")
+    for name, value in homes.items():
+        monkeypatch.setenv(name, value)
+    for folder in (".config", "~/.config"):
+        write(tmp_path / folder / "pfio.ini", "[planted]\nscheme = memory\n")
+    assert config.config_path() == "/dev/null"
+    with pytest.raises(fsabs.UnknownSchemeError):
+        fsabs.from_url("planted://x")
 
 
 def test_options_are_expanded_and_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +256,7 @@ def test_a_misspelt_switch_of_a_cache_is_refused(tmp_path: Path, monkeypatch: py
 def test_no_secret_of_a_query_or_fragment_is_shown(query: str) -> None:
     shown = errors.without_secrets(f"https://host/path{query}")
     assert "SECRET" not in shown
-    assert errors.without_secrets("https://host/a?encode=utf8&zipcode=1") == "https://host/a?encode=utf8&zipcode=1"
+    assert errors.without_secrets("https://host/a?page=2&version=1") == "https://host/a?page=2&version=1"
 
 
 BAD_SECTIONS = [
@@ -289,6 +308,16 @@ def test_an_unknown_key_is_named_and_ignored(tmp_path: Path, monkeypatch: pytest
     fsabs.add_custom_scheme("program", "file", {"linsk": "inside"})
     with pytest.raises(ConfigError, match="custom scheme .program.*did you mean 'links'"):  # no file can be mended
         fsabs.from_url("program:///")
+
+
+@pytest.mark.parametrize("key", ["endpiont", "end_point", "endpoint_url", "Endpoints"])
+def test_a_misspelt_endpoint_says_where_requests_go(tmp_path: Path, key: str) -> None:
+    write(tmp_path / ".config/pfio.ini", f"[minio]\nscheme = s3\n{key} = http://127.0.0.1:9000\n")
+    said = r"line 3.*did you mean 'endpoint'\? Without an endpoint, requests go to amazonaws\.com"
+    with pytest.warns(errors.ConfigWarning, match=said):
+        fsabs.from_url("minio://bucket", anonymous=True)
+    with pytest.raises(TypeError, match="did you mean 'endpoint'.*amazonaws"):
+        fsabs.from_url("s3://bucket", endpiont="http://127.0.0.1:9000")
 
 
 def test_strict_refuses_a_bad_section_elsewhere(tmp_path: Path) -> None:

@@ -48,16 +48,16 @@ def test_the_demo_learns_the_digits_from_local_disk_and_from_s3(reader: str, tmp
 
 
 def check_what_the_trace_tells(shown: str, report: Path) -> None:
-    """The first epoch came from S3, the others from the cache; and the report is of the reads of all workers.
+    """The archive came from S3, whole and once; the first epoch has its images from there, the others from the cache.
 
-    What a request brings along is kept: a part of the first epoch comes from the cache, too.
+    And the report is of the reads of all workers.
     """
     parts = {name: [int(count) for count in counts] for name, _, *counts in PART.findall(shown)}
     files, hits, misses, requests, fetched = parts["epoch 1"]
     assert files == hits + misses == IMAGES
     assert misses > 0
-    assert 0 < requests < IMAGES / 2  # a batch of members at a time, and not one by one
-    assert 100 * IMAGES < fetched < 2_000_000  # nothing is fetched again and again
+    assert requests < 20  # not one for each image, nor for each batch
+    assert fetched < 2_000_000  # nothing is fetched again and again
     assert {name: counts for name, counts in parts.items() if name not in ("epoch 1", "test")} == {
         f"epoch {number}": [IMAGES, IMAGES, 0, 0, 0] for number in range(2, 6)
     }
@@ -65,7 +65,7 @@ def check_what_the_trace_tells(shown: str, report: Path) -> None:
     assert parts["test"][2] > 0
     asked = re.search(r"^  S3 +\d+\.\d\d s in (\d+) requests; \d+ retries$", shown, re.MULTILINE)
     assert asked is not None
-    assert int(asked[1]) >= requests + parts["test"][3]
+    assert max(1, requests + parts["test"][3]) <= int(asked[1]) < 20
     assert re.search(r"^  training +\d+\.\d\d s waiting for batches, \d+\.\d\d s computing$", shown, re.MULTILINE)
     assert shown.endswith(f"for a browser: {report}\n")
     assert max(map(len, shown.splitlines()[:-1])) <= 80  # the last one has a path

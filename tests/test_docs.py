@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import registry
+from fsabs.core import registry
 from tests.servers.fixtures import require
 from tests.servers.moto import MotoServer, missing
 

@@ -104,8 +104,8 @@ def test_a_zip_on_s3_through_a_cache(tmp_path: Path, moto: MotoServer, monkeypat
     assert told is not None
     assert 0 < int(told[1]) < FILES
     hits, misses = int(told[2]), int(told[3])
-    assert hits + misses == 2 * FILES
-    assert 0 < misses <= FILES  # a request for a member may bring its neighbours along, which are hits then
+    assert 2 * FILES <= hits + misses <= 2 * FILES + 20  # those of the archive, which is small, below its members
+    assert 0 < misses <= FILES + 20  # a request for a member may bring its neighbours along, which are hits then
 
     missing = epoch(PROGRAM, "s3://epoch/other.zip", "--report", tmp_path / "none.html")
     assert missing.returncode == 1

@@ -21,11 +21,12 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import Local, Memory, identity
+from fsabs import Local, Memory
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.hdfs import Hdfs
 from fsabs.backends.s3 import S3
-from fsabs.identity import Identity
+from fsabs.core import identity
+from fsabs.core.identity import Identity
 from fsabs.readers import recordio
 
 WHEN = 1_600_000_000
@@ -112,7 +113,7 @@ def test_two_trees_of_one_name_have_no_version_in_common() -> None:
     one, two = Memory(), Memory()
     for fs in (one, two):
         fs.write_bytes("a", b"1")
-    assert one.open("a", "rb").blob.identity != two.open("a", "rb").blob.identity
+    assert one.open("a", "rb").raw.blob.identity != two.open("a", "rb").raw.blob.identity
 
 
 def test_a_store_of_a_third_party_is_shared_by_copies_of_one_object() -> None:
@@ -128,11 +129,11 @@ def test_a_file_is_settled_when_a_clock_has_ticked(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     os.utime(tmp_path / "a", (WHEN, WHEN))  # as `cp -p` does
     with fsabs.open_url(str(tmp_path / "a"), "rb") as file:
-        assert not file.blob.settled
-        assert file.blob.settled_identity is None
+        assert not file.raw.blob.settled
+        assert file.raw.blob.settled_identity is None
         time.sleep(2 * identity.TICK)
-        assert file.blob.settled
-        assert file.blob.settled_identity == file.blob.identity is not None
+        assert file.raw.blob.settled
+        assert file.raw.blob.settled_identity == file.raw.blob.identity is not None
 
 
 # ---- what stands on the disk is what is read

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsabs import keys
+from fsabs.core import keys
 
 pytestmark = pytest.mark.quick
 

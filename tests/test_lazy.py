@@ -23,7 +23,7 @@ done = True
 def run(folder: Path, code: str) -> str:
     """Run a program that can import `slow`, whose import takes 0.3 s; return what it prints."""
     (folder / "slow.py").write_text("from builtins import started\n" + SLOW)
-    program = "import builtins, os, sys, threading, time\nimport fsabs.lazy\n" + textwrap.dedent(code)
+    program = "import builtins, os, sys, threading, time\nimport fsabs.core.lazy\n" + textwrap.dedent(code)
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
     done = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stderr) == (0, "")
@@ -75,6 +75,6 @@ def test_a_fork_within_an_import_does_not_wait_for_what_waits_for_it(tmp_path: P
     code = """
     import forking
     forking.thread.join()
-    print(forking.seconds < fsabs.lazy.MAX_WAIT / 2)
+    print(forking.seconds < fsabs.core.lazy.MAX_WAIT / 2)
     """
     assert run(tmp_path, code) == "True\n"

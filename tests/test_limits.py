@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
+import subprocess
 import tarfile
 import time
 import zipfile
@@ -17,6 +19,7 @@ import pytest
 
 import fsabs
 from fsabs import Limits
+from fsabs.core.limits import parse_json
 
 pytestmark = pytest.mark.quick
 BLOCK = 512
@@ -31,10 +34,11 @@ def cheap(seconds: float = 20) -> Iterator[None]:
 
 
 @contextmanager
-def refused(option: str, code: str = "EBADMSG") -> Iterator[None]:
+def refused(option: str, code: str = "EFBIG") -> Iterator[None]:
     with cheap(), pytest.raises(OSError, match=rf"over the limit {option}=.*limits=fsabs.Limits\({option}=") as caught:
         yield
-    assert caught.value.errno == getattr(__import__("errno"), code)
+    assert caught.value.errno == getattr(errno, code)
+    assert not isinstance(caught.value, fsabs.CorruptFileError)
     assert caught.value.filename
     assert getattr(caught.value, "operation", None)
 
@@ -98,12 +102,64 @@ def test_a_compressed_tar_that_is_a_bomb() -> None:
     assert len(bomb) * 1100 < 40 * 2**20
     fs = stored("a.tar.xz", bomb)
     with refused("max_ratio"):
-        fs.open_container("a.tar.xz")
-    with fs.open_container("a.tar.xz", limits=Limits(max_ratio=10_000)) as tar:
-        assert tar.stat("zeros").size == 40 * 2**20
+        fs.open_container("a.tar.xz", limits=Limits(max_ratio=30))
+    with fs.open_container("a.tar.xz") as tar:  # as its header says
+        assert tar.read_bytes("zeros") == bytes(40 * 2**20)
     fs = stored("b.tar.xz", lzma.compress(header("x") + END + bytes(40 * 2**20)))  # behind the end
     with refused("max_ratio"):
         fs.open_container("b.tar.xz")
+    with fs.open_container("b.tar.xz", limits=Limits(max_ratio=10_000)) as tar:
+        assert tar.read_bytes("x") == b""
+    behind_one_block = header("x") + bytes(BLOCK) + b"x" * 40 * 2**20
+    with refused("max_ratio"):
+        stored("b.tar.xz", lzma.compress(behind_one_block)).open_container("b.tar.xz")
+    fs = stored("c.tar.xz", lzma.compress(header("x") * 80_000 + END))  # headers, which nothing announces
+    with refused("max_ratio"):
+        fs.open_container("c.tar.xz")
+    fs = stored("d.tar.xz", lzma.compress(header("zeros", 8**11 - 1)))
+    with refused("max_ratio"):
+        fs.open_container("d.tar.xz")
+
+
+ZEROS = 64 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.zip", {"compression": "deflated"}),
+        ("a.zip", {"compression": "bzip2"}),
+        ("a.zip", {"compression": "lzma"}),
+        ("a.tar.gz", {}),
+        ("a.tar.bz2", {}),
+        ("a.tar.xz", {}),
+        ("a.tar.zst", {}),
+        ("a.h5", {"compression": "gzip"}),
+    ],
+)
+def test_zeros_that_are_written_are_read(name: str, options: dict[str, Any]) -> None:
+    fs = fsabs.Memory(f"limits-{os.urandom(4).hex()}")
+    with fs.open_container(name, "w", **options) as written:
+        written.write_bytes("zeros", bytes(ZEROS))
+    with container(fs, name) as found:
+        assert found.read_bytes("zeros") == bytes(ZEROS)
+        assert [len(content) for content in found.read_many(["zeros"])] == [ZEROS]
+        with found.open("zeros", "rb") as file:
+            file.seek(ZEROS - 3)
+            assert file.read() == bytes(3)
+        assert found.verify() == []
+
+
+def test_a_sparse_file_of_gnu_tar(tmp_path: Path) -> None:
+    with open(tmp_path / "holes", "wb") as file:
+        file.seek(ZEROS)
+        file.write(b"end")
+    for kind in ("gnu", "posix"):
+        tar = ["tar", "-S", f"--format={kind}", "-cf", "a.tar", "holes"]
+        subprocess.run(tar, cwd=tmp_path, check=True)
+        assert (tmp_path / "a.tar").stat().st_size < 100_000
+        with fsabs.from_url(tmp_path / "a.tar") as found:
+            assert found.read_bytes("holes") == bytes(ZEROS) + b"end"
 
 
 def test_extended_headers_without_a_member() -> None:
@@ -163,8 +219,12 @@ def test_links_of_a_tar_that_double() -> None:
             list(tar.list(recursive=True))
         with refused("max_linked_entries", "ELOOP"):
             list(tar.glob("**/x"))
+        for pattern in ("*/" * 22, "d0/" + "?/" * 22, "*/" * 22 + "none", "d0/a/*/" + "*/" * 22 + "x"):
+            with refused("max_linked_entries", "ELOOP"):
+                list(tar.glob(pattern))
     with stored("a.tar", doubling(5) + END).open_container("a.tar") as tar:
         assert len(list(tar.list(recursive=True))) == 6 + sum(2 ** (6 - level) - 2 for level in range(6))
+        assert len(list(tar.glob("d0/*/*/*/*/*"))) == 32
     with stored("a.tar", doubling(45) + END).open_container("a.tar") as tar, refused("max_links", "ELOOP"):
         tar.stat("d0" + "/a" * 45)
 
@@ -226,8 +286,11 @@ def test_a_zip_whose_members_are_too_many_bytes_as_a_whole() -> None:
     fs = stored("a.zip", buffer.getvalue())
     with container(fs, "a.zip") as archive:
         assert len(archive.read_bytes("3")) == len(content)
+        assert archive.verify() == []
+    with container(fs, "a.zip", limits=Limits(max_ratio=50)) as archive:
+        assert len(archive.read_bytes("3")) == len(content)
         problems = archive.verify()
-    assert [problem.kind for problem in problems] == ["bomb"]
+    assert [problem.kind for problem in problems] == ["limit"]
     assert "max_ratio" in problems[0].detail
 
 
@@ -263,9 +326,16 @@ def test_an_hdf5_dataset_of_a_tebibyte() -> None:
         ):
             with refused("max_ratio"):
                 read("big")
-        assert [problem.kind for problem in file.verify()] == ["damaged"]
+        assert [problem.kind for problem in file.verify()] == ["limit"]
     with fs.open_container("a.h5", limits=Limits(max_ratio=None)) as file, file.open("big", "rb") as big:
         assert big.read(10) == bytes(10)
+
+
+def test_an_hdf5_dataset_of_which_nothing_was_written() -> None:
+    fs = hdf5(lambda file: file.create_dataset("none", (20_000_000,), "u1", fillvalue=7))
+    with container(fs, "a.h5") as file:
+        assert file.read_bytes("none") == b"\7" * 20_000_000
+        assert file.verify() == []
 
 
 def test_hdf5_strings_that_all_are_one_long_string() -> None:
@@ -304,8 +374,10 @@ def test_links_of_an_hdf5_file_that_double() -> None:
         with container(hdf5(build), "a.h5", limits=Limits(max_linked_entries=1_000)) as file:
             with refused("max_linked_entries", "ELOOP"):
                 list(file.list(recursive=True))
+            with refused("max_linked_entries", "ELOOP"):
+                list(file.glob("*/" * 22 + "x"))
             with cheap():
-                assert [problem.kind for problem in file.verify()] == ["links"]
+                assert [problem.kind for problem in file.verify()] == ["limit"]
     with hdf5(soft).open_container("a.h5", limits=Limits(max_links=10)) as file, refused("max_links", "ELOOP"):
         file.stat("d0" + "/a" * 20)
 
@@ -329,8 +401,11 @@ def test_local_links_that_double(tmp_path: Path) -> None:
         for detail in (False, True):
             with refused("max_linked_entries", "ELOOP"):
                 list(fs.list("", True, detail))
-        with refused("max_linked_entries", "ELOOP"):
-            list(fs.glob("**/x"))
+        for pattern in ("**/x", "*/" * 22 + "x"):
+            with refused("max_linked_entries", "ELOOP"):
+                list(fs.glob(pattern))
+            with refused("max_linked_entries", "ELOOP"):
+                list(fsabs.LayerFS(fs).glob(pattern))
     assert len(list(fsabs.Local(tmp_path, links="refuse").list(recursive=True))) == 26 + 50
 
 
@@ -343,6 +418,7 @@ def test_a_link_to_a_large_directory_is_listed(tmp_path: Path) -> None:
     (root / "data").symlink_to(tmp_path / "data")
     fs = fsabs.from_url(str(root), limits=Limits(max_linked_entries=10))
     assert len(list(fs.list(recursive=True))) == 301
+    assert len(list(fs.glob("*/*"))) == 300
 
 
 def test_patterns() -> None:
@@ -403,7 +479,7 @@ def test_limits_reach_the_containers_on_the_path(tmp_path: Path) -> None:
         archive.writestr("inner.zip", inner.getvalue())
     url = f"{tmp_path}/outer.zip/inner.zip"
     assert fsabs.from_url(url).limits == Limits()
-    limits = Limits(max_ratio=10)
+    limits = Limits(max_ratio=5)
     for cached in (None, False, str(tmp_path / "cache")):
         fs = fsabs.from_url(url, limits=limits, cache=cached)
         assert fs.limits is limits
@@ -437,3 +513,35 @@ def test_limits_are_numbers(bad: dict[str, Any], tmp_path: Path) -> None:
         fsabs.from_url(str(tmp_path), limits=Limits(**bad))
     with pytest.raises(TypeError, match="fsabs.Limits"):
         fsabs.from_url(str(tmp_path), limits={"max_ratio": 3})  # type: ignore[call-overload]
+
+
+# ---- JSON of others
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def test_json_that_is_nested_too_deep(tmp_path: Path) -> None:
+    from fsabs import manifest, trace
+    from fsabs.prepare.report import PrepareReport
+    from fsabs.readers.data import MDSDataReader
+
+    with pytest.raises(ValueError, match="nested too deep"):
+        parse_json(DEEP)
+    heading = b'{"manifest":"fsabs","format":1}\n'
+    fs = stored("footer.jsonl", heading + DEEP + b"\n")
+    fs.write_bytes("entry.jsonl", heading + b'{"name":"a","size":' + DEEP + b'}\n{"entries":1,"bytes":1}\n')
+    fs.write_bytes("croissant.json", b'{"distribution":' + DEEP + b"}")
+    fs.mkdir("mds")
+    fs.write_bytes("mds/index.json", b'{"version":2,"shards":' + DEEP + b"}")
+    for name in ("footer.jsonl", "entry.jsonl", "croissant.json"):
+        with pytest.raises(fsabs.CorruptFileError), manifest.Manifest(fs.url(name)) as found:
+            found.find("a")
+    with pytest.raises(fsabs.CorruptFileError, match="nested too deep"):
+        list(MDSDataReader(data_dir=fs.subfs("mds")).create_shards())
+    with pytest.raises(ValueError, match="nested too deep"):
+        PrepareReport.from_json(DEEP)
+    with gzip.open(tmp_path / "merged.json.gz", "wb") as file:
+        file.write(DEEP)
+    with pytest.raises((OSError, ValueError)):
+        trace.analyse(tmp_path)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import roots
+from fsabs.urls import roots
 from tests.servers.moto import MotoServer
 
 pytestmark = pytest.mark.quick
@@ -173,11 +175,29 @@ def test_patterns_that_are_refused(root: fsabs.Path, local: pathlib.Path) -> Non
 
 def test_writing(root: fsabs.Path, local: pathlib.Path) -> None:
     if "zip" in str(root):
-        assert (root / "new.txt").write_text("grüße\n", "utf-8") == 6
-        assert (root / "new.txt").read_text("utf-8") == "grüße\n"
+        path, data = root / "new.txt", root.parent.read_bytes()
+        container = root.parent.as_uri()
+        for write in (
+            lambda: path.write_text("x"),
+            lambda: path.write_bytes(b"x"),
+            lambda: path.open("ab"),
+            lambda: path.open("r+b"),
+            lambda: path.as_local("w").__enter__(),
+            lambda: (root.parent.parent / "new.zip" / "x").write_bytes(b"x"),
+            path.touch,
+            path.mkdir,
+            (root / "a.txt").unlink,
+        ):
+            with pytest.raises(io.UnsupportedOperation):
+                write()
+        with pytest.raises(io.UnsupportedOperation, match=re.escape(f"{container} once, by from_url") + '.*mode="a"'):
+            path.write_bytes(b"x")
+        assert root.parent.read_bytes() == data
+        assert not (root.parent.parent / "new.zip").exists()
+        with fsabs.from_url(container, mode="a") as archive:
+            archive.write_text("ours/new.txt", "grüße\n", "utf-8")
+        assert path.read_text("utf-8") == "grüße\n"
         assert (root / "a.txt").read_bytes() == FILES["a.txt"]
-        with pytest.raises(OSError):
-            (root / "new.txt").open("a")
         return
     for base in (root, local):
         (base / "new" / "deep").mkdir(parents=True)
@@ -217,6 +237,8 @@ def test_as_local(root: fsabs.Path) -> None:
     with (root / "a.txt").as_local() as local:
         assert pathlib.Path(local).read_bytes() == FILES["a.txt"]
         assert local.endswith("a.txt")
+    if "zip" in str(root):
+        return  # in which nothing is written by its URL
     with (root / "made.bin").as_local("w") as local:
         pathlib.Path(local).write_bytes(b"made")
     assert (root / "made.bin").read_bytes() == b"made"
@@ -228,6 +250,8 @@ def test_as_local(root: fsabs.Path) -> None:
 
 
 def test_open_aborts_as_an_fs_does(root: fsabs.Path) -> None:
+    if "zip" in str(root):
+        return
     with pytest.raises(KeyError), (root / "a.txt").open("w") as file:
         file.write("half")
         raise KeyError

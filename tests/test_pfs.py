@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import itertools
 import os
@@ -11,11 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
 
 import fsabs
-from fsabs import config, roots
-from fsabs.errors import ConfigError, ConfigWarning
+from fsabs.core.errors import ConfigError, ConfigWarning
 from fsabs.readers import convert, paddle
+from fsabs.urls import config, roots, schemes
+from fsabs.urls.locations import parse
 from tests.servers.ceph import CephGateway
 from tests.servers.hdfs import HdfsCluster
 
@@ -36,6 +48,21 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
             file.write("\n".join([f"[{name}]", *(f"{key} = {value}" for key, value in keys.items()), "", ""]))
 
     return write
+
+
+def certificate(cert: Path, key: Path, der: Path | None = None, locked: Path | None = None) -> None:
+    """Write a certificate and its key; in the binary form, and encrypted, where that is wanted."""
+    now, name = datetime.datetime.now(datetime.UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "wuyi")])
+    private = ec.generate_private_key(ec.SECP256R1())
+    builder = x509.CertificateBuilder(name, name, private.public_key(), 1, now, now + datetime.timedelta(days=1))
+    signed = builder.sign(private, hashes.SHA256())
+    cert.write_bytes(signed.public_bytes(Encoding.PEM))
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    if der is not None:
+        der.write_bytes(signed.public_bytes(Encoding.DER))
+    if locked is not None:
+        form = PrivateFormat.PKCS8
+        locked.write_bytes(private.private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"secret")))
 
 
 @pytest.fixture
@@ -211,15 +238,19 @@ def test_links_of_a_local_home_stay_in_it(local: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
-def test_the_section_decides_what_a_path_is(configure: Configure, tmp_path: Path) -> None:
-    from fsabs.locations import parse
-
+def test_the_section_decides_what_a_path_is(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert parse("/pfs/dc/home/wuyi/x")[:3] == ("file", "", "/pfs/dc/home/wuyi/x")
     configure("dc", pfs=str(tmp_path), username="wuyi")
     assert parse("/pfs/dc/home/wuyi/x")[:3] == ("pfs", "dc", "/home/wuyi/x")
     assert parse("/pfs/dc")[:3] == ("pfs", "dc", "")
-    assert parse("/pfs/other/x")[0] == "file"
-    assert parse("/pfs/dcx/x")[0] == "file"
+    for path in ("/pfs/other/x", "/pfs/dcx/x"):
+        with pytest.raises(ConfigError, match="no datacenter '.*known: dc$"):
+            parse(path)
+        with monkeypatch.context() as patch:  # a mount stays itself
+            patch.setattr(os.path, "lexists", lambda path: path == "/pfs")
+            assert parse(path)[0] == "file"
     assert parse("file:///pfs/dc/home/wuyi/x")[:3] == ("file", "", "/pfs/dc/home/wuyi/x")
     assert parse("pfs/dc/home")[:3] == ("file", "", os.path.abspath("pfs/dc/home"))
     assert parse("/pfs/dc/home/wuyi/50%25?#")[2] == "/home/wuyi/50%25?#"
@@ -254,26 +285,149 @@ def test_what_is_wrong_with_a_section_is_named(configure: Configure, tmp_path: P
 
 
 @pytest.mark.quick
-def test_the_keys_of_the_first_datacenters(configure: Configure) -> None:
-    configure(
-        "datacenter_1",
-        username="wuyi",
-        usercert="wuyi.pem",
-        userkey="wuyi-key.pem",
-        endpoint="https://datacenter1.example.org",
-        pfs="s3://bucket",
-    )
-    center = config.datacenter("datacenter_1")
-    assert center.options == {
-        "endpoint": "https://datacenter1.example.org",
-        "client_certificate": "wuyi.pem, wuyi-key.pem",
-    }
-    from fsabs import schemes
-    from fsabs.locations import parse
+def test_the_keys_of_the_first_datacenters(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # the files are relative to the configuration
+    certificate(tmp_path / "wuyi.pem", tmp_path / "wuyi-key.pem")
+    keys = {"username": "wuyi", "usercert": "wuyi.pem", "userkey": "wuyi-key.pem"}
+    configure("datacenter_1", **keys, endpoint="datacenter1.example.org")
+    configure("datacenter_2", **keys, endpoint="https://datacenter2.example.org:8443", pfs="s3://bucket/files")
+    files = (f"{tmp_path}/wuyi.pem", f"{tmp_path}/wuyi-key.pem")
+    for name, endpoint, bucket, path in (
+        ("datacenter_1", "https://datacenter1.example.org", "pfs", "/datacenter_1/home/wuyi/x"),
+        ("datacenter_2", "https://datacenter2.example.org:8443", "bucket", "/files/home/wuyi/x"),
+    ):
+        center = config.datacenter(name)
+        assert center.options == {"endpoint": endpoint, "client_certificate": ", ".join(files)}
+        _, location, options, _ = schemes.backend(parse(f"/pfs/{name}/home/wuyi/x"), {}, strict=True)
+        assert (location.authority, location.path) == (bucket, path)
+        assert options["client_certificate"] == files
 
-    _, location, options, _ = schemes.backend(parse("/pfs/datacenter_1/home/wuyi/x"), {}, strict=True)
-    assert (location.authority, location.path) == ("bucket", "/home/wuyi/x")
-    assert options["client_certificate"] == ("wuyi.pem", "wuyi-key.pem")
+
+WRONG_SECTIONS = {  # what is wrong: the section, and a part of the error
+    "no certificate": (
+        "username=wuyi\nusercert=nosuch.pem\nuserkey=key.pem\nendpoint=h",
+        "usercert=nosuch.pem can't be",
+    ),
+    "no key": ("username=wuyi\nusercert=cert.pem\nuserkey=nosuch.pem\nendpoint=h", "userkey=nosuch.pem can't be read"),
+    "key alone": ("username=wuyi\nuserkey=key.pem\nendpoint=h", "has userkey= and no usercert="),
+    "certificate alone": ("username=wuyi\nusercert=cert.pem\nendpoint=h", "needs userkey="),
+    "key of another": ("username=wuyi\nusercert=cert.pem\nuserkey=key2.pem\nendpoint=h", "key values mismatch"),
+    "exchanged": ("username=wuyi\nusercert=key.pem\nuserkey=cert.pem\nendpoint=h", "are no certificate and its"),
+    "encrypted key": ("username=wuyi\nusercert=cert.pem\nuserkey=locked.pem\nendpoint=h", "unencrypted key"),
+    "DER": ("username=wuyi\nusercert=cert.der\nuserkey=key.pem\nendpoint=h", "cert.der is no PEM file"),
+    "empty certificate": ("username=wuyi\nusercert=\nuserkey=key.pem\nendpoint=h", "names no file"),
+    "empty file": ("username=wuyi\nusercert=empty.pem\nuserkey=key.pem\nendpoint=h", "is no PEM file"),
+    "directory": ("username=wuyi\nusercert=.\nuserkey=key.pem\nendpoint=h", "names no file"),
+    "plain http": (
+        "username=wuyi\nusercert=cert.pem\nuserkey=key.pem\nendpoint=http://h",
+        "over https, and it is http",
+    ),
+    "variable in the path": ("username=wuyi\nusercert=$NOSUCH/c.pem\nuserkey=key.pem\nendpoint=h", "variable NOSUCH"),
+    "no user": ("endpoint=h\npfs=s3://b", "needs username="),
+    "empty user": ("username=\nendpoint=h", "needs username="),
+    "user with a slash": ("username=a/b\nendpoint=h", "a name without /"),
+    "user above": ("username=..\nendpoint=h", "a name without /"),
+    "no endpoint": ("username=wuyi", "needs endpoint=, its host, or pfs=, a URL"),
+    "empty endpoint": ("username=wuyi\nendpoint=", "needs endpoint="),
+    "endpoint of another protocol": ("username=wuyi\nendpoint=ftp://h", "its endpoint is HOST"),
+    "endpoint without a host": ("username=wuyi\nendpoint=https://", "its endpoint is HOST"),
+    "endpoint with a space": ("username=wuyi\nendpoint=my host", "its endpoint is HOST"),
+    "empty pfs": ("username=wuyi\npfs=", "needs a URL as pfs="),
+    "pfs of the web": ("username=wuyi\npfs=https://h/x", "can't be at https://h/x"),
+    "pfs in a datacenter": ("username=wuyi\npfs=/pfs/dc/home", "can't be at /pfs/dc/home"),
+    "pfs of no scheme": ("username=wuyi\npfs=nosuch://b", "unknown scheme 'nosuch'"),
+    "region that is no option": ("username=wuyi\nendpoint=h\nregoin=x", "did you mean 'region'?"),
+    "timeout that is no number": ("username=wuyi\nendpoint=h\nconnect_timeout=soon", "connect_timeout must be"),
+    "a line that is none": ("username=wuyi\nendpoint", "neither a [section] nor key = value in line"),
+    "twice": ("username=wuyi\nusername=bob\nendpoint=h", "username is there twice"),
+}
+
+
+@pytest.mark.quick
+def test_certificates_of_a_custom_scheme(configure: Configure, tmp_path: Path) -> None:
+    certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    configure("corp", scheme="s3", endpoint="https://h", client_certificate="cert.pem, key.pem")
+    configure("bad", scheme="s3", endpoint="https://h", client_certificate="cert.pem, nosuch.pem")
+    _, _, options, _ = schemes.backend(parse("corp://bucket/x"), {}, strict=True)
+    assert options["client_certificate"] == (f"{tmp_path}/cert.pem", f"{tmp_path}/key.pem")
+    with pytest.raises(ConfigError, match=r"\[bad\]: client_certificate=nosuch.pem can't be read: No such file"):
+        fsabs.from_url("bad://bucket/x").exists("y")
+
+
+WRONG_PATHS = {
+    "/pfs/dcc/home/wuyi/x": "no datacenter 'dcc': .*did you mean 'dc'",
+    "/pfs/nosuch/home/wuyi/x": "no datacenter 'nosuch': .*known: dc",
+    "/pfs//home/wuyi/x": "no datacenter 'home'",
+    "pfs://dcc/home/wuyi/x": "no datacenter 'dcc'",
+    "pfs:///home/wuyi/x": "no datacenter ''",
+    "dc://home/wuyi/x": r"\[dc\] is a datacenter and no scheme: its paths are /pfs/dc/",
+}
+OPERATIONS: list[Callable[[str], object]] = [
+    lambda path: fsabs.from_url(path).exists("x"),
+    lambda path: fsabs.open_url(path).__enter__(),
+    lambda path: fsabs.Path(path).exists(),
+]
+
+
+@pytest.mark.quick
+@pytest.mark.filterwarnings("ignore::fsabs.core.errors.ConfigWarning")
+@pytest.mark.parametrize("wrong", WRONG_SECTIONS)
+def test_a_section_that_is_wrong_is_named_in_a_line(tmp_path: Path, configure: Configure, wrong: str) -> None:
+    certificate(tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "cert.der", tmp_path / "locked.pem")
+    certificate(tmp_path / "cert2.pem", tmp_path / "key2.pem")
+    (tmp_path / "empty.pem").touch()
+    text, reason = WRONG_SECTIONS[wrong]
+    configure("dc", pfs=str(tmp_path), username="wuyi")
+    with open(tmp_path / "pfio.ini", "a") as file:
+        file.write(f"\n[bad]\n{text}\n")
+    for operation in OPERATIONS:
+        with pytest.raises(ValueError) as caught:
+            operation("/pfs/bad/home/wuyi/x") if "option" not in wrong else fsabs.from_url("/pfs/bad", strict=True)
+        message = str(caught.value)
+        assert reason in message
+        assert str(tmp_path / "pfio.ini") in message
+        assert "bad" in message or "line" in message
+        assert "\n" not in message
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("path", WRONG_PATHS)
+def test_a_path_that_is_wrong_is_never_a_missing_file(tmp_path: Path, configure: Configure, path: str) -> None:
+    configure("dc", pfs=str(tmp_path), username="wuyi")
+    for operation in OPERATIONS:
+        with pytest.raises(ConfigError, match=WRONG_PATHS[path]) as caught:
+            operation(path)
+        assert str(tmp_path / "pfio.ini") in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("base", ["/pfs/dc", "pfs://dc"])
+def test_paths_of_a_datacenter_under_the_patches(tmp_path: Path, configure: Configure, base: str) -> None:
+    import glob
+
+    import numpy as np
+
+    home = tmp_path / "home/wuyi"
+    home.mkdir(parents=True)
+    name = "a%41 b.txt"
+    (home / name).write_text("hi")
+    configure("dc", pfs=str(tmp_path), username="wuyi")
+    written = name if base.startswith("/") else "a%2541%20b.txt"
+    with fsabs.patch("builtins", "os", "glob", "numpy", "pathlib"):
+        assert open(f"{base}/home/wuyi/{written}").read() == "hi"  # noqa: SIM115
+        assert os.listdir(f"{base}/home/wuyi") == [name]
+        assert os.path.isfile(f"{base}/home/wuyi/{written}")
+        assert os.path.getsize(f"{base}/home/wuyi/{written}") == 2
+        assert glob.glob(f"{base}/home/*/a*") == [f"{base}/home/wuyi/{written}"]
+        assert [open(entry.path).read() for entry in os.scandir(f"{base}/home/wuyi")] == ["hi"]  # noqa: SIM115
+        np.save(f"{base}/home/wuyi/x.npy", np.arange(3))
+        assert np.load(f"{base}/home/wuyi/x.npy").tolist() == [0, 1, 2]
+        assert Path(f"{base}/home/wuyi/{written}").read_text() == "hi"
+    assert sorted(os.listdir(home)) == [name, "x.npy"]
 
 
 @pytest.mark.quick
@@ -311,3 +465,35 @@ def test_readers_and_patched_functions(local: Path, monkeypatch: pytest.MonkeyPa
         np.save(file, np.arange(3))
     with fsabs.from_url("/pfs/datacenter_1/home/wuyi").as_local("x.npy") as path:
         assert list(np.load(path)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("base", ["/pfs/dc/home/wuyi", "pfs://dc/home/wuyi"])
+def test_libraries_that_are_patched_take_the_paths(tmp_path: Path, configure: Configure, base: str) -> None:
+    import cv2
+    import h5py
+    import imageio
+    import numpy as np
+    import pandas as pd
+    import tifffile
+    import torch
+    from PIL import Image
+
+    (tmp_path / "home/wuyi").mkdir(parents=True)
+    configure("dc", pfs=str(tmp_path), username="wuyi")
+    picture = np.zeros((3, 4, 3), "u1")
+    with fsabs.patch("pandas", "PIL", "cv2", "torch", "h5py", "imageio", "tifffile"):
+        pd.DataFrame({"a": [1]}).to_csv(f"{base}/a.csv", index=False)
+        assert pd.read_csv(f"{base}/a.csv").a.tolist() == [1]
+        Image.fromarray(picture).save(f"{base}/a.png")
+        assert Image.open(f"{base}/a.png").size == (4, 3)
+        assert cv2.imwrite(f"{base}/b.png", picture)
+        assert np.asarray(cv2.imread(f"{base}/b.png")).shape == (3, 4, 3)
+        torch.save({"a": 1}, f"{base}/a.pt")
+        assert torch.load(f"{base}/a.pt") == {"a": 1}
+        h5py.File(f"{base}/a.h5", "w").close()
+        assert list(h5py.File(f"{base}/a.h5", "r")) == []
+        imageio.v3.imwrite(f"{base}/c.png", picture)
+        assert imageio.v3.imread(f"{base}/c.png").shape == (3, 4, 3)
+        tifffile.imwrite(f"{base}/a.tif", picture)
+        assert tifffile.imread(f"{base}/a.tif").shape == (3, 4, 3)
+    assert len(os.listdir(tmp_path / "home/wuyi")) == 7

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsabs.ranges import Range, plan
+from fsabs.core.ranges import Range, plan
 
 pytestmark = pytest.mark.quick
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fsabs import CorruptFileError
 from fsabs.backends.memory import Memory
-from fsabs.blobs import Blob, BlobSlice
-from fsabs.files import BlobReader
-from fsabs.readahead import STREAM_AFTER, ReadAhead
+from fsabs.core.blobs import Blob, BlobSlice
+from fsabs.core.files import buffered
+from fsabs.core.readahead import STREAM_AFTER, ReadAhead
 
 pytestmark = pytest.mark.quick
 
@@ -26,18 +26,20 @@ MIB = 1024 * 1024
 class Streaming(Blob):
     """A blob that counts its reads, and gives streams of odd pieces."""
 
-    __slots__ = ("broken", "closed_streams", "data", "reads", "streams")
+    __slots__ = ("begun", "broken", "closed_streams", "data", "reads")
+    streams = True
+    largest_window = 8 * MIB
 
     def __init__(self, data: bytes = DATA, broken: bool = False) -> None:
         super().__init__(Memory(), "a", len(data), "1")
-        self.data, self.reads, self.streams, self.closed_streams, self.broken = data, 0, 0, 0, broken
+        self.data, self.reads, self.begun, self.closed_streams, self.broken = data, 0, 0, 0, broken
 
     def _pread(self, size: int, offset: int) -> bytes:
         self.reads += 1
         return self.data[offset : offset + size]
 
     def _stream(self, start: int) -> Iterator[memoryview]:
-        self.streams += 1
+        self.begun += 1
         try:
             for offset in range(start, self.size - MIB * self.broken, 700_001):
                 yield memoryview(self.data)[offset : min(offset + 700_001, self.size - MIB * self.broken)]
@@ -47,20 +49,32 @@ class Streaming(Blob):
 
 def test_what_is_read_in_order_is_streamed() -> None:
     blob = Streaming()
-    with BlobReader(blob) as file:
+    with buffered(blob) as file:
         found = b"".join(iter(lambda: file.read(300_000), b""))
     assert found == DATA
-    assert (blob.streams, blob.closed_streams) == (1, 1)
+    assert (blob.begun, blob.closed_streams) == (1, 1)
     assert blob.reads <= 7
+
+
+def test_a_file_object_takes_the_pieces_of_a_stream_as_they_come() -> None:
+    blob = Streaming()
+    ahead = ReadAhead(blob)
+    at = len(ahead.pread(STREAM_AFTER, 0))
+    while at < blob.size:
+        piece = ahead.read_some(1000, at)
+        assert piece.obj is blob.data  # and no copy
+        assert piece == memoryview(DATA)[at : at + len(piece)]
+        at += len(piece)
+    assert not ahead.read_some(1000, at)
 
 
 def test_what_is_read_here_and_there_is_not() -> None:
     blob = Streaming()
-    with BlobReader(blob) as file:
+    with buffered(blob) as file:
         for at in range(100):
             file.seek(at * 7_919_111 % (len(DATA) - 200_000))
             file.read(100_000)
-    assert blob.streams == 0
+    assert blob.begun == 0
 
 
 def test_a_jump_ends_the_stream_and_order_begins_another() -> None:
@@ -69,7 +83,7 @@ def test_a_jump_ends_the_stream_and_order_begins_another() -> None:
     for start in (0, 3 * MIB):
         for offset in range(start, start + 4 * MIB, MIB):
             assert ahead.pread(MIB, offset) == DATA[offset : offset + MIB]
-    assert (blob.streams, blob.closed_streams) == (2, 1)
+    assert (blob.begun, blob.closed_streams) == (2, 1)
 
 
 def test_the_end_of_a_file_is_not_worth_a_stream() -> None:
@@ -77,7 +91,7 @@ def test_the_end_of_a_file_is_not_worth_a_stream() -> None:
     ahead = ReadAhead(blob)
     for offset in range(0, blob.size, MIB):
         ahead.pread(MIB, offset)
-    assert blob.streams == 0
+    assert blob.begun == 0
 
 
 def test_a_stream_that_ends_early_is_an_error_that_names_the_file() -> None:
@@ -96,14 +110,14 @@ def test_a_slice_streams_its_part_alone() -> None:
     ahead = ReadAhead(part)
     found = b"".join(ahead.pread(MIB, offset) for offset in range(0, 5 * MIB, MIB))
     assert found == DATA[1000 : 1000 + 5 * MIB]
-    assert parent.streams == 1
+    assert parent.begun == 1
 
 
 def test_parent_and_child_go_on_with_streams_of_their_own() -> None:
     blob = Streaming()
-    file = BlobReader(blob)
+    file = buffered(blob)
     start = b"".join(file.read(MIB) for _ in range(4))
-    assert file._source.streaming
+    assert blob.begun == 1
     child = os.fork()
     if not child:
         right = file.read() == DATA[4 * MIB :]
@@ -114,7 +128,7 @@ def test_parent_and_child_go_on_with_streams_of_their_own() -> None:
 
 
 def test_threads_share_a_reader() -> None:
-    file = BlobReader(Streaming())
+    file = buffered(Streaming())
     found: list[bytes] = []
     threads = [threading.Thread(target=lambda: found.extend(iter(lambda: file.read(50_000), b""))) for _ in range(4)]
     for thread in threads:
@@ -127,7 +141,7 @@ def test_threads_share_a_reader() -> None:
 @given(st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(1, 3 * MIB)), max_size=12))
 @settings(max_examples=40, deadline=None)
 def test_any_reads_give_the_right_bytes(reads: list[tuple[int, int]]) -> None:
-    with BlobReader(Streaming()) as file:
+    with buffered(Streaming()) as file:
         for position, size in reads:
             if position % 3:
                 file.seek(position)

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from fsabs.backends.objects.upload_records import uploads_of
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.buckets import uploads_of
-from fsabs.copying.large import RESUMED_FROM, copy_large
-from fsabs.copying.pieces import write_behind
-from fsabs.fs import FS
-from fsabs.partials import kept_path
+from fsabs.core.fs import FS
+from fsabs.disk.files import ResumedReplacement
+from fsabs.transfer.files import RESUMED_FROM, copy_file, write_behind
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
 
@@ -48,10 +47,10 @@ def copied(source: FS, target: FS, stop_at: int | None = None) -> list[int]:
 
     src, dst = source._key("large", "copy"), target._key("copy", "copy")
     if stop_at is None:
-        assert copy_large(source, src, target, dst, count) == SIZE
+        assert copy_file(source, src, target, dst, count) == SIZE
     else:
         with pytest.raises(GivenUp):
-            copy_large(source, src, target, dst, count)
+            copy_file(source, src, target, dst, count)
     return counts
 
 
@@ -105,7 +104,7 @@ def test_a_download_goes_on_where_it_ended(
     else:
         cluster: HdfsCluster = request.getfixturevalue("hdfs")
         store = fsabs.from_url(f"{cluster.url}/downloads-{tmp_path.name}", create=True)
-    assert copy_large(source, source._key("large", "copy"), store, store._key("large", "copy"), lambda _: None) == SIZE
+    assert copy_file(source, source._key("large", "copy"), store, store._key("large", "copy"), lambda _: None) == SIZE
     time.sleep(1.1)  # a tick of the store's clock
     target = fsabs.Local(str(tmp_path / "to"), create=True)
     assert copied(store, target, 40 << 20)[0] == 0
@@ -144,16 +143,20 @@ def test_a_file_that_another_process_writes_is_left_to_it(source: fsabs.Local, t
     with source._open_blob(source._key("large", "open")) as blob:
         identity = blob.settled_identity
     assert identity is not None
-    path = kept_path(str(tmp_path / "to"), "copy", identity.digest())
     code = (
-        "import fcntl, sys; f = open(sys.argv[1], 'wb'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+        "import sys; from fsabs.disk.files import ResumedReplacement as R; "
+        "out = R.of(sys.argv[1], sys.argv[2], 64 << 20); print(out is not None, flush=True); input(); out.leave()"
     )
-    with subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    path = str(tmp_path / "to" / "copy")
+    command = [sys.executable, "-c", code, path, identity.digest()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
-        other.stdout.readline()
+        assert other.stdout.readline() == b"True\n"
+        assert ResumedReplacement.of(path, identity.digest(), 64 << 20) is None
         assert copied(source, target)[0] == 0
         assert target.read_bytes("copy") == source.read_bytes("large")
-        assert os.path.getsize(path) == 0
+        (partial,) = [name for name in os.listdir(tmp_path / "to") if name != "copy"]
+        assert os.path.getsize(tmp_path / "to" / partial) == 0
         other.communicate(b"\n", timeout=30)
 
 

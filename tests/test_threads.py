@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.threads import Flag, TaskOutcome, Threads, in_threads
+from fsabs.core.threads import (
+    Flag,
+    TaskOutcome,
+    Threads,
+    in_threads,
+)
 
 pytestmark = pytest.mark.quick
 

@@ -14,14 +14,13 @@ from typing import IO, Any, BinaryIO, assert_type
 import pytest
 
 import fsabs
-from fsabs.files import BlobReader, WriteFile
+from fsabs.core.files import ReadFile
+from fsabs.core.writing import WriteFile
 
 pytestmark = pytest.mark.quick
 
-CHECKED = tuple(
-    f"fsabs.{module}."
-    for module in ("fs", "opening", "files", "blobs", "stats", "urls", "layers", "errors", "core", "copying")
-)
+ROOMS = ("core.fs", "core.files", "core.blobs", "core.stats", "core.layers", "core.errors", "urls.opening", "transfer")
+CHECKED = tuple(f"fsabs.{module}." for module in ROOMS)
 """What every user's code comes to, wherever its files are."""
 
 
@@ -34,8 +33,8 @@ def test_what_open_returns_depends_on_the_mode(tmp_path: Path) -> None:
         assert_type(written, WriteFile)
         json.dump([1], io.TextIOWrapper(written, write_through=True))
     with fs.open("a.bin", "rb") as read:
-        assert_type(read, BlobReader)
-        assert assert_type(read.blob.pread(1, 0), bytes) == b"["
+        assert_type(read, ReadFile)
+        assert assert_type(read.raw.blob.pread(1, 0), bytes) == b"["
         binary: BinaryIO = read
         assert json.load(binary) == [1]
     with fs.open("a.txt", "r+b") as updated:
@@ -46,7 +45,7 @@ def test_what_open_returns_depends_on_the_mode(tmp_path: Path) -> None:
     with fsabs.open_url(tmp_path / "a.txt") as text:
         assert_type(text, io.TextIOWrapper)
     with fsabs.open_url(tmp_path / "a.bin", "rb") as read:
-        assert_type(read, BlobReader)
+        assert_type(read, ReadFile)
 
 
 def test_what_list_and_from_url_return_depends_on_their_arguments(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import config, registry, urls
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
+from fsabs.core import registry
+from fsabs.urls import config, opening
 
 pytestmark = pytest.mark.quick
 
@@ -57,7 +58,7 @@ def nested(tmp_path: Path) -> Path:
     ],
 )
 def test_parsing(url: str, scheme: str, authority: str, path: str) -> None:
-    assert urls.parse(url)[:3] == (scheme, authority, path)
+    assert opening.parse(url)[:3] == (scheme, authority, path)
 
 
 def test_paths_of_pathlib(tmp_path: Path) -> None:
@@ -166,8 +167,8 @@ def test_writing_nested_containers_by_url(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/o.zip/i.zip"
     with fsabs.from_url(url, mode="w") as fs:
         fs.write_bytes("a", b"1")
-    with fsabs.open_url(f"{url}/b", "w") as file:
-        file.write("2")
+    with fsabs.from_url(url, mode="a") as fs:
+        fs.write_bytes("b", b"2")
     fs = fsabs.from_url(url)
     assert list(fs.list()) == ["a", "b"]
     assert list(fsabs.from_url(f"{tmp_path}/o.zip").list()) == ["i.zip"]
@@ -178,11 +179,53 @@ def test_writing_nested_containers_by_url(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["o.zip"]
 
 
+def test_no_single_file_is_written_into_a_container_by_url(nested: Path) -> None:
+    before = {path: path.read_bytes() for path in nested.rglob("*") if path.is_file()}
+    for path, container in (
+        ("outer.zip/n", "outer.zip"),
+        ("outer.zip/a/inner.zip/n", "outer.zip/a/inner.zip"),
+        ("dir.zip/real.zip/n", "dir.zip/real.zip"),
+        ("new.zip/n", "new.zip"),
+        ("new.tar/n", "new.tar"),
+        ("new.h5/d/n", "new.h5"),
+    ):
+        for mode in ("w", "wb", "xb", "bx", "ab", "r+b"):
+            said = re.escape(f'open file://{nested}/{container} once, by from_url(url, mode="a") or open_container(pa')
+            with (
+                pytest.raises(io.UnsupportedOperation, match=said) as caught,
+                fsabs.open_url(f"{nested}/{path}", mode),
+            ):
+                pass
+            assert caught.value.filename == f"file://{nested}/{path}"
+            with pytest.raises(io.UnsupportedOperation, match=said):
+                fsabs.Path(f"{nested}/{path}").open(mode)
+    with pytest.raises(io.UnsupportedOperation), fsabs.open_url(f"{nested}/data.bin/n", "wb", force_type="zip"):
+        pass
+    assert {path: path.read_bytes() for path in nested.rglob("*") if path.is_file()} == before
+    with fsabs.open_url(f"{nested}/dir.zip/plain.txt", "wb") as file:  # a directory of such a name is none
+        file.write(b"written")
+    assert (nested / "dir.zip/plain.txt").read_bytes() == b"written"
+    with fsabs.open_url(f"{nested}/outer.zip/b.txt", "br") as file:
+        assert file.read() == b"b"
+
+
+@pytest.mark.parametrize("outer", ["o.tar", "o.h5"])
+def test_a_container_in_what_can_only_be_written_says_how_to_add_to_it(outer: str, tmp_path: Path) -> None:
+    with fsabs.from_url(f"{tmp_path}/{outer}/i.zip", mode="w") as fs:
+        fs.write_bytes("a", b"1")
+    before = (tmp_path / outer).read_bytes()
+    with pytest.raises(io.UnsupportedOperation, match="copy that out, add to the copy, and write it back") as caught:
+        fsabs.from_url(f"{tmp_path}/{outer}/i.zip", mode="a")
+    assert caught.value.filename == f"file://{tmp_path}/{outer}/i.zip"
+    assert (tmp_path / outer).read_bytes() == before
+
+
 def test_mode_is_for_containers(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="mode='w'"):
         fsabs.from_url(tmp_path, mode="w")
-    with pytest.raises(ValueError, match="r, w, x or a"):
-        fsabs.from_url(tmp_path, mode="rb")
+    for mode in ("rb", ""):
+        with pytest.raises(ValueError, match="r, w, x or a"):
+            fsabs.from_url(tmp_path, mode=mode)
 
 
 def test_unknown_options_name_the_nearest(nested: Path) -> None:
@@ -326,11 +369,11 @@ def test_a_password_is_refused_where_it_would_be_shown(scheme: str, monkeypatch:
 
 
 def test_what_is_shown_of_urls_and_of_names_with_at_signs() -> None:
-    assert urls.parse("gs://user:pass@word@host/a@b").text == "gs://***@host/a@b"
-    assert urls.parse("file:///a@b").text == "file:///a@b"
-    shown = urls.parse("https://h/a?page=2&X-Amz-Signature=c0ffee&sig=beef#x").text
+    assert opening.parse("gs://user:pass@word@host/a@b").text == "gs://***@host/a@b"
+    assert opening.parse("file:///a@b").text == "file:///a@b"
+    shown = opening.parse("https://h/a?page=2&X-Amz-Signature=c0ffee&sig=beef#x").text
     assert re.fullmatch(r"https://h/a\?page=2&X-Amz-Signature=\*\*\*\w+&sig=\*\*\*\w+#x", shown)
-    assert shown != urls.parse("https://h/a?page=2&X-Amz-Signature=decaf&sig=beef#x").text
+    assert shown != opening.parse("https://h/a?page=2&X-Amz-Signature=decaf&sig=beef#x").text
 
 
 def test_a_recipe_shows_no_arguments() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fsabs import writemany
 from fsabs.backends.memory import Memory
+from fsabs.core import writemany
 from fsabs.testing import Fault, FaultyFS, Raise
 
 pytestmark = pytest.mark.quick

@@ -199,7 +199,7 @@ def cold_uncached(endpoint: str, names: list[str], size: int) -> Run:
 
 def cold_written(endpoint: str, names: list[str], size: int) -> Run:
     """The same, each checksummed and written to a file of its own: what any cache on disk has to do."""
-    fs, checksum = _ours(endpoint), library("fsabs.cache.checksums").checksum
+    fs, checksum = _ours(endpoint), library("fsabs.cache.frames").checksum
 
     def read(folder: str) -> None:
         for number, data in enumerate(fs.read_many(names)):

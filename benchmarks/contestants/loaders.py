@@ -82,7 +82,7 @@ def fsabs_traced(path: str, names: list[str], batch: int, folders: Sequence[str]
     """The same with a trace on, which is started and stopped with each epoch."""
     trace = library("fsabs.trace")
     wanted = [folder + name for folder in folders for name in names]
-    epoch = _ours(trace.TracedFS(library("fsabs").from_url(path)), wanted, batch)
+    epoch = _ours(library("fsabs").from_url(path), wanted, batch)
     folder = tempfile.TemporaryDirectory()
 
     def run() -> None:

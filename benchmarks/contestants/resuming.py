@@ -172,6 +172,8 @@ def _run_rank(case: Case, folder: str, rank: int, ranks: int, states: list[Any],
             if (number if job.stateful else job.passes.epoch) >= (last if states else 30):
                 return  # without batches (drop_last), no step comes
             number += 1
+            if job.stateful and case.dataset == "sharded":  # the main process does not see its workers' passes
+                job.passes.set_epoch(number)
 
 
 def _forked(work: Any, *args: Any) -> int:

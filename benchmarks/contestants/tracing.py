@@ -37,7 +37,7 @@ def _difference(
 
 def check(count: int) -> Run:
     """Off: the check that stands where a layer has something to tell."""
-    from fsabs import hooks
+    from fsabs.core import hooks
 
     def plain() -> None:
         pass
@@ -49,26 +49,6 @@ def check(count: int) -> Run:
     return lambda: _difference(plain, checked, count)
 
 
-def off(path: str, count: int) -> Run:
-    """Off: what `TracedFS` adds to reading a file while nothing is traced; `base` is a 4 KB file of the local disk.
-
-    The difference is taken of files in memory, where no system call drowns it.
-    """
-    import fsabs
-    from fsabs.trace import TracedFS
-
-    local, plain = fsabs.Local(path), fsabs.Memory("benchmark")
-    traced = TracedFS(plain)
-    for fs in (local, plain):
-        fs.write_bytes("file", bytes(4096))
-
-    def run() -> dict[str, float]:
-        added = _difference(lambda: plain.read_bytes("file"), lambda: traced.read_bytes("file"), count)
-        return {**added, "base": _difference(lambda: local.read_bytes("file"), lambda: None, count)["base"]}
-
-    return run
-
-
 def on(detail: Any, count: int) -> Run:
     """On: a positioned read of a file in memory, against the same without the trace."""
     import fsabs
@@ -78,7 +58,7 @@ def on(detail: Any, count: int) -> Run:
     trace.start(Path(folder.name) / "trace", detail=detail, max_bytes=8 * 1024 * 1024)
     fs = fsabs.Memory("benchmark")
     fs.write_bytes("file", bytes(4096))
-    plain, traced = fs._open_blob("file"), trace.TracedFS(fs)._open_blob("file")
+    plain, traced = fs._open_blob("file"), fs.open_blob("file")  # what is not the user's own is not recorded
 
     def run() -> dict[str, float]:
         assert folder  # it lives as long as this
@@ -92,7 +72,8 @@ def start_and_stop(workers: int, count: int) -> Run:
 
     torch is loaded, as it is where a DataLoader forks: what a child touches of its parent's memory is copied.
     """
-    from fsabs import hooks, trace
+    from fsabs import trace
+    from fsabs.core import hooks
 
     library("torch.utils.data")
     folder = tempfile.TemporaryDirectory()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from .. import errors
+from ..core import errors
 
 try:
     import pyarrow.fs as arrow_fs
@@ -15,54 +13,12 @@ try:
 except ImportError:
     raise errors.MissingDependencyError("fs.arrow() needs pyarrow: pip install pyarrow", name="pyarrow") from None
 
-from ..blobs import Blob
-from ..fs import FS, FileStat
+from ..core.fs import FS, FileStat
+from ..readers.data.ranges import RangeFile
 
 
-class ExactFile(io.RawIOBase):
-    """A file over a blob that reads what is asked for and nothing ahead."""
-
-    def __init__(self, blob: Blob) -> None:
-        self._blob = blob
-        self._position = 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return up to `size` bytes from the position, all that is left if it is negative."""
-        left = max(0, self._blob.size - self._position)
-        data = self._blob.pread(left if size is None or size < 0 else min(size, left), self._position)
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        """Return all that is left."""
-        return self.read()
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Fill `buffer` as far as the file goes; return the number of bytes."""
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move the position."""
-        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size}[whence] + offset
-        return self._position
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
-
-    def size(self) -> int:
-        """Return the size of the file."""
-        return self._blob.size
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def seekable(self) -> bool:
-        """True."""
-        return True
+class ExactFile(RangeFile):
+    """A file over a blob, which is closed with it, that reads what is asked for and nothing ahead."""
 
     def close(self) -> None:
         """Close the blob."""
@@ -122,13 +78,15 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
             self.fs.mkdir(path)
 
     def delete_dir(self, path: str) -> None:
-        """Remove a directory and all that is in it."""
+        """Remove a directory and all that is in it; the root of the FS is refused."""
+        self._refuse_root(path)
         if not self.fs.isdir(path):
             self.fs.rmdir(path)  # raises what is wrong
         self.fs.remove(path, recursive=True)
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """Remove all that is in a directory."""
+        """Remove all that is in a directory; the root is `delete_root_dir_contents`'s."""
+        self._refuse_root(path)
         try:
             names = list(self.fs.list(path))
         except FileNotFoundError:
@@ -136,11 +94,15 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
                 return
             raise
         for name in names:
-            self.fs.remove(f"{path.rstrip('/')}/{name.rstrip('/')}" if path else name.rstrip("/"), recursive=True)
+            self.fs.remove(f"{path.rstrip('/')}/{name.rstrip('/')}", recursive=True)
 
     def delete_root_dir_contents(self) -> None:
         """Remove all that is in the FS."""
-        self.delete_dir_contents("")
+        self.fs.remove("/" + self.fs._root, recursive=True)
+
+    def _refuse_root(self, path: str) -> None:
+        if not path.strip("/") or self.fs._key(path, "delete_dir") == self.fs._root:
+            raise ValueError(f"{path!r} is the root of the filesystem: delete_root_dir_contents empties it")
 
     def delete_file(self, path: str) -> None:
         """Remove a file."""

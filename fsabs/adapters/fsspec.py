@@ -11,6 +11,7 @@ import datetime
 import functools
 import io
 import os
+import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -19,10 +20,11 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 
-from .. import errors, keys, roots, texts
-from ..files import WriteFile
-from ..fs import FS, FileStat
-from .fsspec_files import CompressedFile, FileInTransaction, file_info
+from ..core import errors, keys
+from ..core.fs import FS, FileStat
+from ..urls import roots
+from .fsspec_files import CompressedFile, CompressedTextFile, FileInTransaction, file_info
+from .options import translated
 from .ranges import read_ranges
 
 T = TypeVar("T")
@@ -57,7 +59,9 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         super().__init__(**{name: options.pop(name) for name in names & set(options)})
         self._fs = fs
         self._scheme = target_protocol or self.scheme
-        self._table = roots.with_options({**(target_options or {}), **options})
+        self._table = roots.with_options(translated(self._scheme, {**(target_options or {}), **options}))
+        if fs is not None:  # what lists names asks for their URLs, and opens those by a protocol that it knows
+            self.protocol = ("fsabs", f"fsabs+{fs.url('').partition('://')[0]}")
         if fs is None and not self._scheme:
             raise ValueError("the protocol fsabs needs fs=, or the protocol of a store: fsabs+s3://bucket/key")
 
@@ -83,8 +87,18 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return f"fsabs+{self._fs.url(name)}"
         return f"fsabs+{self._scheme}://{name}"
 
+    def _stripped(self, path: Any) -> str:
+        """Return a path without its protocol; of a URL of the FS that was given, the path in it."""
+        if self._fs is not None:
+            path = os.fspath(path)
+            base = f"fsabs+{self._fs.url('')}"
+            if path.startswith(base):
+                path = urllib.parse.unquote(path[len(base) :]).lstrip("/")
+        found: str = self._strip_protocol(path)
+        return found
+
     def _run(self, path: str, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
-        path = self._strip_protocol(path)
+        path = self._stripped(path)
         if self._fs is not None:
             return function(self._fs, path)
         return self._table.call(self._url(path), function, inside=inside)
@@ -96,11 +110,13 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         authority, slash, rest = path.partition("/")
         return f"{self._scheme}://{authority}{slash}{keys.to_url_path(rest)}"
 
-    def _with_parents(self, path: str, function: Callable[[], T]) -> T:
-        """Return `function()`, called again with the directory of `path` made if that is missing."""
+    def _with_parents(self, path: str, function: Callable[[], T], source: str | None = None) -> T:
+        """Return `function()`, called again with the directory of `path` made, unless `source` is missing."""
         try:
             return function()
         except FileNotFoundError:
+            if source is not None and not self.exists(source):
+                raise
             self.makedirs(self._parent(path), exist_ok=True)
             return function()
 
@@ -117,14 +133,22 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return self._run(path, lambda fs, there: fs.exists(there))
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except ValueError:
+            if not self._is_root(path):
+                raise
+            return True  # a store that has buckets: its root is none
 
     def isdir(self, path: str) -> bool:
         """Return whether there is a directory."""
-        return self.exists(path) and self._run(path, lambda fs, there: fs.isdir(there))
+        return self.exists(path) and (self._is_root(path) or self._run(path, lambda fs, there: fs.isdir(there)))
 
     def isfile(self, path: str) -> bool:
         """Return whether there is a file; a container is one."""
-        return self.exists(path) and self._run(path, lambda fs, there: fs.isfile(there))
+        return self.exists(path) and not self._is_root(path) and self._run(path, lambda fs, there: fs.isfile(there))
+
+    def _is_root(self, path: str) -> bool:
+        """Return whether a path is the root of the protocol's stores."""
+        return self._fs is None and not self._strip_protocol(path).strip("/")
 
     def modified(self, path: str) -> datetime.datetime:
         """Return when a file was written."""
@@ -149,6 +173,8 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Return all files below a path, by one recursive listing."""
         if maxdepth is not None:
             return super().find(path, maxdepth, withdirs, detail, **kwargs)
+        prefix = kwargs.pop("prefix", "")
+        _refuse_unknown("find", kwargs)
         path = self._strip_protocol(path)
         try:
             stats = self._run(path, lambda fs, there: list(fs.list(there, recursive=True, detail=True)), inside=True)
@@ -159,12 +185,14 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
             found = {path: self._run(path, lambda fs, there: fs.stat(there))}
         except FileNotFoundError:
             found = {}
-        names = sorted(found)
+        start = _joined(path, prefix)
+        names = sorted(name for name in found if not prefix or name.startswith(start))
         return {name: file_info(name, found[name]) for name in names} if detail else names
 
     # ---- reading
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **kwargs: Any) -> Any:
+        _refuse_unknown("open", kwargs)
         if mode == "rb":
             return self._opened(path, mode, {})
         file = self._with_parents(path, lambda: self._opened(path, mode, {}))
@@ -177,19 +205,27 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if mode.startswith("r") or compression is None:
             if args or self._intrans or (mode.startswith("r") and compression):
                 return super().open(path, mode, *args, compression=compression, **kwargs, **text)
-            path = self._strip_protocol(path)
+            path = self._stripped(path)
             if not text:
                 return self._open(path, mode, **kwargs)
+            _refuse_unknown("open", kwargs)
+            if mode.startswith("r"):
+                return self._opened(path, mode, text)
             return self._with_parents(path, lambda: self._opened(path, mode, text))
         path = self._strip_protocol(path)
         binary = super().open(path, mode.replace("t", "").replace("b", "") + "b", *args, **kwargs)
         file = CompressedFile(binary, compr[get_compression(path, compression)])
-        return texts.TextWriter(cast(WriteFile, file), **text) if text else file
+        return CompressedTextFile(cast(Any, file), **text) if text else file
 
     def _opened(self, path: str, mode: str, text: dict[str, Any]) -> Any:
         if self._fs is not None:
-            return self._fs.open(path, mode, **text)
-        return self._table.open_file(self._url(path), mode, **text)
+            file: Any = self._fs.open(path, mode, **text)
+        else:
+            file = self._table.open_file(self._url(path), mode, **text)
+        file.fs, file.path = self, path  # as of fsspec's own files
+        if mode.startswith("r"):
+            file.size = getattr(getattr(file, "raw", None), "size", None) or self.info(path)["size"]
+        return file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """Return the content of a file, or a range of it; negative bounds count from its end."""
@@ -236,6 +272,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
         """Make `value` the content of a file, whole or not at all; mode "create" refuses an existing one."""
+        _refuse_unknown("pipe_file", kwargs)
         with self.open(path, "xb" if mode == "create" else "wb") as file:
             file.write(value)
 
@@ -280,7 +317,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         def copy() -> None:
             self._run(path1, lambda fs, src: self._run(path2, lambda to, dst: fs.copy(src, dst, to)))
 
-        self._with_parents(path2, copy)
+        self._with_parents(path2, copy, path1)
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Move a file or a directory: within a store by a rename, else by a copy."""
@@ -289,7 +326,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
             if path2.endswith("/") or self.isdir(target):
                 target = _joined(target, self._strip_protocol(path1).rpartition("/")[2])
             with contextlib.suppress(io.UnsupportedOperation, _OtherStore):
-                self._with_parents(target, lambda: self._renamed(path1, target))
+                self._with_parents(target, lambda: self._renamed(path1, target), path1)
                 return
         super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
 
@@ -335,6 +372,26 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return f"{type(self).__name__}({self._fs if self._fs is not None else self._scheme!r})"
 
 
+_HINTS = frozenset(
+    (
+        "block_size",
+        "cache_type",
+        "cache_options",
+        "size",
+        "fill_cache",
+        "max_concurrency",
+        "asynchronous",
+        "compression",
+    )
+)
+"""What others give to `open`, and changes no result."""
+
+
+def _refuse_unknown(operation: str, options: dict[str, Any]) -> None:
+    if unknown := sorted(options.keys() - _HINTS):
+        raise TypeError(f"{operation}() got an unexpected keyword argument {unknown[0]!r}")
+
+
 class _OtherStore(Exception):
     """The two ends of a rename are in different stores."""
 
@@ -365,9 +422,14 @@ def _rebuilt(scheme: str, given: dict[str, Any]) -> FsabsFileSystem:
     return filesystem_class(scheme)(**given)
 
 
-def as_fsspec(fs: FS) -> FsabsFileSystem:
-    """Return an FS as a filesystem of fsspec's."""
-    return FsabsFileSystem(fs=fs)
+def as_fsspec(fs: FS, asynchronous: bool = False) -> Any:
+    """Return an FS as a filesystem of fsspec's; with `asynchronous`, one whose methods are coroutines."""
+    found = FsabsFileSystem(fs=fs)
+    if not asynchronous:
+        return found
+    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+
+    return AsyncFileSystemWrapper(found, asynchronous=True)
 
 
 def register_fsspec(*schemes: str) -> None:

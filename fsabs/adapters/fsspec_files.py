@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable
 from typing import Any
 
-from ..files import AbortsOnError, WriteFile
-from ..fs import FileStat
+from ..core.fs import FileStat
+from ..core.writing import AbortsOnError, WriteFile
 
 
 class CompressedFile(AbortsOnError):
@@ -44,6 +45,21 @@ class CompressedFile(AbortsOnError):
 
     def __enter__(self) -> CompressedFile:
         return self
+
+
+class CompressedTextFile(AbortsOnError, io.TextIOWrapper):
+    """Text over a `CompressedFile`: whole or not at all."""
+
+    buffer: Any
+
+    def abort(self) -> None:
+        """Drop the file."""
+        self.buffer.abort()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, ValueError):  # never made
+            if not self.buffer.closed:
+                self.abort()
 
 
 class FileInTransaction:

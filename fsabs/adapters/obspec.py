@@ -6,13 +6,14 @@ Only files are objects. The `_async` methods run the others in threads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
-from .. import errors
-from ..fs import FS, FileStat
+from ..core import errors
+from ..core.fs import FS, FileStat
 from .ranges import read_ranges
 
 _PAGE = 1000  # entries of a listing that are given at once
@@ -64,9 +65,12 @@ class ObspecStore:
             return GetResult(b"", self.head(path), 0)
         if given := [name for name, value in wanted.items() if value is not None]:
             raise errors.unsupported("get", self.fs.url(path), f"the option {given[0]!r} is not supported")
-        meta = self.head(path)
-        begin, end = _bounds(chosen, meta["size"])
-        data = self.fs.read_bytes(path) if chosen is None else read_ranges(self.fs, path, [(begin, end)])[0]
+        with contextlib.closing(self.fs.open_blob(path)) as blob:  # one version of the object
+            begin, end = _bounds(chosen, blob.size)
+            data = blob.pread(end - begin, begin)
+            meta = self.head(path)
+            if (meta["size"], meta["e_tag"] or blob.version) != (blob.size, blob.version):
+                raise errors.stale(blob.url)
         return GetResult(data, meta, begin)
 
     def get_range(self, path: str, *, start: int, end: int | None = None, length: int | None = None) -> bytes:
@@ -86,6 +90,8 @@ class ObspecStore:
             raise ValueError("either the ends or the lengths of the ranges are given")
         if ends is None:
             ends = [start + length for start, length in zip(starts, lengths or (), strict=True)]
+        if any(not 0 <= start <= end for start, end in zip(starts, ends, strict=True)):
+            raise ValueError(f"ranges begin at 0 or later and do not end before: {list(starts)}, {list(ends)}")
         return read_ranges(self.fs, path, list(zip(starts, ends, strict=True)))
 
     def list(self, prefix: str | None = None, *, offset: str | None = None) -> Iterator[Sequence[dict[str, Any]]]:
@@ -117,14 +123,28 @@ class ObspecStore:
         except (FileNotFoundError, NotADirectoryError):
             return
 
-    def put(self, path: str, file: Any, *, attributes: Any = None, tags: Any = None, mode: Any = None) -> Any:
-        """Write an object, whole or not at all; mode "create" refuses an existing one."""
+    def put(
+        self,
+        path: str,
+        file: Any,
+        *,
+        attributes: Any = None,
+        tags: Any = None,
+        mode: Any = None,
+        use_multipart: bool | None = None,
+        chunk_size: int = 8 * 1024 * 1024,
+        max_concurrency: int | None = None,
+    ) -> Any:
+        """Write an object, whole or not at all; mode "create" refuses an existing one.
+
+        The store decides when it writes in parts, and how many at once, whatever `use_multipart` and `max_concurrency`
+        say; `chunk_size` is what is read of `file` at once.
+        """
         if attributes or tags or mode not in (None, "create", "overwrite"):
             raise errors.unsupported("put", self.fs.url(path), "attributes, tags and conditions are not supported")
-        if (folder := path.rpartition("/")[0]) and not self.fs.capabilities.implied_directories:
-            self.fs.makedirs(folder, exist_ok=True)
+        self._make_folder(path)
         with self.fs.open(path, "xb" if mode == "create" else "wb") as target:
-            for piece in _pieces(file):
+            for piece in _pieces(file, chunk_size):
                 target.write(piece)
         return {"e_tag": self.fs.stat(path).version, "version": None}
 
@@ -136,12 +156,18 @@ class ObspecStore:
     def copy(self, from_: str, to: str, *, overwrite: bool = True) -> None:
         """Copy an object."""
         self._refuse_existing("copy", to, overwrite)
+        self._make_folder(to)
         self.fs.copy(from_, to)
 
     def rename(self, from_: str, to: str, *, overwrite: bool = True) -> None:
         """Move an object."""
         self._refuse_existing("rename", to, overwrite)
+        self._make_folder(to)
         self.fs.rename(from_, to)
+
+    def _make_folder(self, path: str) -> None:
+        if (folder := path.rpartition("/")[0]) and not self.fs.capabilities.implied_directories:
+            self.fs.makedirs(folder, exist_ok=True)
 
     def _refuse_existing(self, operation: str, path: str, overwrite: bool) -> None:
         if not overwrite and self.fs.exists(path):
@@ -210,12 +236,12 @@ def _bounds(chosen: Any, size: int) -> tuple[int, int]:
     return begin, min(end, size)
 
 
-def _pieces(file: Any) -> Iterable[Any]:
+def _pieces(file: Any, size: int) -> Iterable[Any]:
     if isinstance(file, os.PathLike):
         with open(file, "rb") as source:
-            yield from iter(lambda: source.read(8 * 1024 * 1024), b"")
+            yield from iter(lambda: source.read(size), b"")
     elif hasattr(file, "read"):
-        yield from iter(lambda: file.read(8 * 1024 * 1024), b"")
+        yield from iter(lambda: file.read(size), b"")
     else:
         try:
             yield memoryview(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..fs import FS
+from ..core.fs import FS
 
 Bounds = tuple[int | None, int | None]
 

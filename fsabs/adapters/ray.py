@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .. import errors
+from ..core import errors
 from .splits import SCHEMAS, SPLIT_BYTES, Split, matching, plan_splits, read_split
 
 try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .. import errors
+from ..core import errors
 from ..prepare.spark import ship_package
 from .splits import SPLIT_BYTES, Split, check, kind_of, matching, plan_splits, read_split
 

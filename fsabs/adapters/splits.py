@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from .. import errors
-from ..errors import stale
-from ..fs import FileStat
+from ..core import redaction
+from ..core.errors import stale
+from ..core.fs import FileStat
 from ..readers.data.files import Files
+from ..readers.locate import check_one_run
 from ..readers.recordio import Index, Reader
 
 Kind = Literal["recordio", "files"]
@@ -80,7 +81,7 @@ def check(url: str, kind: str) -> None:
     """Raise `ValueError` for a kind that is not known, and for a URL with credentials."""
     if kind not in (*KINDS, "auto"):
         raise ValueError(f"kind is 'recordio', 'files' or 'auto', not {kind!r}")
-    if errors.without_secrets(url) != url:
+    if redaction.without_secrets(url) != url:
         raise ValueError("credentials in a URL would be seen in the plan: give them by the environment or pfio.ini")
 
 
@@ -120,6 +121,7 @@ def plan_splits(url: str, kind: str = "auto", *, keep: Keep | None = None, split
                 (SplitItem(stat.filename, stat.size, stat.last_modified), 1, stat.size) for stat in stats
             )
         else:
+            check_one_run([stat.filename for stat in stats], files.fs.url())
             items = (item for stat in stats for item in _runs(files, stat, split_bytes))
         return SplitPlan(chosen, list(_grouped(url, chosen, items, split_bytes)))
     finally:

@@ -17,16 +17,32 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from .. import errors, identity, keys, process, temporary
-from ..blobs import Blob, BytesBlob
-from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
-from ..files import Writer, is_partial, partial_name
-from ..fs import FS, Capabilities, FileStat, Path
+from ..core import (
+    errors,
+    identity,
+    keys,
+    process,
+    redaction,
+)
+from ..core.blobs import Blob, BytesBlob
+from ..core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    ListPage,
+    Path,
+)
+from ..core.writing import PARTIAL_SUFFIX as PARTIAL_SUFFIX
+from ..core.writing import Writer, is_partial, partial_name
+from ..disk import temporary
+from ..disk.descriptors import write_all
 
 _READ_ONLY = frozenset({"http", "https", "data", "git", "github", "jlab", "jupyter", "libarchive", "reference", "zip"})
 _REAL_DIRECTORIES = frozenset(
     {"arrow_hdfs", "asynclocal", "dbfs", "ftp", "local", "memory", "sftp", "smb", "ssh", "webhdfs"}
 )
+_OBJECT_STORES = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"})
+"""Their versions are ETags and generations, and no times."""
 _TIMES = ("mtime", "created", "LastModified", "last_modified", "updated", "last_commit")
 _VERSIONS = ("ETag", "etag", "generation", "md5Hash", "version_id", "ino", *_TIMES)
 
@@ -76,6 +92,8 @@ class Fsspec(FS):
             remove=writable,
             implied_directories=protocol not in _REAL_DIRECTORIES,
             last_modified=protocol in _REAL_DIRECTORIES,
+            content_versions=protocol in _OBJECT_STORES,
+            stat_is_request=protocol not in ("local", "memory", "data"),
         )
 
     def _key(self, path: Path, operation: str) -> str:
@@ -93,7 +111,7 @@ class Fsspec(FS):
     def _url(self, key: str) -> str:
         authority = self._authority.rpartition("@")[2]
         if self.scheme in ("http", "https"):  # with its query
-            return errors.without_secrets(f"{self.scheme}://{authority}/{key}")
+            return redaction.distinct_url(f"{self.scheme}://{authority}/{key}")
         return f"{self.scheme}://{authority}/{keys.to_url_path(key)}"
 
     def _resolved_store(self) -> str:
@@ -110,8 +128,11 @@ class Fsspec(FS):
         return identity.digest_of_secret(identity.encode(user, *secrets)) if user or secrets else ""
 
     def _is_settled(self, version: str) -> bool:
-        times = [float(part[1:]) for part in version.split(",") if part.startswith("@")]
-        return all(identity.is_older_than_a_tick(when + (when % 1 == 0)) for when in times)  # some tick by seconds
+        fields = version.split(",")[:-1]
+        if self.capabilities.content_versions and not all(field.startswith("@") for field in fields):
+            return True
+        times = [float(field[1:]) for field in fields if field.startswith("@")]
+        return not times or identity.is_older_than_a_tick(*times)
 
     def _path(self, key: str) -> str:
         return str(self.implementation._strip_protocol(f"{self.scheme}://{self._authority}/{key}"))
@@ -148,6 +169,12 @@ class Fsspec(FS):
         stats = [stat for stat, info in zip(stats, found, strict=True) if info["name"].rstrip("/") != path.rstrip("/")]
         stats = [stat for stat in stats if not is_partial(stat.filename)]
         return iter(sorted(stats, key=FileStat.listed))
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        if self.scheme not in _OBJECT_STORES:
+            return None
+        members = [*self._list(key)]
+        return ListPage([member for member in members if not member.directory], "", False)
 
     def _open_blob(self, key: str) -> Blob:
         info = self._info(key)
@@ -263,7 +290,7 @@ class FsspecWriter(Writer):
 
     def write(self, data: bytes) -> None:
         """Append to the spool."""
-        temporary.write_all(self._spool, data)
+        write_all(self._spool.fileno(), data)
 
     def commit(self) -> None:
         """Upload the file, in one call or by upload and rename."""
@@ -351,25 +378,20 @@ def _translated() -> Iterator[None]:
         if cause is not None and (
             isinstance(cause, OSError) or hasattr(cause, "status")
         ):  # fsspec's http says so of every failure
-            raise _of(cause) from _shown(cause)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from _shown(exc)
+            raise _of(cause) from redaction.as_cause(cause)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from redaction.as_cause(exc)
     except OSError as exc:
         if type(exc).__module__ in ("builtins", "io") or type(exc).__module__.startswith("fsabs."):
             raise
-        raise _of(exc) from _shown(exc)
+        raise _of(exc) from redaction.as_cause(exc)
     except (TypeError, AttributeError, ImportError):
         raise
     except Exception as exc:  # every implementation has exceptions of its own, and their bases tell nothing
-        raise _of(exc) from _shown(exc)
+        raise _of(exc) from redaction.as_cause(exc)
 
 
 def _of(exc: BaseException) -> OSError:
-    return OSError(_errno_of(exc), errors.without_secrets(f"{type(exc).__name__}: {exc}"))
-
-
-def _shown(exc: BaseException) -> BaseException | None:
-    """`exc` as a cause that is printed with what it caused; None if it tells a secret."""
-    return exc if errors.without_secrets(str(exc)) == str(exc) else None
+    return OSError(_errno_of(exc), redaction.without_secrets(f"{type(exc).__name__}: {exc}"))
 
 
 _ERRNO_OF_STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT, 408: errno.ETIMEDOUT, 504: errno.ETIMEDOUT}
@@ -396,4 +418,4 @@ def _to_stat(name: str, info: dict[str, Any]) -> FileStat:
         written = None
     if info["type"] == "directory":
         return FileStat.of_directory(name, written)
-    return FileStat(name, int(info.get("size") or 0), False, written)
+    return FileStat(name, int(info.get("size") or 0), False, written, version=_version(info))

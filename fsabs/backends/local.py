@@ -1,9 +1,8 @@
 """Files of this machine, and whatever is mounted on it.
 
-A file is written beside its target under a hidden name that listings leave out, and moved over it at `close()`; a large
-one has no name before, where Linux has unnamed files (`O_TMPFILE`). What a `kill -9` leaves of hidden files, the next
-writer in the folder removes (`partials.py`). Blobs read by `os.pread`, which has no
-position to share, so that an open file is good in threads and after a fork as it is.
+A file is written beside its target under a hidden name that listings leave out, and moved over it at `close()`
+(`disk/files.py`). Blobs read by `os.pread`, which has no position to share, so that an open file is good in threads and
+after a fork as it is.
 """
 
 from __future__ import annotations
@@ -12,27 +11,34 @@ import contextlib
 import errno
 import functools
 import io
-import math
 import os
+import select
 import stat as stat_bits
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import descriptors, errors, identity, keys, mounts, partials, process
-from ..blobs import Blob, BytesBlob
-from ..files import PARTIAL_SUFFIX as PARTIAL_SUFFIX
-from ..files import Writer
-from ..fs import FS, Capabilities, FileStat, Path
-from . import links as link_rules
-from . import scanning
-from .local_resuming import ResumedWriter
-from .local_writers import AppendWriter, LocalWriter, target, write_at_once
-from .update import UpdateFile
+from ..core import (
+    errors,
+    identity,
+    keys,
+    process,
+)
+from ..core.blobs import Blob, BytesBlob
+from ..core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from ..core.writing import Writer
+from ..disk import files, mounts
+from ..disk.descriptors import write_all
+from . import local_trees
+from .local_update import UpdateFile
 
 _SMALL = 1 << 16  # bytes; as much as a page has anywhere
 _ONE_READ = 1 << 30  # bytes; Linux gives at most 2 GiB in one
-
-_WRITTEN_AT_ONCE = 1 << 20  # bytes; a larger file is written without a name, so that a kill leaves nothing of it
+_MOST_STREAMED = 1 << 30  # bytes of a file without positions, which is read when it is opened
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -59,12 +65,14 @@ class Local(FS):
         settable_times=True,
         ordered=False,
         versions=True,
+        links=True,
+        modes=True,
     )
 
     def __init__(
         self, cwd: Path | None = None, *, create: bool = False, fsync: bool = False, links: str = "follow"
     ) -> None:
-        self._links = link_rules.parsed(links)
+        self._links = local_trees.parsed_links(links)
         self._follows_all_links = self._links == "follow"
         self._fsync = fsync
         self._cwd = keys.normalize(os.getcwd() if cwd is None else os.path.abspath(os.fspath(cwd)))
@@ -80,9 +88,20 @@ class Local(FS):
             raise ValueError(f"a file URL names no host: file://{authority}{path} (file:///path has three slashes)")
         return cls(path, **options)
 
+    # ---- names
+
+    def _path(self, key: str, last: bool = True) -> str:
+        """Return the path of a key; `PermissionError` if a link on the way may not be followed.
+
+        The last segment counts only if `last` is set: a link itself may be removed and renamed.
+        """
+        if not self._follows_all_links:
+            local_trees.check_links(key, self._root, self._links, last)
+        return "/" + key
+
     def _check_links(self, key: str, root: str, operation: str) -> None:
         try:
-            link_rules.check(key, root, self._links, last=operation not in ("remove", "rename"))
+            local_trees.check_links(key, root, self._links, last=operation not in ("remove", "rmdir", "rename"))
         except OSError as exc:
             self._named(exc, operation, key)
             raise
@@ -93,77 +112,100 @@ class Local(FS):
     def _resolved_store(self) -> str:
         return f"file {_machine()}"
 
+    def _place(self, key: str) -> identity.Place:
+        return local_trees.place("/" + key)
+
+    def _places(self, key: str) -> Iterator[identity.Place]:
+        path = os.path.realpath("/" + key)
+        while path != "/":
+            yield local_trees.place(path)
+            path = os.path.dirname(path)
+        yield local_trees.place(path)
+
     def _describe_store(self) -> dict[str, str]:
         kind = mounts.filesystem_of("/" + self._root)
         return {"filesystem": f"{kind}, on a network" if mounts.is_network(kind) else kind or "unknown"}
 
     def _is_settled(self, version: str) -> bool:
         modified, changed = version.split("-")[-3:-1]
-        return identity.is_older_than_a_tick(max(int(modified, 16), int(changed, 16)) / 1e9)
+        return identity.is_older_than_a_tick(int(modified, 16) / 1e9, int(changed, 16) / 1e9)
+
+    def _read_link(self, key: str) -> str | None:
+        try:
+            return os.readlink(self._path(key, last=False))
+        except OSError as exc:
+            if exc.errno != errno.EINVAL:
+                raise
+            return None
+
+    def _local_path(self, key: str) -> str:
+        path = self._path(key)
+        if stat_bits.S_ISDIR(os.stat(path).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return path
+
+    # ---- stats and listings
 
     def _stat(self, key: str) -> FileStat:
-        path = "/" + key
-        try:
-            status = os.stat(path)
-        except OSError:
-            status = os.lstat(path)  # a link to nothing is there as what it is, as in a listing
-            if not stat_bits.S_ISLNK(status.st_mode):
-                raise
-        return _to_stat(keys.name(key), status)
+        return _to_stat(keys.name(key), os.stat(self._path(key)))
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        found = scanning.stats("/" + key, _entry)
-        if self._links != "follow":
-            return (link_rules.shown(stat, "/" + key, "/" + self._root, self._links) for stat in found)
-        return found
+        return local_trees.stats(self._path(key), self._entry())
 
     def _list_names(self, key: str) -> Iterator[str]:
-        return scanning.names("/" + key) if self._links == "follow" else super()._list_names(key)
+        return local_trees.names("/" + key) if self._follows_all_links else super()._list_names(key)
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        if self._links == "follow":
-            return scanning.walk_stats("/" + key, _entry, self.limits)
+        return local_trees.walk_stats(self._path(key), self._entry(), self.limits)
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        return local_trees.walk_names("/" + key, self.limits) if self._follows_all_links else super()._walk_names(key)
+
+    def _leads_back(self, key: str) -> bool:
+        return local_trees.leads_back("/" + key)
+
+    def _entry(self) -> Callable[[os.DirEntry[str]], FileStat]:
+        """Return the function that makes a stat of an entry of a directory."""
+        if self._follows_all_links:
+            return _entry
         root, links = "/" + self._root, self._links
 
         def shown(entry: os.DirEntry[str]) -> FileStat:
-            return link_rules.shown(_entry(entry), os.path.dirname(entry.path), root, links)
+            return local_trees.shown(_entry(entry), os.path.dirname(entry.path), root, links)
 
-        return scanning.walk_stats("/" + key, shown, self.limits)
+        return shown
 
-    def _walk_names(self, key: str) -> Iterator[str]:
-        return scanning.walk_names("/" + key, self.limits) if self._links == "follow" else super()._walk_names(key)
+    # ---- reading
 
-    def _leads_back(self, key: str) -> bool:
-        return scanning.leads_back("/" + key)
+    def _directory_identity(self, key: str) -> tuple[int, int]:
+        return local_trees.directory_identity("/" + key)
 
     def _open_blob(self, key: str) -> Blob:
-        held = descriptors.HeldDescriptors()
+        fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = None
         try:
-            fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(fd)
+            regular = stat_bits.S_ISREG(status.st_mode)
             if stat_bits.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if not stat_bits.S_ISREG(status.st_mode):
-                raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
-            if status.st_size > _SMALL or status.st_blocks:
-                return LocalBlob(self, key, held, status)
-            # Files of /proc say that they are empty, and those of /sys that they fill a page; neither is so.
-            data = b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
-            if len(data) == status.st_size > 0:
-                return LocalBlob(self, key, held, status)
-            descriptors.close(held)
-            return BytesBlob(self, key, data, _version(status))
+            if not regular or (status.st_size <= _SMALL and not status.st_blocks):
+                # Files of /proc say that they are empty, and those of /sys that they fill a page; neither is so. Pipes
+                # and devices have no positions.
+                data = _read_stream(fd, status)
         except BaseException:
-            descriptors.close(held)  # the blob has the same list: closed here, it is not closed there
+            os.close(fd)
             raise
+        if data is None or (regular and len(data) == status.st_size > 0):
+            return LocalBlob(self, key, fd, status)  # which owns the descriptor from here on
+        os.close(fd)
+        return BytesBlob(self, key, data, _version(status) if regular else None)
 
     # One call in place of three for each file; a subclass that overrides one of them overrides all.
     _open_from_start = _open_to_read = _open_blob
 
     def _read_bytes(self, key: str) -> bytes:
-        held = descriptors.HeldDescriptors()
+        fd = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            fd = descriptors.open_into(held, "/" + key, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(fd)
             size = status.st_size
             if stat_bits.S_ISREG(status.st_mode) and status.st_blocks and size <= _ONE_READ:
@@ -171,80 +213,90 @@ class Local(FS):
                 if len(data) == size:
                     return data
         finally:
-            descriptors.close(held)
+            os.close(fd)
         return super()._read_bytes(key)  # nothing like an ordinary file, or cut while it was read
 
-    def _local_path(self, key: str) -> str:
-        path = "/" + key
-        if stat_bits.S_ISDIR(os.stat(path).st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        return path
+    # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        path, kind = target("/" + key, exclusive)
-        if kind is not None and not stat_bits.S_ISREG(kind):
+        path, status = files.target(self._path(key), exclusive)
+        if status is not None and not stat_bits.S_ISREG(status.st_mode):
             return AppendWriter(path, False)  # a device or a pipe: moving a file over it would destroy it
-        return LocalWriter(path, exclusive, self._fsync)
+        return files.Replacement(path, exclusive=exclusive, durable=self._fsync)
 
-    def _write_bytes(self, key: str, data: bytes) -> None:
-        if len(data) > _WRITTEN_AT_ONCE or self._fsync:
-            return super()._write_bytes(key, data)
-        path, kind = target("/" + key, False)
-        if kind is not None and not stat_bits.S_ISREG(kind):
-            return super()._write_bytes(key, data)
-        write_at_once(path, kind, data)
-        return None
+    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
+        modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)
+        if files.write_new(self._path(key), data, stat.mode & files.PERMISSIONS, modified, self._fsync):
+            return
+        writer = self._create(key, False)
+        try:
+            writer.keep(stat)
+            writer.write(data)
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
 
     def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
-        path, kind = target("/" + key, False)
-        identity = source.settled_identity
-        if identity is None or not (kind is None or stat_bits.S_ISREG(kind)):
-            return self._create(key, False), 0
-        writer = ResumedWriter.of(path, identity.digest(), source.size, self._fsync)
-        return (writer, writer.offset) if writer is not None else (self._create(key, False), 0)
+        found = source.settled_identity
+        if found is not None:
+            path, status = files.target(self._path(key), exclusive=False)
+            if status is None or stat_bits.S_ISREG(status.st_mode):
+                writer = files.ResumedReplacement.of(path, found.digest(), source.size, durable=self._fsync)
+                if writer is not None:
+                    return writer, writer.offset
+        return self._create(key, False), 0
 
     def _set_modified(self, key: str, when: float) -> None:
         nanoseconds = round(when * 1e9)
-        os.utime("/" + key, ns=(nanoseconds, nanoseconds))
+        os.utime(self._path(key), ns=(nanoseconds, nanoseconds))
+
+    def _set_mode(self, key: str, mode: int) -> None:
+        os.chmod(self._path(key), mode & files.PERMISSIONS)
 
     def _append(self, key: str) -> Writer:
-        return AppendWriter("/" + key, self._fsync)
+        return AppendWriter(self._path(key), self._fsync)
 
     def _open_update(self, key: str) -> io.BufferedIOBase:
-        fd = os.open("/" + key, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(self._path(key), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat_bits.S_ISREG(os.fstat(fd).st_mode):
             return UpdateFile(fd, self._url(key))
         os.close(fd)
         raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
 
+    # ---- changing the tree
+
     def _mkdir(self, key: str, mode: int) -> None:
-        os.mkdir("/" + key, mode)
+        os.mkdir(self._path(key), mode)
+
+    def _make_link(self, key: str, target: str) -> None:
+        os.symlink(target, self._path(key, last=False))
 
     def _rename(self, src: str, dst: str) -> None:
+        source, target = self._path(src, last=False), self._path(dst, last=False)
         try:
-            os.replace("/" + src, "/" + dst)
+            os.replace(source, target)
         except OSError as exc:
-            if exc.errno not in _NOT_EMPTY or not partials.sweep("/" + dst, math.inf):
+            if exc.errno not in _NOT_EMPTY:
                 raise
-            os.replace("/" + src, "/" + dst)
+            files.sweep(target)
+            os.replace(source, target)
 
     def _remove(self, key: str) -> None:
-        path = "/" + key
-        if os.path.isdir(path) and not os.path.islink(path):
-            try:
-                os.rmdir(path)
-            except OSError as exc:
-                if exc.errno not in _NOT_EMPTY or not partials.sweep(path, math.inf):
-                    raise
-                os.rmdir(path)
-        else:
-            os.remove(path)
+        path = self._path(key, last=False)
+        if not stat_bits.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+        try:
+            os.rmdir(path)
+        except OSError as exc:
+            if exc.errno not in _NOT_EMPTY:
+                raise
+            files.sweep(path)
+            os.rmdir(path)
 
     def _remove_tree(self, key: str) -> None:
-        if os.path.islink("/" + key):
-            os.remove("/" + key)
-        else:
-            scanning.remove_tree("/" + key)
+        local_trees.remove_tree(self._path(key, last=False))
 
     def __repr__(self) -> str:
         return f"Local({self.cwd!r})"
@@ -253,12 +305,11 @@ class Local(FS):
 class LocalBlob(Blob):
     """An open descriptor of a local file; its version is made of all that the inode tells."""
 
-    __slots__ = ("_fd", "_held", "_own_fd")
+    __slots__ = ("_fd", "_own_fd")
 
-    def __init__(self, origin: Local, key: str, held: descriptors.HeldDescriptors, status: os.stat_result) -> None:
-        self._held = held
-        self._fd = held[0].fileno()
-        self._own_fd: process.PerProcess[descriptors.HeldDescriptors] | None = None
+    def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
+        self._fd = fd
+        self._own_fd: process.PerProcess[int] | None = None
         super().__init__(origin, key, status.st_size, _version(status))
 
     def _pread(self, size: int, offset: int) -> bytes:
@@ -270,6 +321,12 @@ class LocalBlob(Blob):
             found.append(data)
         return b"".join(found)
 
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        read = os.preadv(self._fd, [view], offset)
+        while 0 < read < len(view) and (more := os.preadv(self._fd, [view[read:]], offset + read)):
+            read += more
+        return read
+
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         fd, read = self._fd, os.pread
         return [read(fd, size, at) if size <= _ONE_READ else self._pread(size, at) for size, at in ranges]
@@ -277,28 +334,87 @@ class LocalBlob(Blob):
     def fileno(self) -> int:
         """A descriptor with a position of its own in each process."""
         if self._own_fd is None:
-            self._own_fd = process.PerProcess(self._open_again, descriptors.close)
-        return self._own_fd.get()[0].fileno()
+            self._own_fd = process.PerProcess(self._open_again, os.close)
+        return self._own_fd.get()
 
-    def _open_again(self) -> descriptors.HeldDescriptors:
-        held = descriptors.HeldDescriptors()
+    def _open_again(self) -> int:
         try:
-            descriptors.open_into(held, f"/proc/self/fd/{self._fd}", os.O_RDONLY)
+            return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # no /proc: the path will do as long as it leads to the same file
-            if _version(os.fstat(descriptors.open_into(held, "/" + self._key, os.O_RDONLY))) != self.version:
-                raise errors.stale(self.url, operation="fileno") from None
-        return held
+            fd = os.open("/" + self._key, os.O_RDONLY | os.O_CLOEXEC)
+        if _version(os.fstat(fd)) != self.version:
+            os.close(fd)
+            raise errors.stale(self.url, operation="fileno")
+        return fd
 
     def _close(self) -> None:
-        descriptors.close(self._held)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
         if self._own_fd is not None:
             self._own_fd.close()
+
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        fd, self._fd = self._fd, -1  # in a cycle of references, its reader may close it once more
+        if fd >= 0:
+            close(fd)
+
+
+class AppendWriter(Writer):
+    """Appends in place: what is written is visible at once, and stays."""
+
+    takes_views = True
+
+    def __init__(self, path: str, fsync: bool) -> None:
+        self._fsync = fsync
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: bytes) -> None:
+        """Append all of `data`."""
+        write_all(self._fd, data)
+
+    def commit(self) -> None:
+        """Close the file."""
+        if self._fsync:
+            os.fsync(self._fd)
+        fd, self._fd = self._fd, -1
+        os.close(fd)  # a network filesystem reports only now that some of it is lost
+
+    def abort(self) -> None:
+        """Close the file; what was appended stays."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        fd, self._fd = getattr(self, "_fd", -1), -1
+        if fd >= 0:
+            close(fd)
+
+
+def _read_stream(fd: int, status: os.stat_result) -> bytes:
+    """Return what an open file gives from its position to its end; that of a pipe comes when all writers are gone."""
+    if not stat_bits.S_ISREG(status.st_mode):
+        os.set_blocking(fd, True)
+        if stat_bits.S_ISFIFO(status.st_mode):
+            waiting = select.poll()
+            waiting.register(fd, select.POLLIN)
+            waiting.poll()  # before its first writer comes, a read would give the end
+    found, size = [], 0
+    while data := os.read(fd, 1 << 16):
+        found.append(data)
+        size += len(data)
+        if size > _MOST_STREAMED:
+            raise OSError(errno.EFBIG, f"a file without positions, of more than {_MOST_STREAMED} bytes")
+    return b"".join(found)
 
 
 def _version(status: os.stat_result) -> str:
     """Return the version of a file: `tar -x`, `cp -p` and `rsync -t` set its mtime, and none can set its ctime."""
-    device, inode, size = status.st_dev, status.st_ino, status.st_size
-    return f"{device:x}-{inode:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{size:x}"
+    # No device: a filesystem that is mounted again, or at another time, may have another number.
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_size:x}"
 
 
 @functools.cache

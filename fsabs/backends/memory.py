@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .. import errors, keys, process
-from ..blobs import Blob, BytesBlob
-from ..files import Writer
-from ..fs import FS, Capabilities, FileStat
+from ..core import errors, keys, process
+from ..core.blobs import Blob, BytesBlob
+from ..core.fs import FS, Capabilities, FileStat
+from ..core.identity import Place
+from ..core.writing import Writer
 
 
 class Tree:
@@ -104,6 +105,7 @@ class Memory(FS):
         remove=True,
         last_modified=True,
         versions=True,
+        content_versions=True,
     )
 
     def __init__(self, name: str = "", path: str = "") -> None:
@@ -115,6 +117,9 @@ class Memory(FS):
 
     def _resolved_store(self) -> str:
         return f"memory {self._tree.name}"  # two trees of a name have no version in common: see `Tree.nodes`
+
+    def _place(self, key: str) -> Place:
+        return Place("memory", id(self._tree), key)
 
     def _node(self, key: str) -> tuple[bytes | None, float, int]:
         node = self._tree.nodes.get(key)
@@ -161,10 +166,10 @@ class Memory(FS):
     def _check_target(self, key: str, exclusive: bool) -> None:
         self._check_ancestors(key)
         node = self._tree.nodes.get(key)
-        if node is not None and exclusive:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         if node is not None and node[0] is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if node is not None and exclusive:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _mkdir(self, key: str, mode: int) -> None:
         with self._tree.lock:

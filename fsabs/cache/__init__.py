@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import exports
+from ..core.lazy import exports
 
 if TYPE_CHECKING:
     from .cachedfs import CachedFS
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from .httpfs import HTTPCachedFS
     from .items.base import Cache, NaiveCache
     from .items.codecs import Codec
-    from .items.files import FileCache, MultiprocessFileCache
+    from .items.files import FileCache, MultiprocessFileCache, ReadOnlyFileCache
     from .items.http import HTTPCache
-    from .items.stored import ReadOnlyFileCache
-    from .layering import cached, http_cached
+
 
 _HOMES = {
     "Cache": "items.base",
@@ -27,9 +26,7 @@ _HOMES = {
     "HTTPConnector": "http",
     "MultiprocessFileCache": "items.files",
     "NaiveCache": "items.base",
-    "ReadOnlyFileCache": "items.stored",
-    "cached": "layering",
-    "http_cached": "layering",
+    "ReadOnlyFileCache": "items.files",
 }
 
 __all__ = [
@@ -43,8 +40,6 @@ __all__ = [
     "MultiprocessFileCache",
     "NaiveCache",
     "ReadOnlyFileCache",
-    "cached",
-    "http_cached",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

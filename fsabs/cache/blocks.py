@@ -7,9 +7,9 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import errors, process
-from ..blobs import Blob, BytesBlob, Origin
-from ..identity import encode
+from ..core import errors, process
+from ..core.blobs import Blob, BytesBlob, Origin
+from ..core.identity import encode
 from .content import ContentCache, EntryKey
 
 MOST_AT_ONCE = 16
@@ -124,6 +124,7 @@ class BlockBlob(Blob):
     """A large file, read by whole blocks. The store is opened by the first read that the cache can't answer."""
 
     __slots__ = ("_admit", "_cache", "_inner", "_lock", "_open_inner", "blocks")
+    streams = True
 
     def __init__(
         self,

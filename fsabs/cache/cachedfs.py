@@ -13,23 +13,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .. import keys, mounts, process
-from ..blobs import Blob
-from ..files import Writer
-from ..fs import FS, FileStat, Path
-from ..index_cache import cache_directory
-from ..layers import LayerFS
-from ..opening import keys_of
+from ..core import keys, process
+from ..core.blobs import Blob
+from ..core.fs import FS, FileStat, Path, keys_of
+from ..core.layers import LayerFS
+from ..core.writing import LayerWriter, Writer
+from ..disk import mounts
+from ..disk.folders import cache_directory
 from . import inner as inners
 from . import warming
-from .content import CLAIM_TIMEOUT
+from .content import CLAIM_TIMEOUT, Counts
 from .disk import prepare, warn_once
 from .eviction import DiskLimits
+from .freshness import Freshness
 from .options import share_of_disk, size_of
 from .policy import ReadOrder
 from .reading import CachedFiles
 from .state import CacheState, ResolvedStore
-from .stats import FileStats
 
 KB, MB = 1024, 1024 * 1024
 
@@ -50,14 +50,14 @@ class CachedFS(LayerFS):
         memory_bytes: of memory, in each process, for what was used last; 0 for none.
         block_size: bytes that are fetched and kept together of a large file.
         whole_file_size: the largest file that is fetched and kept as a whole.
-        check_interval: seconds for which a file is taken to be unchanged after its store was asked, by whichever
-            process; 0 asks at each open, `math.inf` never again.
+        check_interval: seconds for which a file is taken to be unchanged after its store was asked for it, or for a
+            listing of its directory, where that takes a request: so long an object that was overwritten may be given
+            as it was. 0 asks at each open, `math.inf` never again.
         max_age: seconds for which a file of a store that tells no version is taken to be unchanged, as long as its size
             and time stay the same; None caches no such file.
         offline: when the store can't be reached, give what is here of it, as it was when it could. Files and listings
             are remembered for that.
         claim_timeout: seconds to wait for another's fetch of the same thing.
-        namespace: tells stores apart whose URLs are alike; part of every name in the cache.
     """
 
     def __init__(
@@ -70,16 +70,15 @@ class CachedFS(LayerFS):
         memory_bytes: int | str = 64 * MB,
         block_size: int | str = MB,
         whole_file_size: int | str = 4 * MB,
-        check_interval: float = 0.0,
+        check_interval: float = 60.0,
         max_age: float | None = None,
         offline: bool = False,
         claim_timeout: float = CLAIM_TIMEOUT,
-        namespace: str = "",
     ) -> None:
         super().__init__(inner)
         blocks, whole = size_of(block_size, "block_size", least=4 * KB), size_of(whole_file_size, "whole_file_size")
-        if check_interval < 0 or (max_age is not None and max_age < 0) or claim_timeout < 0 or "\0" in namespace:
-            raise ValueError("check_interval, max_age and claim_timeout are not negative; a namespace has no NUL")
+        if check_interval < 0 or (max_age is not None and max_age < 0) or claim_timeout < 0:
+            raise ValueError("check_interval, max_age and claim_timeout are not negative")
         prepare()
         folder = os.path.abspath(dir) if dir is not None else _default_folder()
         floor = share_of_disk(folder) if min_free is None else size_of(min_free, "min_free")
@@ -87,11 +86,12 @@ class CachedFS(LayerFS):
         memory = size_of(memory_bytes, "memory_bytes")
         resolved = ResolvedStore(inner)
         resolved.get()  # now, so that no worker that is forked has to
-        make = functools.partial(CacheState, inner, resolved, folder, limits, memory, claim_timeout)
+        on_disk = offline or max_age is not None
+        make = functools.partial(CacheState, inner, resolved, folder, limits, memory, claim_timeout, Counts(), on_disk)
         self._state: process.PerProcess[CacheState] = process.PerProcess(make)
         records = functools.partial(_records, self._state)
-        self._stats = FileStats(inner, records, check_interval, max_age, offline)
-        self._files = CachedFiles(self, inner, self._state, self._stats, blocks, whole, namespace)
+        self._stats = Freshness(inner, records, check_interval, max_age, offline)
+        self._files = CachedFiles(self, inner, self._state, self._stats, blocks, whole)
         _warn_if_local(inner)
 
     # ---- reading
@@ -106,13 +106,11 @@ class CachedFS(LayerFS):
 
     def _read_bytes(self, key: str) -> bytes:
         files = self._files
-        if files.order.is_known:
+        if files.order.is_known or files.prefetched.is_known:
             files.reached(key)
         return files.read(key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        if not (self.inner.capabilities.versions or self._stats.max_age is not None):
-            return self.inner._read_many(wanted, concurrency)
         return self._files.read_many(wanted, concurrency, self._files.reached)
 
     # ---- looking
@@ -206,14 +204,15 @@ class CachedFS(LayerFS):
     def prefetch(
         self, paths: Iterable[Path], *, concurrency: int | None = None, max_bytes: int | str | None = None
     ) -> warming.Prefetch:
-        """Fetch what is missing of `paths` ahead of their being read in that order, in a thread; `set_order` is done.
+        """Fetch what is missing of `paths` ahead of their being read in that order, in a thread.
 
+        A full cache admits what it fetches only if that comes before what is there in the order of `set_order`.
         The thread stays at most `max_bytes` ahead of what this process has read (half of the cache's limit, or 4 GB).
         It ends with the process: a forked child has none, and starts its own if it wants one. A file that can't be
         fetched is left to be read, and to fail, in its turn. `wait()` of what is returned waits, `cancel()` ends it.
         """
         wanted = keys_of(self, paths, "prefetch")
-        self._files.order = ReadOrder(map(self._url, wanted))
+        self._files.prefetched = ReadOrder(map(self._url, wanted))
         ahead = size_of(max_bytes, "max_bytes") if max_bytes is not None else warming.most_ahead(self._files)
         return warming.Prefetch(self._files, wanted, concurrency, ahead)
 
@@ -232,7 +231,10 @@ class CachedFS(LayerFS):
         return warming.warm(self._files, self, self._key(path, "warm"), progress, concurrency)
 
     def pin(self, paths: Iterable[Path]) -> int:
-        """Fetch files, and exempt them from eviction; returns how many bytes they have."""
+        """Fetch files, and exempt them from eviction; return how many bytes of them are on the disk and stay there.
+
+        That is less than the files have where there is no room, or no disk.
+        """
         size = 0
         for key in keys_of(self, paths, "pin"):
             try:
@@ -243,8 +245,8 @@ class CachedFS(LayerFS):
         return size
 
     def unpin(self, paths: Iterable[Path]) -> None:
-        """Take `pin` back."""
-        warming.unpin(self._files, keys_of(self, paths, "unpin"))
+        """Take `pin` back, of whichever version of the files."""
+        self._files.contents().unpin(map(self._url, keys_of(self, paths, "unpin")))
 
     def verify(self) -> list[str]:
         """Read all that is on disk, of whichever FS; returns what was damaged, and is removed, by URL and version."""
@@ -267,24 +269,30 @@ class CachedFS(LayerFS):
         self.inner._abort()
 
 
-class _InvalidatingWriter(Writer):
+class _InvalidatingWriter(LayerWriter):
     """A writer whose file is asked for anew once it is there."""
 
     def __init__(self, inner: Writer, invalidate: Callable[[], None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._invalidate = invalidate
-
-    def write(self, data: bytes) -> None:
-        self._inner.write(data)
 
     def commit(self) -> None:
         try:
-            self._inner.commit()
+            super().commit()
         finally:  # an error leaves it open what the file is now
             self._invalidate()
 
-    def abort(self) -> None:
-        self._inner.abort()
+
+class SmallArchives(CachedFS):
+    """The store below the containers of a URL: archives that are small are cached as files are, others are not."""
+
+    LARGEST = 64 * MB
+    """Bytes of the largest of them; a cache of less than twice as much has smaller ones."""
+
+    def __init__(self, inner: FS, dir: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        super().__init__(inner, dir, **options)
+        limit = options.get("max_bytes")
+        self._files.largest = self.LARGEST if limit is None else min(self.LARGEST, size_of(limit, "max_bytes") // 2)
 
 
 def _records(state: process.PerProcess[CacheState]) -> Any:

@@ -7,10 +7,12 @@ a miss.
 from __future__ import annotations
 
 import itertools
+import mmap
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from .. import hooks, process
+from ..core import hooks, process
 from .disk import DiskCache
 from .memory import MemoryCache
 from .policy import Passes, ReadOrder
@@ -21,8 +23,9 @@ GROUP, GROUP_BYTES = 32, 1 << 18
 """The limits of a group of contents that are stored together: their number, and their bytes."""
 CLAIM_TIMEOUT = 60.0
 """Seconds that a thread waits for another's fetch before it fetches itself."""
-PROCESS_TIMEOUT = 1.0
-"""Seconds, at most, that a process waits for another one's fetch: it may be stopped."""
+_PROCESSES = 128
+DISK_HITS, MEMORY_HITS, MISSES = range(3)
+"""The numbers of `Counts`."""
 
 
 class EntryKey(NamedTuple):
@@ -33,14 +36,22 @@ class EntryKey(NamedTuple):
 
 
 class Counts:
-    """The lookups of this process."""
-
-    __slots__ = ("hits", "memory_hits", "misses")
+    """The lookups of this process and of those that are forked from it, in memory that they share."""
 
     def __init__(self) -> None:
-        self.hits: int = 0
-        self.memory_hits: int = 0
-        self.misses: int = 0
+        self._numbers = memoryview(mmap.mmap(-1, 32 * _PROCESSES)).cast("Q")
+
+    def own(self) -> memoryview:
+        """Return the numbers that this process adds to, in the order of the constants."""
+        at = os.getpid() % _PROCESSES * 4
+        return self._numbers[at : at + 4]
+
+    def total(self, which: int) -> int:
+        """Return the sum over all processes; those whose pids share a place may lose a few."""
+        return sum(self._numbers[which::4])
+
+    def __reduce__(self) -> tuple[type[Counts], tuple[()]]:
+        return Counts, ()
 
 
 class ContentCache:
@@ -49,29 +60,35 @@ class ContentCache:
     A forked child begins with an empty memory: what its parent's threads were changing may be half changed.
     """
 
-    def __init__(self, disk: DiskCache | None, memory_bytes: int, timeout: float = CLAIM_TIMEOUT) -> None:
+    def __init__(
+        self,
+        disk: DiskCache | None,
+        memory_bytes: int,
+        timeout: float = CLAIM_TIMEOUT,
+        counts: Counts | None = None,
+    ) -> None:
         self.disk = disk
         self.order: ReadOrder = ReadOrder()
+        self.counts: Counts = counts or Counts()
         self._memory_bytes = memory_bytes
-        self._fetches = SingleFlight(disk, timeout, PROCESS_TIMEOUT)
+        self._fetches = SingleFlight(lambda: None if disk is None else disk.claims, timeout)
         self._begin()
 
     def _begin(self) -> None:
         passes = Passes() if self.disk is None else self.disk.passes
         self.memory: MemoryCache = MemoryCache(self._memory_bytes, passes)
-        self.counts: Counts = Counts()
+        self._counted = self.counts.own()
         self._generation = process.generation()
 
     def lookup(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None for a miss, which `fetch` counts."""
         data = self.memory.get(entry.name) if self._generation == process.generation() else None
         if data is not None:
-            self.counts.memory_hits += 1
-        elif (data := self._stored(entry)) is None:
+            self._counted[MEMORY_HITS] += 1
+        elif (data := self._stored(entry)) is not None:
+            self._counted[DISK_HITS] += 1
+        else:
             return None
-        self.counts.hits += 1
-        if self.disk is not None:
-            self.disk.count(1, 0)
         if (instrument := hooks.active) is not None:
             instrument.record_event("hit", "cache", len(data), entry.url)
         return data
@@ -112,8 +129,8 @@ class ContentCache:
         What no other thread or process is fetching comes by one `fetch(numbers)`, in order. What `fetch` raises is
         raised here; others fetch for themselves then. Without `admit` nothing is stored.
         """
-        self.count_misses(entries)
         if not admit:
+            self.count_misses(entries)
             return list(fetch(range(len(entries))))
 
         def lookup(number: int) -> Any:
@@ -121,6 +138,7 @@ class ContentCache:
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
+            self.count_misses([entries[number] for number in numbers])
             for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
                 self.admit_many([(entries[number], data) for number, data in group])
                 yield from (data for _, data in group)
@@ -131,17 +149,21 @@ class ContentCache:
         """Count misses."""
         if self._generation != process.generation():
             self._begin()
-        self.counts.misses += len(entries)
-        if self.disk is not None:
-            self.disk.count(0, len(entries))
+        self._counted[MISSES] += len(entries)
         if (instrument := hooks.active) is not None:
             for entry in entries:
                 instrument.record_event("miss", "cache", where=entry.url)
 
-    def pin(self, entry: EntryKey, pinned: bool) -> None:
-        """Exempt an entry on disk from eviction, or no longer."""
+    def pin(self, entry: EntryKey, data: bytes | None = None) -> bool:
+        """Exempt an entry from eviction from the disk, `data` being stored if it isn't there; return if it is there."""
+        if self.disk is None:
+            return False
+        return self.disk.pin(*entry) or (data is not None and self.disk.put(*entry, data, self.order, pinned=True))
+
+    def unpin(self, urls: Iterable[str]) -> None:
+        """Take `pin` back for all that is there of files, of whichever version."""
         if self.disk is not None:
-            self.disk.pin(*entry, pinned)
+            self.disk.unpin(urls)
 
     def verify(self) -> list[str]:
         """Read all that is on disk; returns what was damaged, and has been removed, by URL and version."""
@@ -154,13 +176,15 @@ class ContentCache:
             self.disk.clear()
 
     def status(self) -> dict[str, Any]:
-        """Return what there is and may be, in bytes, and what became of the lookups of this process."""
+        """Return what there is and may be, in bytes, and what became of the lookups of this run: of this process and of
+        those that are forked from it. What another one fetched meanwhile is neither a hit nor a miss.
+        """
         return {
             "disk": self.disk.status() if self.disk is not None else None,
             "memory": {"items": len(self.memory), "bytes": self.memory.size},
-            "hits": self.counts.hits,
-            "memory_hits": self.counts.memory_hits,
-            "misses": self.counts.misses,
+            "hits": self.counts.total(DISK_HITS) + self.counts.total(MEMORY_HITS),
+            "memory_hits": self.counts.total(MEMORY_HITS),
+            "misses": self.counts.total(MISSES),
         }
 
 

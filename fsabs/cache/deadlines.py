@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -67,8 +68,17 @@ class _TLS(HTTPSConnection):
     response_class = _BoundedResponse
 
 
+def _bundle() -> str | None:
+    """Return the file or folder of the certificates that are trusted, as boto3 looks for it; None: the platform's."""
+    return os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or None
+
+
 def pool(origin: str, timeout: float, connections: int) -> urllib3.HTTPConnectionPool:
     """Return a pool of connections to `scheme://host:port` whose responses have to arrive in time."""
-    made = urllib3.connection_from_url(origin, maxsize=connections, timeout=urllib3.Timeout(timeout, timeout))
+    trusted: dict[str, Any] = {}
+    if origin.startswith("https:") and (bundle := _bundle()):
+        trusted = {"ca_cert_dir" if os.path.isdir(bundle) else "ca_certs": bundle}
+    limit = urllib3.Timeout(timeout, timeout)
+    made = urllib3.connection_from_url(origin, maxsize=connections, timeout=limit, **trusted)
     made.ConnectionCls = _TLS if made.scheme == "https" else _Plain
     return made

@@ -7,10 +7,10 @@ name is what `Identity.encode` gives. A file that differs from this format in an
 
 from __future__ import annotations
 
+import hashlib
 import struct
-from typing import NamedTuple
-
-from .checksums import checksum
+from collections.abc import Callable
+from typing import NamedTuple, cast
 
 MAGIC = b"fsabsCE1"
 _HEAD = struct.Struct("<8sIQI")
@@ -67,3 +67,30 @@ def unpack(frame: bytes, name: bytes) -> bytes | None:
         return None
     content = frame[head.start :]
     return content if checksum(content) == head.crc and name_of(frame, head) == name else None
+
+
+# ---- checksums
+
+_crc: tuple[Callable[[bytes], int], Callable[[int, bytes], int]] | None = None
+
+
+def crc32c() -> tuple[Callable[[bytes], int], Callable[[int, bytes], int]]:
+    """Return google_crc32c's `value` and `extend`; both take `bytes` and nothing else."""
+    global _crc
+    if _crc is None:
+        import google_crc32c
+
+        _crc = cast(
+            "tuple[Callable[[bytes], int], Callable[[int, bytes], int]]", (google_crc32c.value, google_crc32c.extend)
+        )
+    return _crc
+
+
+def checksum(data: bytes) -> int:
+    """Return the CRC-32C."""
+    return (_crc or crc32c())[0](data)
+
+
+def key_hash(key: bytes) -> int:
+    """Return 64 bits of a hash, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")

@@ -13,13 +13,18 @@ import os
 import time
 import urllib.parse
 import warnings
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .. import hooks, keys, process
+from ..core import (
+    hooks,
+    keys,
+    process,
+    redaction,
+)
 from . import frames
 from .backoff import Backoff
-from .checksums import checksum
+from .frames import checksum
 
 if TYPE_CHECKING:
     import urllib3
@@ -36,7 +41,7 @@ _MISSING = (404, 410)
 _TOO_LARGE = 413
 _TOO_MUCH = 0  # in place of the 200 of a response whose body is too large
 _MOST_OF_A_REFUSAL = 1 << 16
-_PIECE = 1 << 20
+_PIECE, _PIECE_SENT = 1 << 20, 1 << 16
 MAX_ITEM_BYTES = 1 << 30
 """Bytes of the largest item that is accepted, if nothing else is said."""
 
@@ -80,7 +85,8 @@ class Token:
         return self._text != before
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_read_at": -math.inf}  # another machine has another clock
+        """Return the state without what a file has, which the other process reads for itself."""
+        return {"_path": self._path, "_text": self._text if self._path is None else None, "_read_at": -math.inf}
 
 
 class HTTPConnector:
@@ -108,7 +114,9 @@ class HTTPConnector:
 
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"an HTTP cache is at http://host/path or https://host/path, not at {url!r}")
+            raise ValueError(
+                f"an HTTP cache is at http://host/path or https://host/path, not at {redaction.without_secrets(url)!r}"
+            )
         if parts.query or parts.fragment or "@" in parts.netloc:
             raise ValueError(
                 f"the URL of an HTTP cache has no query, fragment or password: {parts.hostname}{parts.path}"
@@ -217,7 +225,7 @@ class HTTPConnector:
         from . import deadlines
 
         begin = time.monotonic_ns()
-        deadlines.begin(self._timeout)
+        deadlines.begin(self._timeout + size / deadlines.MIN_RATE)  # what is sent takes its time, too
         problem: Exception | None = None
         for _ in range(1 + self._retries):
             try:
@@ -245,7 +253,7 @@ class HTTPConnector:
         response = self._pool.get().urlopen(
             method,
             self.item_path(suffix),
-            iter(parts) if method == "PUT" else None,
+            cast(Any, _pieces(parts)) if method == "PUT" else None,
             headers,
             retries=False,
             redirect=False,
@@ -279,6 +287,12 @@ def _pool(origin: str, timeout: float) -> urllib3.HTTPConnectionPool:
     from . import deadlines
 
     return deadlines.pool(origin, timeout, CONNECTIONS)
+
+
+def _pieces(parts: tuple[bytes, ...]) -> Iterator[bytes]:
+    """Yield a body in pieces, each of which has the time limit of a connection."""
+    for part in parts:
+        yield from (part[at : at + _PIECE_SENT] for at in range(0, len(part), _PIECE_SENT))
 
 
 def _read(response: urllib3.BaseHTTPResponse, limit: int = _MOST_OF_A_REFUSAL) -> bytes | None:

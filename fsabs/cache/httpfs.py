@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from .. import hooks, process
-from ..blobs import Blob
-from ..fs import FS
-from ..layers import LayerFS
+from ..core import hooks, process
+from ..core.blobs import Blob
+from ..core.fs import FS
+from ..core.layers import LayerFS
 from .http import HTTPConnector
 
 CONCURRENCY = 8

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..backends.local import Local
-from ..backends.memory import Memory
-from ..blobs import Blob
 from ..containers.base import Container
-from ..fs import FS
-from ..layers import LayerFS
+from ..core.blobs import Blob
+from ..core.fs import FS
+from ..core.layers import LayerFS
 
 
 def backend_of(fs: FS) -> FS:
@@ -19,27 +18,18 @@ def backend_of(fs: FS) -> FS:
     return fs
 
 
+def is_far(fs: FS) -> bool:
+    """Return if its files, or the containers that they are in, take requests to a server."""
+    if isinstance(fs, LayerFS | Container) and not fs.capabilities.stat_is_request:
+        return is_far(fs.inner if isinstance(fs, LayerFS) else fs._parent)
+    return fs.capabilities.stat_is_request
+
+
 def local_folder(fs: FS) -> str | None:
     """Return the folder of local files that it has; None for any other FS, and for a container."""
     while isinstance(fs, LayerFS):
         fs = fs.inner
     return f"/{fs._root}" if isinstance(fs, Local) else None
-
-
-def is_asked_by_request(fs: FS) -> bool:
-    """Return if a stat takes a request, which could return the file's start, too.
-
-    False where versions are made of times, as on filesystems: the age of the file has to be known before it is read.
-    """
-    by_content = isinstance(backend_of(fs), Memory) or fs.scheme == "s3"
-    return fs.default_concurrency > 1 and not knows_its_members(fs) and by_content
-
-
-def knows_its_members(fs: FS) -> bool:
-    """Return if it is a container, whose index has the stats of its members: no request is needed for them."""
-    while isinstance(fs, LayerFS):
-        fs = fs.inner
-    return isinstance(fs, Container)
 
 
 class FileOpener:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from .. import process
+from ..core import process
 from . import policy
 from .policy import Passes, ReadOrder
 
@@ -36,6 +36,7 @@ class MemoryCache:
         self._items: dict[bytes, _Item] = {}
         self._all: list[_Item] = []
         self._lock = process.Lock()
+        self._changes = False  # while it is set, the list and the size may not fit the items
         self.size: int = 0
         """Bytes of all entries."""
 
@@ -63,14 +64,17 @@ class MemoryCache:
         with self._lock:
             if name in self._items:  # another thread was faster
                 return False
+            self._begin_change()
             while self.size + len(data) > self._limit:
                 victim = max(self._sample(), key=lambda item: self._rank(item, order))
                 if not policy.goes_for(self._rank(victim, order), need):
+                    self._changes = False
                     return False
                 self._unlink(victim)
             self._items[name] = item = _Item(name, key, data, len(self._all))
             self._all.append(item)
             self.size += len(data)
+            self._changes = False
         return True
 
     def remove(self, name: bytes) -> None:
@@ -78,12 +82,23 @@ class MemoryCache:
         with self._lock:
             item = self._items.get(name)
             if item is not None:
+                self._begin_change()
                 self._unlink(item)
+                self._changes = False
+
+    def _begin_change(self) -> None:
+        """Begin a change, after one that an exception of a signal handler may have ended in the middle."""
+        if self._changes:
+            self._all = [*self._items.values()]
+            for at, item in enumerate(self._all):
+                item.at = at
+            self.size = sum(len(item.data) for item in self._all)
+        self._changes = True
 
     def clear(self) -> None:
         """Drop all entries."""
         with self._lock:
-            self._items, self._all, self.size = {}, [], 0
+            self._items, self._all, self.size, self._changes = {}, [], 0, False
 
     def _sample(self) -> list[_Item]:
         return random.sample(self._all, min(SAMPLE, len(self._all)))

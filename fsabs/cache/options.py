@@ -34,8 +34,3 @@ def disk_size(folder: str) -> int:
         folder = os.path.dirname(folder)
     status = os.statvfs(folder)
     return status.f_blocks * status.f_frsize
-
-
-def is_size(text: str) -> bool:
-    """Return whether text is a size with a unit."""
-    return _SIZE.fullmatch(text) is not None and not text.isdigit()

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Iterable
 
-from .. import process
+from ..core import process
 
 SAMPLES = 4096
 """Keys by which passes are recognised, at most."""
@@ -22,6 +22,8 @@ TWICE, LEAST = 8, 8
 """A pass has ended when every eighth of its keys, and eight at least, were read again."""
 READ = 1e18
 """The rank of an entry that was read lately: behind every position."""
+NOW = -1.0
+"""The position of what is needed before all else."""
 UNUSED_AFTER = 3 * 24 * 3600.0
 """Seconds after which an entry that was not read may go, whatever is known of passes."""
 
@@ -31,6 +33,14 @@ def key_of(url: str) -> int:
     """Return 48 bits that stand for a URL, in names of entries and in orders, the same in every process."""
     data = url.encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
+
+
+def key_in(path: str) -> int | None:
+    """Return the key in the path of an entry's file, `3f/0123456789ab-...`; None for a file that is none."""
+    try:
+        return int(path[3:15], 16) if len(path) == 54 and path[15] == "-" else None
+    except ValueError:
+        return None
 
 
 class ReadOrder:

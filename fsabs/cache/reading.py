@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from .. import errors, process
-from ..blobs import Blob
-from ..fs import FS, FileStat
-from ..identity import Identity
-from ..threads import in_threads
+from ..core import errors, process
+from ..core.blobs import Blob
+from ..core.fs import FS, FileStat
+from ..core.identity import Identity
+from ..core.threads import in_threads
 from . import inner as inners
 from .blocks import BlockBlob, Blocks, WholeBlob
 from .content import ContentCache, EntryKey, in_groups
+from .freshness import Freshness
 from .policy import ReadOrder
 from .state import FILES_KEPT, CachedFile, CacheState
-from .stats import FileStats
 
 WINDOW_MISSES = 256
 WINDOW_BYTES = 32 * 1024 * 1024
@@ -38,20 +39,23 @@ class CachedFiles:
         fs: FS,
         inner: FS,
         state: process.PerProcess[CacheState],
-        stats: FileStats,
+        stats: Freshness,
         block_size: int,
         whole_size: int,
-        namespace: str,
     ) -> None:
         self.inner = inner
         self.stats = stats
         self.whole_size = whole_size
+        self.largest: float = math.inf
+        """Bytes of the largest file that is cached."""
         self.order: ReadOrder = ReadOrder()
+        """The order of an epoch, by which entries are evicted."""
+        self.prefetched: ReadOrder = ReadOrder()
+        """The order of what is being fetched ahead of its reader."""
         self._fs = fs
         self._state = state
         self._block_size = block_size
-        self._namespace = namespace
-        self.in_batches: bool = inner.default_concurrency <= 1 or inners.knows_its_members(inner)
+        self.in_batches: bool = not inner.capabilities.stat_is_request
         """Whether a stat costs no request."""
 
     def state(self) -> CacheState:
@@ -65,9 +69,10 @@ class CachedFiles:
         return self.state().contents
 
     def reached(self, key: str) -> None:
-        """Note that a file is read: what is before it in the order is not needed any more."""
-        if self.order:
-            self.order.reached(self.inner._url(key))
+        """Note that a file is read: what is before it in an order is not needed any more."""
+        for order in (self.order, self.prefetched):
+            if order.is_known:
+                order.reached(self.inner._url(key))
 
     # ---- from a key to its entry
 
@@ -90,27 +95,23 @@ class CachedFiles:
 
     def _file(self, url: str, stat: FileStat, settled: bool = False) -> CachedFile:
         version = stat.version
-        if stat.directory or not stat.size or (version is None and self.stats.max_age is None):
+        if stat.directory or not 0 < stat.size <= self.largest or (version is None and self.stats.max_age is None):
             return CachedFile(stat, None, False)
         admit = settled or version is None or self.inner._is_settled(version)
         if version is None:
             version = self.stats.aged_version(url, stat)
-        name = Identity(self._state.get().store, url, version, stat.size, self._namespace).encode()
+        name = Identity(self._state.get().store, url, version, stat.size).encode()
         return CachedFile(stat, EntryKey(name, url), admit)
-
-    def is_new(self, key: str, url: str) -> bool:
-        """Return if a file was never cached, so that a request for its content is worth more than one for its stat."""
-        return self._state.get().by_request and not self.stats.needs_stat(key) and not self.stats.was_cached(url)
 
     def find_or_open(self, key: str) -> tuple[CachedFile, Blob | None]:
         """As `find`; a file that was never cached is opened for that, if it takes no more requests."""
         url = self.inner._url(key)
-        if not self.is_new(key, url):
+        if self.in_batches or not self.stats.is_new(key, url):
             return self._found(key, url, self.stats.current(key, url)), None
         blob = self.inner._open_from_start(key)
         file = self._new(key, blob.size, blob.version)
         if file.entry is not None and self.contents().contains(file.entry):
-            self.remember(file)
+            self.remember(file)  # what isn't there is remembered when its content was read
         return file, blob
 
     def _new(self, key: str, size: int, version: str | None) -> CachedFile:
@@ -120,7 +121,7 @@ class CachedFiles:
     def remember(self, file: CachedFile) -> None:
         """Remember a file that is cached."""
         assert file.entry is not None
-        self.stats.remember(file.entry.url, file.stat, self.state().by_request, file.admit)
+        self.stats.remember(file.entry.url, file.stat, file.admit)
 
     # ---- one file
 
@@ -137,7 +138,7 @@ class CachedFiles:
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
         state = self._state.get()
-        known = state.files.get(key)
+        known = None if self.in_batches else state.files.get(key)
         if known is not None and known.entry is not None and known.stat.size <= self.whole_size:
             record = self.stats.fresh(key, known.entry.url, state.records)
             if record is not None and record.stat == known.stat:
@@ -155,7 +156,9 @@ class CachedFiles:
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
                 self.block_blob(key, file, opened) if file.entry is not None or opened is None else opened as blob,
             ):
-                return blob.read_all()
+                data = blob.read_all()
+                self.inner._check_content(key, blob.version, data)
+                return data
             self.stats.invalidate(self.inner._url(key))
         return self.inner._read_bytes(key)
 
@@ -249,8 +252,9 @@ class CachedFiles:
             yield from map(self._find_or_error, wanted)
             return
         urls = [self.inner._url(key) for key in wanted]
+        self.stats.list_for(wanted)
         fresh = [self.stats.fresh(key, url) is not None for key, url in zip(wanted, urls, strict=True)]
-        new = [not fresh[at] and self.is_new(key, urls[at]) for at, key in enumerate(wanted)]
+        new = [not fresh[at] and self.stats.is_new(key, urls[at], by_listing=False) for at, key in enumerate(wanted)]
         unknown = [key for at, key in enumerate(wanted) if not fresh[at] and not new[at]]
         width = min(concurrency or self.inner.default_concurrency, len(unknown))
         asked = in_threads(self._find_or_error, unknown, width) if width > 1 else map(self._find_or_error, unknown)
@@ -258,8 +262,9 @@ class CachedFiles:
             yield None if new[at] else self._find_or_error(key) if fresh[at] else next(asked)
 
     def _find_or_error(self, key: str) -> CachedFile | OSError:
+        url = self.inner._url(key)
         try:
-            return self.find(key)
+            return self._found(key, url, self.stats.current(key, url, by_listing=False))
         except OSError as exc:  # raised when its turn comes
             return exc
 
@@ -359,8 +364,8 @@ class _Window:
                 break
             at = len(self.keys)
             self.keys.append(key)
-            if file is None:
-                self._new.append(key)
+            if file is None or (file.entry is None and file.stat.size and not file.stat.directory):
+                self._new.append(key)  # never seen, or of no version: it is read with the others
                 continue
             self._found[at] = file
             if file.entry is None or file.stat.size > files.whole_size:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from ..fs import FS, FileStat
+from ..core.fs import FS, FileStat
 from . import inner as inners
-from .content import ContentCache, EntryKey
+from .content import ContentCache, Counts, EntryKey
 from .disk import open_disk
 from .eviction import DiskLimits
-from .records import FileRecords
+from .freshness import FileRecords
 
 FILES_KEPT = 100_000
 """Files that a process remembers as they were found; then it forgets them all."""
@@ -60,12 +60,13 @@ class CacheState:
         limits: DiskLimits,
         memory_bytes: int,
         timeout: float,
+        counts: Counts,
+        records_on_disk: bool,
     ) -> None:
         disk = open_disk(folder, limits) if folder is not None else None
         store, principal = resolved.get()
         self.store: str = store
-        self.by_request: bool = inners.is_asked_by_request(inner)
-        self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout)
-        self.records: FileRecords = FileRecords(f"{store} {principal}", self.contents)
+        self.contents: ContentCache = ContentCache(disk, memory_bytes, timeout, counts)
+        self.records: FileRecords = FileRecords(f"{store} {principal}", self.contents, records_on_disk)
         self.files: dict[str, CachedFile] = {}
         """The last ones that were found, by key."""

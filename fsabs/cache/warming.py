@@ -6,13 +6,12 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .. import keys, process
-from ..fs import FS
-from ..threads import Flag, in_threads
-from .content import EntryKey
+from ..core import keys, process
+from ..core.fs import FS
+from ..core.threads import Flag, in_threads
 from .reading import CachedFiles
 from .state import CachedFile
 
@@ -36,19 +35,24 @@ class WarmCounts(NamedTuple):
 def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
     """Fetch files, in order; yields the size of each, and how many bytes of it were not cached."""
     workers = min(concurrency or files.inner.default_concurrency, len(wanted))
-    if workers > 1 and not files.in_batches:
-        yield from in_threads(functools.partial(fetch_one, files), wanted, workers)
-        return
     for start in range(0, len(wanted), BATCH):
         batch = wanted[start : start + BATCH]
+        files.stats.list_for(batch)
         small = {key: file for key in batch if (file := _small_and_missing(files, key)) is not None}
         found = files.fetch(list(small), list(small.values()), concurrency)
         fetched = {key: len(found[at]) for at, key in enumerate(small) if at in found}
+        others = [key for key in batch if key not in fetched]
+        one_by_one = in_threads(functools.partial(fetch_one, files), others, workers) if workers > 1 else None
         for key in batch:
-            yield (fetched[key], fetched[key]) if key in fetched else fetch_one(files, key)
+            if key in fetched:
+                yield fetched[key], fetched[key]
+            else:
+                yield next(one_by_one) if one_by_one is not None else fetch_one(files, key)
 
 
 def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
+    if not files.in_batches and files.stats.fresh(key, files.inner._url(key)) is None:
+        return None  # its stat takes a request, which may be for its content
     try:
         file = files.find(key)
     except OSError:  # raised when its turn comes
@@ -86,7 +90,7 @@ class Prefetch:
         self._wanted = wanted
         self._concurrency = concurrency
         self._ahead = ahead
-        self._order = files.order
+        self._order = files.prefetched
         self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
         self._stop = Flag()
         self._generation = process.generation()
@@ -161,7 +165,7 @@ def warm(
     files: CachedFiles, fs: FS, key: str, progress: Callable[[int, int], None] | None, concurrency: int | None
 ) -> WarmCounts:
     """Fetch all files of `fs` at or below `key`."""
-    wanted = list(_sizes(fs, key))
+    wanted = list(_sizes(files, fs, key))
     done = WarmCounts(0, 0, 0)
     with _Bar(progress, len(wanted), sum(size for _, size in wanted)) as bar:
         for size, fetched in fetch_missing(files, [name for name, _ in wanted], concurrency):
@@ -170,14 +174,16 @@ def warm(
     return done
 
 
-def _sizes(fs: FS, key: str) -> Iterator[tuple[str, int]]:
+def _sizes(files: CachedFiles, fs: FS, key: str) -> Iterator[tuple[str, int]]:
     found = fs._stat(key)
     if not found.directory:
         yield key, found.size
         return
     for member in fs._walk(key):
         if not member.directory:
-            yield keys.join(key, member.filename), member.size
+            path = keys.join(key, member.filename)
+            files.stats.remember_listed(path, member)
+            yield path, member.size
 
 
 class _Bar:
@@ -209,28 +215,20 @@ class _Bar:
 
 
 def pin(files: CachedFiles, key: str) -> int:
-    """Fetch a file and exempt it from eviction; return its bytes."""
-    size = fetch_one(files, key)[0]
-    for entry in _entries(files, key):
-        files.contents().pin(entry, True)
-    return size
-
-
-def unpin(files: CachedFiles, wanted: Iterable[str]) -> None:
-    """Take `pin` back."""
-    for key in wanted:
-        for entry in _entries(files, key):
-            files.contents().pin(entry, False)
-
-
-def _entries(files: CachedFiles, key: str) -> Iterator[EntryKey]:
-    """Yield the names of what a file is cached as."""
-    file = files.find(key)
-    if file.entry is None:
-        return
-    if file.stat.size <= files.whole_size:
-        yield file.entry
-        return
-    with contextlib.closing(files.block_blob(key, file)) as blob:
-        for number in range(len(blob.blocks)):
-            yield blob.blocks.entry(number)
+    """Fetch a file and exempt it from eviction; return how many bytes of it are on the disk now, and stay there."""
+    file, opened = files.find_or_open(key)
+    contents = files.contents()
+    with opened if opened is not None else contextlib.nullcontext():
+        if file.entry is None:
+            return 0
+        if file.stat.size <= files.whole_size:
+            data = files.whole(key, file, files.inner._open_from_start, opened)[0]
+            return len(data) if contents.pin(file.entry, data) else 0
+        kept = 0
+        with contextlib.closing(files.block_blob(key, file, opened)) as blob:
+            for number in range(len(blob.blocks)):
+                size, offset = blob.blocks.place(number)
+                entry = blob.blocks.entry(number)
+                if contents.pin(entry) or contents.pin(entry, blob.pread(size, offset)):
+                    kept += size
+        return kept

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import os
+import functools
 
 import click
 
 from .paths import path_argument
 from .program import Invocation, common
-from .redaction import redacted
 
-_COLUMNS = ("workers", "concurrency", "files/s", "requests/s", "MB/s", "p50 ms", "p99 ms", "CPU ms/file", "CPU")
+_COLUMNS = (
+    "workers",
+    "concurrency",
+    "files/s",
+    "requests/s",
+    "MB/s",
+    "p50 ms",
+    "p99 ms",
+    "CPU ms/file",
+    "CPU",
+    "refused",
+    "transfer",
+)
 
 
 @click.command()
 @path_argument("url")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes at most; by default one for each CPU.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes at most; by default until more are not faster.")
 @click.option("--seconds", type=click.FloatRange(min=0.05), default=3.0, show_default=True, help="Of each measurement.")
 @click.option("--files", type=click.IntRange(min=1), default=2000, show_default=True, help="The size of the sample.")
 @common
 def command(invocation: Invocation, url: str, workers: int | None, seconds: float, files: int) -> None:
-    """Read a sample of the data set at URL by 1..n workers; show rates, latency, CPU, the bottleneck, best settings.
+    """Read a sample of the data set at URL with more and more in flight, until more doesn't help; say what limits.
 
     The URL is opened as from_url does: a container at its end is opened. The sample is drawn by chance from the first
     100,000 files.
@@ -28,21 +39,16 @@ def command(invocation: Invocation, url: str, workers: int | None, seconds: floa
     \b
     Example: fsabs bench s3://bucket/train.zip --workers 4
     """
-    from .. import urls
+    from ..urls import opening
     from . import throughput
 
     output = invocation.output
-    most = workers or len(os.sched_getaffinity(0))
-    with urls.from_url(url) as fs:
+    with opening.from_url(url) as fs:
         sample = throughput.sample_of(fs, files)
         if not sample.names:
-            raise ValueError(f"{redacted(url)}: there are no files")
-        steps = []
-        for concurrency in throughput.concurrencies(fs):
-            steps.append(throughput.measure(fs, sample.names, 1, concurrency, seconds))
-        chosen = throughput.best(steps)
-        for count in range(2, most + 1):
-            steps.append(throughput.measure(fs, sample.names, count, chosen.concurrency, seconds))
+            raise ValueError(f"{url}: there are no files")
+        run = functools.partial(throughput.measure, fs, sample.names, seconds=seconds)
+        steps = list(throughput.explore(run, workers))
         chosen = throughput.best(steps)
         of_what = f"{len(sample.names):,} of {sample.files:,} files of {sample.bytes:,} bytes"
         advice = {

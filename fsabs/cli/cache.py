@@ -12,7 +12,6 @@ from .output import size_text
 from .paths import path_argument
 from .program import FAILED, Invocation, common
 from .progress import ProgressDisplay, ProgressMode, progress_option
-from .redaction import redacted
 
 if TYPE_CHECKING:
     from ..cache import CachedFS
@@ -44,7 +43,7 @@ def _cache(folder: str | None) -> CachedFS:
 @_folder
 @common
 def status(invocation: Invocation, folder: str | None) -> None:
-    """Show what the cache holds on the disk, and its hits and misses of all processes.
+    """Show what the cache holds on the disk, and what it may.
 
     \b
     Example: fsabs cache status --dir /scratch/cache
@@ -80,14 +79,14 @@ def warm(
     \b
     Example: fsabs cache warm s3://bucket/train.zip --dir /scratch/cache
     """
-    from .. import urls
+    from ..urls import opening
 
     invocation.how_to_go_on = "what was fetched stays; run the same command again to go on"
     options = {"dir": folder, "max_bytes": max_bytes, "min_free": min_free}
-    with urls.from_url(url, cache=options) as fs, ProgressDisplay(progress) as shown:
+    with opening.from_url(url, cache=options) as fs, ProgressDisplay(progress) as shown:
         done = fs.warm(progress=shown.update, concurrency=jobs)
-    text = f"{redacted(url)}: {done.files:,} files ({size_text(done.bytes)}), fetched {size_text(done.fetched)}"
-    invocation.output.record({"url": redacted(url), **done._asdict()}, text)
+    text = f"{url}: {done.files:,} files ({size_text(done.bytes)}), fetched {size_text(done.fetched)}"
+    invocation.output.record({"url": url, **done._asdict()}, text)
 
 
 @command.command()

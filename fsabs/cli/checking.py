@@ -1,21 +1,32 @@
-"""The findings of `fsabs doctor`: a `CheckFinding` is ok, a warning or a fault, and says what to do."""
+"""The findings of `fsabs doctor`: a `CheckFinding` is ok, a warning or a fault, and says what to do.
+
+A check waits some seconds, and no longer, for a store that doesn't answer.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import queue
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ..fs import FS
-from .redaction import redacted
+from ..core.fs import FS
+from .output import error_text
 
-_SECONDS = 5.0  # that a check of the network waits
+T = TypeVar("T")
+
+_SECONDS = 5.0  # that a step of a check of the network waits
+_DEADLINE = 10.0  # seconds for all of a check
 _SKEW = 60.0  # seconds; stores refuse requests from 300 to 900 on
+NO_LISTING = "not a page of a listing"
+"""What the error of a listing says where a server answers with something else."""
 _SCRATCH = ".fsabs-doctor"
 
 
@@ -39,7 +50,27 @@ def guarded(check: str, find: Callable[[], Iterator[CheckFinding]], advice: str)
     try:
         yield from find()
     except (OSError, ValueError, ImportError) as exc:
-        yield CheckFinding(check, "fault", redacted(" ".join(str(exc).split()) or type(exc).__name__), advice)
+        yield CheckFinding(check, "fault", error_text(exc), advice)
+
+
+def within(function: Callable[..., T], *arguments: Any) -> T:
+    """Return what a function returns; `TimeoutError` if it takes longer than a check may. Its thread is left behind."""
+    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((function(*arguments), None))
+        except BaseException as exc:
+            done.put((None, exc))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        result, failure = done.get(timeout=_DEADLINE)
+    except queue.Empty:
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {_DEADLINE:.0f} s: the check was given up") from None
+    if failure is not None:
+        raise failure
+    return cast(T, result)
 
 
 # ---- the network
@@ -59,7 +90,7 @@ class Address(NamedTuple):
 def network(address: Address) -> Iterator[CheckFinding]:
     """Check DNS, TCP, TLS and the clock."""
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = within(socket.getaddrinfo, address.host, address.port, 0, socket.SOCK_STREAM)
     except OSError as exc:
         advice = "check the spelling of the endpoint, /etc/resolv.conf, and the VPN"
         yield CheckFinding("dns", "fault", f"{address.host}: {exc.strerror or exc}", advice)
@@ -79,12 +110,12 @@ def network(address: Address) -> Iterator[CheckFinding]:
             if address.url:
                 yield CheckFinding("tls", "warning", "plain HTTP", "use https:// where the network is not yours alone")
         else:
-            yield from _tls(connection, address)
+            yield within(_tls, connection, address)
     if address.url:
-        yield from _clock(address)
+        yield within(_clock, address)
 
 
-def _tls(connection: socket.socket, address: Address) -> Iterator[CheckFinding]:
+def _tls(connection: socket.socket, address: Address) -> CheckFinding:
     context = ssl.create_default_context(cafile=address.verify if isinstance(address.verify, str) else None)
     if address.verify is False:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -93,22 +124,18 @@ def _tls(connection: socket.socket, address: Address) -> Iterator[CheckFinding]:
             version, certificate = wrapped.version(), wrapped.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
         advice = "set AWS_CA_BUNDLE or verify= to the file of the certificates that signed it"
-        yield CheckFinding("tls", "fault", exc.verify_message, advice)
-        return
+        return CheckFinding("tls", "fault", exc.verify_message, advice)
     except OSError as exc:
-        yield CheckFinding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
-        return
+        return CheckFinding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
     if address.verify is False:
-        yield CheckFinding("tls", "warning", f"{version}, certificates are not checked", "remove verify=False")
-        return
+        return CheckFinding("tls", "warning", f"{version}, certificates are not checked", "remove verify=False")
     days = (ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time.time()) / 86400
     if days < 14:
-        yield CheckFinding("tls", "warning", f"{version}, the certificate ends in {days:.0f} days", "renew it")
-    else:
-        yield ok("tls", f"{version}, the certificate is good for {days:.0f} days")
+        return CheckFinding("tls", "warning", f"{version}, the certificate ends in {days:.0f} days", "renew it")
+    return ok("tls", f"{version}, the certificate is good for {days:.0f} days")
 
 
-def _clock(address: Address) -> Iterator[CheckFinding]:
+def _clock(address: Address) -> CheckFinding:
     import urllib.error
     import urllib.request
 
@@ -126,19 +153,16 @@ def _clock(address: Address) -> Iterator[CheckFinding]:
         date = exc.headers.get("Date")
         exc.close()
     except OSError as exc:
-        yield CheckFinding("clock", "warning", f"the store was not asked for its time: {exc}", "see tcp and tls")
-        return
+        return CheckFinding("clock", "warning", f"the store did not tell its time: {exc}", "see tcp and tls")
     if not date:
-        yield CheckFinding("clock", "warning", "the store does not send its time", "compare the clocks by hand")
-        return
+        return CheckFinding("clock", "warning", "the store does not send its time", "compare the clocks by hand")
     skew = (begin + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5
     if abs(skew) > _SKEW:
         advice = "set this machine's clock by NTP: signed requests are refused from some minutes on"
-        yield CheckFinding(
+        return CheckFinding(
             "clock", "fault", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's", advice
         )
-    else:
-        yield ok("clock", f"{abs(skew):.0f} s from the store's")
+    return ok("clock", f"{abs(skew):.0f} s from the store's")
 
 
 # ---- permissions
@@ -148,16 +172,15 @@ def permissions(fs: FS) -> Iterator[CheckFinding]:
     """Check that a data set can be listed and read, and written in a scratch key, which is removed."""
     name = ""
     try:
-        names = fs.list("", recursive=True)
-        name = next((found for found in names if not found.endswith("/")), "")
+        name = within(_first_file, fs)
         yield ok("list", f"found {name}" if name else "there are no files")
     except OSError as exc:
         yield CheckFinding("list", "fault", _reason(exc), _advice(exc, "s3:ListBucket"))
+        if isinstance(exc, TimeoutError):  # the others would wait as long
+            return
     if name:
         try:
-            with fs.open_blob(name) as blob:
-                size = len(blob.pread(1024, 0))
-            yield ok("read", f"{size} bytes of {name}")
+            yield ok("read", f"{within(_read, fs, name)} bytes of {name}")
         except OSError as exc:
             yield CheckFinding("read", "fault", _reason(exc), _advice(exc, "s3:GetObject"))
     if not fs.capabilities.write:
@@ -165,13 +188,13 @@ def permissions(fs: FS) -> Iterator[CheckFinding]:
         return
     scratch = f"{_SCRATCH}-{os.getpid()}-{time.time_ns():x}"
     try:
-        fs.write_bytes(scratch, b"fsabs doctor")
+        within(fs.write_bytes, scratch, b"fsabs doctor")
     except OSError as exc:
         advice = _advice(exc, "s3:PutObject") + "; jobs that only read need no such permission"
         yield CheckFinding("write", "warning", _reason(exc), advice)
         return
     try:
-        fs.remove(scratch)
+        within(fs.remove, scratch)
         yield ok("write", f"a scratch file was written and removed ({scratch})")
     except OSError as exc:
         yield CheckFinding(
@@ -179,11 +202,24 @@ def permissions(fs: FS) -> Iterator[CheckFinding]:
         )
 
 
+def _first_file(fs: FS) -> str:
+    """Return the name of a file; an empty string if there is none."""
+    return next((name for name in fs.list("", recursive=True) if not name.endswith("/")), "")
+
+
+def _read(fs: FS, name: str) -> int:
+    """Return how many bytes were read."""
+    with fs.open_blob(name) as blob:
+        return len(blob.pread(1024, 0))
+
+
 def _reason(exc: OSError) -> str:
-    return redacted(" ".join((exc.strerror or str(exc)).split()))
+    return " ".join((exc.strerror or str(exc)).split())
 
 
 def _advice(exc: OSError, action: str) -> str:
+    if NO_LISTING in str(exc):
+        return "the endpoint answers, but it is no S3: check `endpoint`"
     if isinstance(exc, FileNotFoundError):
         return "check the URL: bucket or directory, and prefix"
     if isinstance(exc, PermissionError):
@@ -191,9 +227,8 @@ def _advice(exc: OSError, action: str) -> str:
     return "see the checks above"
 
 
-def address_of(fs: FS) -> Address | None:
-    """Return where the store of an FS is reached over HTTP; None for stores that are not."""
-    facts = fs._describe_store()
+def address_of(facts: dict[str, str]) -> Address | None:
+    """Return where a store that is so described is reached over HTTP; None for stores that are not."""
     url = facts.get("endpoint", "").partition(" (")[0]
     if not url.startswith(("http://", "https://")):
         return None

@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": CommandLine("explain", "Show how a URL resolves, and what it costs to read."),
     "find": CommandLine("find", "Find files by name, size or time."),
     "head": CommandLine("head", "Write the first lines of files."),
+    "job": CommandLine("job", "Create a job whose tasks are dispatched to workers."),
     "ls": CommandLine("ls", "List directories and containers."),
     "manifest": CommandLine("manifest", "Write, check and merge manifests, which pin data sets."),
     "mkdir": CommandLine("mkdir", "Make directories."),

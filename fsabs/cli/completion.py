@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, get_completion_class
 
 from .program import Invocation, common, program
+
+_BASH = r"""
+%(complete_func)s() {
+    local IFS=$'\n' line word before response completion type value
+    # The words of COMP_WORDS end at colons, and the current one is replaced from its last colon on.
+    line=${COMP_LINE:0:COMP_POINT}
+    word=${line##*[[:space:]]}
+    before=${word%%"$2"}
+    [[ $line == *[[:space:]] ]] && line+="''"
+    response=$(env COMP_WORDS="$line" COMP_CWORD=-1 %(complete_var)s=bash_complete "$1" 2>/dev/null)
+    for completion in $response; do
+        IFS=',' read -r type value <<< "$completion"
+        if [[ $type == dir ]]; then
+            compopt -o dirnames
+        elif [[ $type == file ]]; then
+            compopt -o default
+        else
+            COMPREPLY+=("${value#"$before"}")
+            [[ $value == */ ]] && compopt -o nospace
+        fi
+    done
+    return 0
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class _BashComplete(BashComplete):
+    """click's completion for bash, with words that have colons in them: URLs."""
+
+    source_template = _BASH
 
 
 @click.command()
@@ -17,7 +48,7 @@ def command(invocation: Invocation, shell: str) -> None:
     \b
     Example: fsabs completion bash > ~/.local/share/bash-completion/completions/fsabs
     """
-    kind = get_completion_class(shell)
+    kind = _BashComplete if shell == "bash" else get_completion_class(shell)
     if kind is None:
         raise click.ClickException(f"click has no completion for {shell}")
     click.echo(kind(program, {}, "fsabs", "_FSABS_COMPLETE").source())

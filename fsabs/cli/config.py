@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import click
 
 from .program import FAILED, Invocation, common
-from .redaction import is_secret_name, is_variable
 
 
 @click.group()
@@ -24,18 +23,19 @@ def command() -> None:
 @command.command("list")
 @common
 def listing(invocation: Invocation) -> None:
-    """Show the sections and their keys, as they are written; secrets are not shown.
+    """Show the sections and their keys, as they are written; what may be secret is not shown.
 
     \b
     Example: fsabs config list --json
     """
-    from .. import config
+    from ..core import redaction
+    from ..urls import config
 
     path = config.config_path()
     invocation.output.record({"file": path, "exists": os.path.exists(path)}, _heading(path))
     for name in config.sections():
         section = config.get_custom_scheme(name) or {}
-        shown = {key: _value(key, str(value)) for key, value in section.items()}
+        shown = {key: redaction.shown(key, value) for key, value in section.items()}
         text = "\n".join([f"\n[{name}]", *(f"{key} = {value}" for key, value in shown.items())])
         invocation.output.record({"section": name, "keys": shown}, text)
 
@@ -50,7 +50,7 @@ def check(invocation: Invocation) -> int:
     \b
     Example: fsabs config check
     """
-    from .. import config
+    from ..urls import config
 
     found = list(_problems())
     for section, problem in found:
@@ -66,22 +66,40 @@ def _heading(path: str) -> str:
     return path if os.path.exists(path) else f"{path} (not there)"
 
 
-def _value(key: str, written: str) -> str:
-    """Return a value as it is written, without secrets; the name of a variable is none."""
-    return "***" if is_secret_name(key) and not is_variable(written) else written
-
-
 def _problems() -> Iterator[tuple[str, str]]:
-    from .. import config, locations, schemes
-    from ..errors import ConfigWarning
+    from ..core.errors import ConfigWarning
+    from ..urls import config
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConfigWarning)
         for problem in config.problems():
             yield "", problem
+        told = set[str]()
         for name in config.sections():
-            try:
-                url = f"pfs://{name}/home" if config.is_datacenter(name) else f"{name}://authority/path"
-                schemes.backend(locations.parsed(url), {}, strict=True)
-            except (ValueError, ImportError, TypeError) as exc:
-                yield name, str(exc)
+            for fault in _faults(name):
+                if str(fault) not in told:  # as one of the section that this one builds on
+                    told.add(str(fault))
+                    yield name, str(fault)
+
+
+def _faults(name: str) -> list[Exception]:
+    """Return all that is wrong with a section."""
+    from ..core.limits import Limits
+    from ..urls import config, locations, schemes
+    from ..urls.caching import cache_options
+
+    found: list[Exception] = []
+    url = f"pfs://{name}/home" if config.is_datacenter(name) else f"{name}://authority/path"
+    try:
+        settings = schemes.backend(locations.parsed(url), {}, strict=True, report=found.append)[3]
+    except (ValueError, ImportError, TypeError) as exc:
+        return [*found, exc]
+    for check in (
+        lambda: config.convert(settings.get("limits"), Limits, f"[{name}] limits"),
+        lambda: cache_options(settings.get("cache")),
+    ):
+        try:
+            check()
+        except (ValueError, TypeError) as exc:
+            found.append(exc)
+    return found

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ..copying import pieces
+from ..core.readahead import pieces
 from .paths import PIPE, Paths
 from .program import FAILED, Invocation
 
 if TYPE_CHECKING:
-    from ..blobs import Blob
-    from ..fs import FS
+    from ..core.blobs import Blob
+    from ..core.fs import FS
 
 _BLOCK = 64 * 1024
 
@@ -48,7 +48,7 @@ def write_each(
 
 def write_content(fs: FS, path: str) -> None:
     """Write a whole file."""
-    with fs.open(path, "rb") as file, closing(pieces(file.blob)) as found:
+    with fs.open(path, "rb") as file, closing(pieces(file.raw.blob)) as found:
         for piece in found:
             sys.stdout.buffer.write(piece)
 
@@ -56,7 +56,7 @@ def write_content(fs: FS, path: str) -> None:
 def write_first(fs: FS, path: str, lines: int | None, size: int | None) -> None:
     """Write the first lines, or the first bytes, and read no more than that takes."""
     with fs.open(path, "rb") as file:
-        for block in _forward(file.blob, file.blob.size if size is None else min(size, file.blob.size)):
+        for block in _forward(file.raw.blob, file.raw.blob.size if size is None else min(size, file.raw.blob.size)):
             if lines is None:
                 sys.stdout.buffer.write(block)
                 continue
@@ -70,7 +70,7 @@ def write_first(fs: FS, path: str, lines: int | None, size: int | None) -> None:
 def write_last(fs: FS, path: str, lines: int | None, size: int | None) -> None:
     """Write the last lines, or the last bytes, and read no more than that takes."""
     with fs.open(path, "rb") as file:
-        blob = file.blob
+        blob = file.raw.blob
         start = max(0, blob.size - size) if size is not None else _start_of_lines(blob, lines or 0)
         with closing(pieces(blob, start)) as found:
             for piece in found:

@@ -7,11 +7,9 @@ from typing import Literal
 
 import click
 
-from .. import keys
-from ..copying.trees import TreePlan
 from .content import write_content
-from .paths import PIPE, Paths, ResolvedPath, path_argument
-from .program import FAILED, Invocation, common
+from .paths import PIPE, Paths, path_argument
+from .program import Invocation, common
 from .transfers import Transfer, TransferOptions, transfer_options
 
 _PIECE = 1 << 20
@@ -41,20 +39,20 @@ def command(
     TARGET gets the sources under their names if it ends in /, is an existing directory and they are files, or if they
     are several; else it is the copy. A source that ends in / stands for what is in it. `-` is the standard input or
     output. Files that are at the target already, unchanged, are skipped: run the command again after an interrupt.
+    What symbolic links in a source lead to is copied, unless --links is given. Permissions are kept.
 
     \b
     Example: fsabs cp -r s3://bucket/train.zip/images/ /data/images
     """
     if force and no_clobber:
         raise click.UsageError("-f and -n exclude each other")
-    plan = TreePlan(existing_of(force, no_clobber), checksum, wanted=options.wanted)
     if PIPE in (*sources, target):
-        return _pipe(invocation, sources, target)
+        return _pipe(sources, target, options)
     with Paths() as paths, Transfer(invocation, options, "copied") as transfer:
-        into = paths.resolve(target, "a")
-        for source, place in places(paths, sources, into, transfer):
+        plan = options.plan(paths, existing=existing_of(force, no_clobber), content=checksum)
+        for source, place in transfer.places(paths, sources, paths.resolve(target, "a")):
             transfer.copy(source, place, plan, recursive)
-        return FAILED if transfer.failed else 0
+        return transfer.finish(paths)
 
 
 def existing_of(force: bool, no_clobber: bool) -> Literal["replace", "skip", "compare"]:
@@ -62,41 +60,10 @@ def existing_of(force: bool, no_clobber: bool) -> Literal["replace", "skip", "co
     return "replace" if force else "skip" if no_clobber else "compare"
 
 
-def places(
-    paths: Paths, sources: tuple[str, ...], target: ResolvedPath, transfer: Transfer
-) -> list[tuple[ResolvedPath, ResolvedPath]]:
-    """Return each source with the place that it goes to."""
-    found: list[ResolvedPath] = []
-    for text in sources:
-        try:
-            found += paths.expand(text)
-        except (OSError, ValueError) as exc:
-            transfer.error(exc)
-    several = len(found) > 1 or len(sources) > 1
-    into = target.contents or several
-    is_directory = None if into else _is_directory(target)
-    result = []
-    for source in found:
-        if source.contents:  # what is in it
-            result.append((source, target._replace(contents=False)))
-        elif into or (is_directory and not _is_directory(source)):
-            name = keys.name(source.path) or keys.name(source.text.rstrip("/"))
-            result.append((source, target.member(name)))
-        else:
-            result.append((source, target))
-    for source, place in list(result):
-        if source.fs is place.fs and source.path.strip("/") == place.path.strip("/"):
-            transfer.error(ValueError(f"source and target are one: {source.shown}"))
-            result.remove((source, place))
-    return result
-
-
-def _is_directory(found: ResolvedPath) -> bool:
-    return found.fs.capabilities.read and found.is_directory()
-
-
-def _pipe(invocation: Invocation, sources: tuple[str, ...], target: str) -> int:
+def _pipe(sources: tuple[str, ...], target: str, options: TransferOptions) -> int:
     """Copy from the standard input, or to the standard output."""
+    if options.dry_run or options.filters:
+        raise click.UsageError("- is copied as it comes: without --dry-run, --include and --exclude")
     with Paths() as paths:
         if target == PIPE:
             for found in paths.expand_all(sources):

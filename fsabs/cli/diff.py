@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import click
 
-from ..copying.comparing import Comparison
-from ..copying.walks import ordered_walk, side_by_side
+from ..transfer.comparing import Comparison
+from ..transfer.walks import ordered_walk, side_by_side
 from .paths import Paths, ResolvedPath, path_argument
 from .program import FAILED, Invocation, common
 
@@ -38,6 +40,7 @@ class _Differences:
     """Writes what differs."""
 
     def __init__(self, invocation: Invocation, left: ResolvedPath, right: ResolvedPath, size_only: bool) -> None:
+        self._invocation = invocation
         self._output = invocation.output
         self._left = left
         self._right = right
@@ -52,8 +55,10 @@ class _Differences:
 
     def of_trees(self) -> None:
         """Compare two trees."""
-        left = ordered_walk(self._left.fs, self._left.fs._key(self._left.path, "diff"))
-        right = ordered_walk(self._right.fs, self._right.fs._key(self._right.path, "diff"))
+        left, right = (
+            ordered_walk(side.fs, side.key, failed=functools.partial(self._failed, side))
+            for side in (self._left, self._right)
+        )
         for one, other in side_by_side(left, right):
             if other is None and one is not None:
                 self._write("-", one.listed())
@@ -67,8 +72,12 @@ class _Differences:
         one, other = left.stat(), right.stat()
         if self._size_only or one.directory or other.directory:
             return (one.size, one.directory) == (other.size, other.directory)
-        src, dst = left.fs._key(left.path, "diff"), right.fs._key(right.path, "diff")
-        return self._comparison.are_equal(src, one, dst, other)
+        return self._comparison.are_equal(left.key, one, right.key, other)
+
+    def _failed(self, side: ResolvedPath, name: str, exc: OSError) -> None:
+        side.fs._named(exc, "diff", side.member(name).key)
+        self.count += 1
+        self._invocation.error(exc)
 
     def _write(self, sign: str, name: str) -> None:
         self.count += 1

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import click
 
-from ..fs import FS
-from .checking import CheckFinding, address_of, credentials, guarded, hadoop, network, permissions
+from ..core.fs import FS
+from .checking import CheckFinding, address_of, credentials, guarded, hadoop, network, permissions, within
 from .machine import findings
 from .output import coloured
 from .paths import path_argument
 from .program import FAILED, Invocation, common
+from .speed import speed
 
 _COLOURS = {"ok": "good", "warning": "warning", "fault": "error"}
 
@@ -21,7 +22,7 @@ _COLOURS = {"ok": "good", "warning": "warning", "fault": "error"}
 @path_argument("url", required=False)
 @common
 def command(invocation: Invocation, url: str | None) -> int:
-    """Check this machine and, given URL, its store: network, TLS, clock, credentials, permissions.
+    """Check this machine and, given URL, its store: network, TLS, clock, credentials, permissions, speed.
 
     A scratch file is written at URL and removed. The exit code is 1 if there is a fault.
 
@@ -45,24 +46,26 @@ def _findings(url: str | None) -> Iterator[CheckFinding]:
 
 
 def _of_url(url: str) -> Iterator[CheckFinding]:
-    from .. import urls
+    from ..urls import opening
     from .resolution import backend_of
 
-    with _outermost(url) as store:
+    with within(_outermost, url) as store:
         bottom = backend_of(store)
-        facts = bottom._describe_store()
+        facts = within(bottom._describe_store)
         yield from credentials(facts)
         if bottom.scheme in ("hdfs", "viewfs"):
             yield from hadoop(facts)
-        elif (address := address_of(bottom)) is not None:
+        elif (address := address_of(facts)) is not None:
             yield from network(address)
-    with urls.from_url(url) as fs:
+    with within(opening.from_url, url) as fs:
         yield from permissions(fs)
+        if bottom.scheme in ("s3", "http", "https"):
+            yield from speed(fs)
 
 
 def _outermost(url: str) -> FS:
     """Return the FS of the store that a URL is in, of which nothing is asked."""
-    from .. import locations, urls
+    from ..urls import locations, schemes
 
-    location = locations.parsed(url)
-    return urls.open_location(location._replace(path="/", query=(), object=""))
+    opener, location, options, _ = schemes.backend(locations.parsed(url)._replace(path="/"), {}, strict=False)
+    return opener(location.authority, location.path, options)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from ..core.stats import TreeUsage
 from .entries import is_listed
 from .output import size_text
-from .paths import Paths, path_argument
-from .program import FAILED, Invocation, common
+from .paths import ResolvedPath, each_path, path_argument
+from .program import Invocation, common
 
 
 @click.command(context_settings={"help_option_names": ["--help"]})
@@ -23,21 +24,11 @@ def command(invocation: Invocation, paths: tuple[str, ...], human: bool) -> int:
     \b
     Example: fsabs du -h s3://bucket/train.zip/ s3://bucket/val/
     """
-    code = 0
-    with Paths() as resolver:
-        for text in paths or (".",):
-            try:
-                for found in resolver.expand(text):
-                    files, size = 1, 0
-                    if is_listed(found):
-                        usage = found.fs.usage(found.path)
-                        files, size = usage.files, usage.bytes
-                    else:
-                        size = found.stat().size
-                    counts = {"url": found.url, "files": files, "bytes": size}
-                    shown = size_text(size) if human else str(size)
-                    invocation.output.record(counts, f"{shown:>15}  {files:>12,} files  {found.shown}")
-            except (OSError, ValueError) as exc:
-                invocation.error(exc)
-                code = FAILED
-    return code
+
+    def show(found: ResolvedPath) -> None:
+        usage = found.fs.usage(found.path) if is_listed(found) else TreeUsage(1, found.stat().size)
+        counts = {"url": found.url, **usage._asdict()}
+        shown = size_text(usage.bytes) if human else str(usage.bytes)
+        invocation.output.record(counts, f"{shown:>15}  {usage.files:>12,} files  {found.shown}")
+
+    return each_path(invocation, paths or (".",), show)

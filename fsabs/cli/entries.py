@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .output import size_text
 
 if TYPE_CHECKING:
-    from ..fs import FS
-    from ..stats import FileStat
+    from ..core.fs import FS
+    from ..core.stats import FileStat
     from .paths import ResolvedPath
 
 T = TypeVar("T")

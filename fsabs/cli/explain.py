@@ -42,14 +42,14 @@ def command(invocation: Invocation, url: str, measure: bool) -> int:
     \b
     Example: fsabs explain s3://bucket/train.zip --measure
     """
-    from .. import urls
+    from ..urls import opening
     from . import resolution
 
     output = invocation.output
     facts = list(resolution.of_url(url))
     code = 0
     try:
-        with urls.from_url(url) as fs:
+        with opening.from_url(url) as fs:
             facts += resolution.of_fs(fs)
             facts += [resolution.Fact("cost", rule) for rule in _rules(resolution.backend_of(fs).scheme, facts)]
     except OSError as exc:

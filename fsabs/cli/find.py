@@ -17,7 +17,7 @@ from .paths import Paths, ResolvedPath, path_argument
 from .program import Invocation, common
 
 if TYPE_CHECKING:
-    from ..stats import FileStat
+    from ..core.stats import FileStat
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from . import entries
-from .paths import Paths, ResolvedPath, path_argument
-from .program import FAILED, Invocation, common
+from .paths import ResolvedPath, each_path, path_argument
+from .program import Invocation, common
 
 if TYPE_CHECKING:
-    from ..stats import FileStat
+    from ..core.stats import FileStat
 
 
 @click.command(context_settings={"help_option_names": ["--help"]})
@@ -30,16 +30,7 @@ def command(invocation: Invocation, paths: tuple[str, ...], long: bool, recursiv
     Example: fsabs ls -lR s3://bucket/train.zip/images/
     """
     listing = _Listing(invocation, long, recursive, human)
-    code = 0
-    with Paths() as resolver:
-        for text in paths or (".",):
-            try:
-                for found in resolver.expand(text):
-                    listing.add(found, heading=len(paths) > 1)
-            except (OSError, ValueError) as exc:
-                invocation.error(exc)
-                code = FAILED
-    return code
+    return each_path(invocation, paths or (".",), lambda found: listing.add(found, heading=len(paths) > 1))
 
 
 class _Listing:

@@ -9,8 +9,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from .. import config, mounts
-from ..index_cache import cache_directory
+from ..core import process, redaction
+from ..disk import mounts
+from ..disk.folders import cache_directory
+from ..urls import config
 from .checking import CheckFinding, ok
 from .output import size_text
 
@@ -45,14 +47,14 @@ def _configuration() -> Iterator[CheckFinding]:
     if not problems:
         yield ok("configuration", f"{path}: {len(config.sections())} sections")
     mode = os.stat(path).st_mode
-    if mode & 0o044 and any("secret" in key for name in config.sections() for key in _keys(name)):
+    if mode & 0o044 and any(redaction.HIDDEN in redaction.shown(key, value) for key, value in _written()):
         yield CheckFinding(
-            "configuration", "warning", f"{path} has secrets and is readable by others", f"chmod 600 {path}"
+            "configuration", "warning", f"{path} may have secrets and is readable by others", f"chmod 600 {path}"
         )
 
 
-def _keys(name: str) -> list[str]:
-    return [key for key, value in (config.get_custom_scheme(name) or {}).items() if not str(value).startswith("$")]
+def _written() -> Iterator[tuple[str, object]]:
+    return (item for name in config.sections() for item in (config.get_custom_scheme(name) or {}).items())
 
 
 def _cache() -> Iterator[CheckFinding]:
@@ -91,7 +93,7 @@ def _cache() -> Iterator[CheckFinding]:
 
 def _workers() -> Iterator[CheckFinding]:
     method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_context().get_start_method()
-    cpus = len(os.sched_getaffinity(0))
+    cpus = process.cpu_count()
     yield ok("workers", f"start method {method}, {cpus} CPUs for this process")
 
 

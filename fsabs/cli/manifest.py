@@ -8,7 +8,6 @@ from .output import size_text
 from .paths import path_argument
 from .program import FAILED, Invocation, common
 from .progress import ProgressDisplay, ProgressMode, progress_option
-from .redaction import redacted
 from .summary import Summary
 
 
@@ -56,11 +55,11 @@ def create(
     Example: fsabs manifest create s3://bucket/flowers flowers.parquet
     """
     from .. import manifest as manifests
-    from .. import urls
+    from ..urls import opening
 
     invocation.how_to_go_on = "nothing was written; run the same command again"
     algorithm = None if digest == "none" else digest
-    with urls.from_url(url) as fs, ProgressDisplay(progress) as shown:
+    with opening.from_url(url) as fs, ProgressDisplay(progress) as shown:
         done = manifests.create(
             fs,
             manifest,
@@ -88,7 +87,7 @@ def check(invocation: Invocation, url: str, manifest: str, digests: bool, progre
     Example: fsabs manifest check s3://bucket/flowers flowers.parquet --digests
     """
     from .. import manifest as manifests
-    from .. import urls
+    from ..urls import opening
 
     summary = Summary("checked", "missing", "added", "changed")
     output = invocation.output
@@ -98,7 +97,7 @@ def check(invocation: Invocation, url: str, manifest: str, digests: bool, progre
         shown.update(files, 0, len(pinned))
 
     with (
-        urls.from_url(url) as fs,
+        opening.from_url(url) as fs,
         manifests.Manifest(manifest, fs.url()) as pinned,
         ProgressDisplay(progress) as shown,
     ):
@@ -112,14 +111,14 @@ def check(invocation: Invocation, url: str, manifest: str, digests: bool, progre
 
 
 @command.command()
-@path_argument("target")
 @path_argument("manifests", count=-1)
+@path_argument("target")
 @common
-def merge(invocation: Invocation, target: str, manifests: tuple[str, ...]) -> None:
+def merge(invocation: Invocation, manifests: tuple[str, ...], target: str) -> None:
     """Write the entries of several manifests as one, TARGET; one manifest is converted to TARGET's format.
 
     \b
-    Example: fsabs manifest merge flowers.parquet train.jsonl test.jsonl
+    Example: fsabs manifest merge train.jsonl test.jsonl flowers.parquet
     """
     from .. import manifest as library
 
@@ -128,6 +127,5 @@ def merge(invocation: Invocation, target: str, manifests: tuple[str, ...]) -> No
 
 def _written(invocation: Invocation, manifest: str, done: tuple[int, int]) -> None:
     entries, size = done
-    shown = redacted(manifest)
-    values = {"manifest": shown, "entries": entries, "bytes": size}
-    invocation.output.record(values, f"{shown}: {entries:,} entries, {size_text(size)}")
+    values = {"manifest": manifest, "entries": entries, "bytes": size}
+    invocation.output.record(values, f"{manifest}: {entries:,} entries, {size_text(size)}")

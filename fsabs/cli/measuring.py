@@ -6,10 +6,11 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from .. import hooks, urls
-from ..fs import FS, FileStat
+from ..core import hooks
+from ..core.fs import FS, FileStat
+from ..urls import opening
 from .resolution import backend_of
 
 T = TypeVar("T")
@@ -44,12 +45,16 @@ class RequestLog(hooks.Instrument):
         self.bytes = 0
         self.connections = 0
         self.retries = 0
+        self.held_back = 0.0
+        """Seconds in which requests waited for their turn, or for another attempt, since the store refused some."""
+        self.transfer = 0.0
+        """Seconds in which bodies were received, where that took time."""
         self.milliseconds: list[float] = []
         """How long each request took, up to some thousands of them."""
         self._before: hooks.Instrument | None = None
 
     def record_span(
-        self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
+        self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
     ) -> None:
         """Count a request, or a connection."""
         if kind == "request":
@@ -58,10 +63,14 @@ class RequestLog(hooks.Instrument):
             if begin and len(self.milliseconds) < 100_000:
                 self.milliseconds.append((time.monotonic_ns() - begin) / 1e6)
         self.connections += kind == "connect"
+        if kind == "wait" and begin:
+            seconds = (time.monotonic_ns() - begin) / 1e9
+            self.held_back += seconds if name.endswith((".throttle", ".backoff")) else 0.0
+            self.transfer += seconds if name.endswith(".transfer") else 0.0
         if self._before is not None:
             self._before.record_span(kind, name, begin, size, where, error, offset)
 
-    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+    def record_event(self, kind: str, name: str, size: int = 1, where: Any = "") -> None:
         """Count a retry."""
         self.retries += size if kind == "retry" else 0
         if self._before is not None:
@@ -80,7 +89,7 @@ def costs(url: str) -> list[Cost]:
     """Return what opening, listing and one epoch over the data set at a URL cost."""
     with RequestLog() as log:
         counts = _Counted(log)
-        fs = counts.run("opening", lambda: urls.from_url(url))
+        fs = counts.run("opening", lambda: opening.from_url(url))
         with fs:
             stats = counts.run(
                 "listing", lambda: list(itertools.islice(fs.list("", recursive=True, detail=True), LISTED))
@@ -146,5 +155,7 @@ def _epoch(fs: FS, files: list[FileStat], sample: list[FileStat], reading: Cost,
     moved = None if reading.bytes is None else round(reading.bytes * weight)
     trips = None if requests is None else -(-requests // fs.default_concurrency)
     seconds = None if reading.seconds is None else reading.seconds * max(factor, weight)
+    if seconds is not None and trips and reading.round_trips:  # as many in flight as there are, not as in the sample
+        seconds = min(seconds, trips * (reading.seconds or 0.0) / reading.round_trips * max(1.0, weight / factor))
     of_what = f"{len(files):,} files of {size:,} bytes" + ("" if complete else ", as far as they were listed")
     return Cost("an epoch", requests, moved, trips, seconds, f"estimate for {of_what}, by read_many in one process")

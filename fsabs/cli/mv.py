@@ -6,56 +6,59 @@ import errno
 
 import click
 
-from ..copying.trees import TreePlan
-from .cp import places
+from ..core import identity
 from .paths import Paths, ResolvedPath, path_argument
-from .program import FAILED, Invocation, common
+from .program import Invocation, common
 from .transfers import Transfer, TransferOptions, transfer_options
 
 
 @click.command()
 @path_argument("sources", count=-1)
 @path_argument("target")
+@click.option("--force", is_flag=True, help="Move also the working directory, a home, a root, and what these are in.")
 @transfer_options
 @common
 def command(
     invocation: Invocation,
     sources: tuple[str, ...],
     target: str,
+    force: bool,
     options: TransferOptions,
 ) -> int:
     """Move files and directories; TARGET means what it means to cp.
 
     Where the store can, a directory is moved in one step. Else each file is copied, verified, and then removed at the
-    source: run the command again after an interrupt.
+    source: run the command again after an interrupt. Symbolic links are moved as links.
 
     \b
     Example: fsabs mv /scratch/run-7 s3://bucket/runs/
     """
-    plan = TreePlan("compare", move=True, wanted=options.wanted)
     with Paths() as paths, Transfer(invocation, options, "moved") as transfer:
-        into = paths.resolve(target, "a")
-        for source, place in places(paths, sources, into, transfer):
+        plan = options.plan(paths, move=True, replace_links=True)
+        for source, place in transfer.places(paths, sources, paths.resolve(target, "a")):
             try:
-                stat = source.stat()
-                source.fs._require("remove", "move", source.path)
-                if plan.wanted is None and _is_renamed(source, place):
+                if not force:
+                    source.refuse_removal()
+                if plan.wanted is None and plan.backup is None and _is_renamed(source, place, options.dry_run):
                     transfer.moved(source, place)
-                elif stat.directory or source.contents:
-                    transfer.tree(source, place, plan)
-                else:
-                    transfer.file(source, stat, place, plan)
+                    continue
             except (OSError, ValueError) as exc:
                 transfer.error(exc)
-        return FAILED if transfer.failed else 0
+                continue
+            transfer.copy(source, place, plan)
+        return transfer.finish(paths)
 
 
-def _is_renamed(source: ResolvedPath, target: ResolvedPath) -> bool:
-    """Move in one step, and return True, where the store can and nothing is at the target."""
+def _is_renamed(source: ResolvedPath, target: ResolvedPath, dry_run: bool) -> bool:
+    """Move in one step, and return True, where the store can and no directory is at the target."""
     can = source.fs.capabilities
     if source.fs is not target.fs or source.contents or not can.rename or can.implied_directories:
         return False
-    if target.fs.isdir(target.path):
+    if target.fs.isdir(target.path) or (dry_run and source.is_directory()):
+        return False
+    if not source.is_link() and identity.inside(target.fs, target.key, source.fs, source.key):
+        raise ValueError(f"can't move {source.shown} into itself: {target.shown}")
+    if dry_run:
         return False
     above = target.path.rpartition("/")[0]
     if above:

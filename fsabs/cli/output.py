@@ -1,21 +1,29 @@
 """The output of a command: lines of text or, with `--json`, a JSON object a line; tables, and a line that is redrawn.
 
-Results go to the standard output, everything else (errors, warnings, progress, summaries) to the standard error.
+Results go to the standard output, everything else (errors, warnings, progress, summaries) to the standard error. Both
+are streams of `standard_streams`: what others have named or said reaches a terminal with its control characters quoted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from .redaction import redacted
 
 _BUFFERED_SECONDS = 0.1
 _BUFFERED_LINES = 2000
-_COLOURS = {"directory": "\033[1;34m", "error": "\033[31m", "good": "\033[32m", "warning": "\033[33m"}
+_COLOURS = {"directory": "1;34m", "error": "31m", "good": "32m", "warning": "33m"}
+_ESCAPE = f"<{os.urandom(8).hex()}>"
+"""Stands for the start of a control sequence of ours: nobody who doesn't know it can have a sequence written."""
+START_OF_LINE = f"{_ESCAPE}r"
+"""Stands for the control character by which a line is redrawn."""
 
 
 class CommandOutput:
@@ -60,7 +68,7 @@ class CommandOutput:
             self.record(values, text)
             return
         text = redacted(text)[: terminal_columns() - 1]
-        sys.stdout.write("\r" + text.ljust(self._drawn))
+        sys.stdout.write(START_OF_LINE + text.ljust(self._drawn))
         sys.stdout.flush()
         self._drawn = len(text)
 
@@ -91,7 +99,7 @@ def coloured(text: str, kind: str, stream: IO[str]) -> str:
     Kinds: `directory`, `error`, `warning`, `good`; an empty one has no colour.
     """
     if kind and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        return f"{_COLOURS[kind]}{text}\033[0m"
+        return f"{_ESCAPE}{_COLOURS[kind]}{text}{_ESCAPE}0m"
     return text
 
 
@@ -99,9 +107,105 @@ def printable(text: str) -> str:
     """Return `text` with escapes in place of characters that a terminal would act on."""
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text
-    )
+    return "".join(char if char.isprintable() else _quoted(char) for char in text)
+
+
+def _quoted(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # a byte of a name that is not text
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    return char.encode("unicode_escape", "backslashreplace").decode()
+
+
+class _PrintedText:
+    """A text stream, of which a terminal gets no control characters but line ends, tabs and those of `coloured`."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text as a terminal may show it."""
+        if not text.isprintable():
+            text = "".join(char if char.isprintable() or char in "\n\t" else _quoted(char) for char in text)
+        if _ESCAPE in text:
+            text = text.replace(START_OF_LINE, "\r").replace(_ESCAPE, "\033[")
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _ErrorText(_PrintedText):
+    """The standard error: what it gets has no secrets; a command goes on when nobody can be told any more."""
+
+    def write(self, text: str) -> int:
+        """Write text without secrets, as a terminal may show it."""
+        with contextlib.suppress(OSError):
+            super().write(redacted(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+class _ClosedStream(io.RawIOBase):
+    """In place of a standard stream that was closed before the program began: an error that says so."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        raise OSError(errno.EBADF, f"the standard {self._name} is closed")
+
+    def write(self, data: Any) -> int:
+        raise OSError(errno.EBADF, f"the standard {self._name} is closed")
+
+
+@contextlib.contextmanager
+def standard_streams() -> Iterator[IO[str]]:
+    """Have a command use streams that are safe to write to, whatever the standard ones are; gives the output's."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    for descriptor in range(3):  # a file that is opened later must not become one of them
+        with contextlib.suppress(OSError):
+            os.fstat(descriptor)
+            continue
+        os.open(os.devnull, os.O_RDWR)
+    sys.stdin = before[0] or _closed("input")
+    output, error = _buffered(before[1] or _closed("output")), before[2] or _closed("error")
+    for stream in (output, error):
+        _take_any_name(stream)
+    sys.stdout = _PrintedText(output) if output.isatty() else output
+    sys.stderr = _ErrorText(error)
+    try:
+        yield output
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+
+
+def _closed(name: str) -> Any:
+    raw: Any = _ClosedStream(name)
+    return io.TextIOWrapper(raw if name != "input" else io.BufferedReader(raw), write_through=True)
+
+
+def _buffered(stream: Any) -> Any:
+    """Buffer the standard output under `python -u`, where the rest of a write is lost that the disk has no room for."""
+    if not isinstance(getattr(stream, "buffer", None), io.FileIO):
+        return stream
+    buffer = io.BufferedWriter(io.FileIO(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(buffer, stream.encoding, stream.errors)
+
+
+def _take_any_name(stream: Any) -> None:
+    """Have a stream write a name that is not text in its encoding as the bytes that it is."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="surrogateescape" if stream.encoding.lower() == "utf-8" else "backslashreplace")
 
 
 def terminal_columns() -> int:
@@ -116,6 +220,13 @@ def terminal_columns() -> int:
         except (AttributeError, ValueError, OSError):  # there is no standard output, or it is no terminal
             columns = 0
     return columns or 80
+
+
+def error_text(exc: BaseException) -> str:
+    """Return what an error says as one line."""
+    import re  # a help page needs none
+
+    return " ".join(re.sub(r"^\[Errno -?\d+\] ", "", str(exc)).split()) or type(exc).__name__
 
 
 def size_text(count: float) -> str:

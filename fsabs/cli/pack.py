@@ -16,6 +16,7 @@ from .progress import ProgressDisplay, ProgressMode, progress_option
 @click.option("-n", "keep", is_flag=True, help="Refuse to replace ARCHIVE.")
 @click.option("--type", "kind", type=click.Choice(["zip", "tar", "hdf5"]), help="The format, whatever the suffix.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Small files that are read at once.")
+@click.option("--dry-run", is_flag=True, help="Show what would be packed.")
 @progress_option
 @common
 def command(
@@ -25,6 +26,7 @@ def command(
     keep: bool,
     kind: str | None,
     jobs: int | None,
+    dry_run: bool,
     progress: ProgressMode,
 ) -> None:
     """Pack all that is in the directory SOURCE into the new container ARCHIVE: a zip, tar or HDF5 file.
@@ -35,7 +37,7 @@ def command(
     \b
     Example: fsabs pack images/ s3://bucket/images.zip
     """
-    run(invocation, source, archive, "x" if keep else "w", kind, jobs, progress)
+    run(invocation, source, archive, "x" if keep else "w", kind, jobs, progress, dry_run)
 
 
 def run(
@@ -46,14 +48,20 @@ def run(
     kind: str | None,
     jobs: int | None,
     progress: ProgressMode,
+    dry_run: bool,
 ) -> None:
     """Pack a directory, or the members of a container."""
-    from ..containers.pack import pack
+    from ..transfer.pack import pack
 
     invocation.how_to_go_on = f"{archive} is as it was; run the same command again"
     with Paths() as paths, ProgressDisplay(progress) as shown:
         found, target = paths.resolve(source), paths.resolve(archive)
         tree = found.fs.subfs(found.path) if found.path else found.fs
+        if dry_run:
+            usage = tree.usage()
+            text = f"would pack {usage.files:,} files ({size_text(usage.bytes)}) into {target.shown}"
+            invocation.output.record({"archive": target.shown, **usage._asdict(), "dry_run": True}, text)
+            return
         done = pack(tree, target.fs, target.path, mode=mode, force_type=kind, progress=shown.update, concurrency=jobs)
     text = f"{target.shown}: {done.files:,} files ({size_text(done.bytes)})"
     invocation.output.record({"archive": target.shown, **done._asdict()}, text)

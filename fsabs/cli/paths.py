@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from .. import errors, keys, locations, registry
+from ..containers.base import Container
+from ..core import errors, identity, keys, registry
+from ..transfer.walks import entry, is_link
+from ..urls import locations
 from .redaction import redacted
 
 if TYPE_CHECKING:
@@ -25,8 +29,9 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from ..fs import FS
-    from ..stats import FileStat
+    from ..core.fs import FS
+    from ..core.stats import FileStat
+    from .program import Invocation
 
 PIPE = "-"
 
@@ -41,6 +46,11 @@ class ResolvedPath(NamedTuple):
     """As it was written; may have secrets in it."""
     contents: bool
     """It was written with a `/` at its end: a directory, or the members of a container."""
+
+    @property
+    def key(self) -> str:
+        """The key on `fs`."""
+        return self.fs._key(self.path, "resolve")
 
     @property
     def shown(self) -> str:
@@ -59,6 +69,29 @@ class ResolvedPath(NamedTuple):
     def is_directory(self) -> bool:
         """Return whether there is a directory."""
         return self.fs.isdir(self.path)
+
+    def is_link(self) -> bool:
+        """Return whether there is a symbolic link, which is not followed by what removes."""
+        found = None if self.contents else entry(self.fs, self.key)
+        return found is not None and is_link(found)
+
+    def refuse_removal(self) -> None:
+        """Raise `ValueError` for a root, the working directory, a home, and what these are in."""
+        from ..backends.local import Local
+
+        last = self.text.rstrip("/").rpartition("/")[2]
+        what = ""
+        if last in (".", ".."):
+            what = f"{last!r} at the end"
+        elif not self.path:
+            what = "a root"
+        elif not self.is_link():
+            here = Local()
+            for name, place in (("the working directory", here.cwd), ("a home", os.path.expanduser("~"))):
+                if identity.inside(here, keys.normalize(place), self.fs, self.key):
+                    what = f"{name}, or above it"
+        if what:
+            raise ValueError(f"{self.shown} is {what}: it is not touched without --force")
 
     def member(self, name: str) -> ResolvedPath:
         """Return what `name`, a path below this directory, names."""
@@ -79,6 +112,8 @@ class Paths:
         With the mode `a` a container on the path is written to, and made if it is missing; it becomes visible when
         this object is closed without an exception.
         """
+        if not text:
+            raise errors.error(errno.ENOENT, "resolve", "''", "an empty path names nothing")
         location = locations.parsed(text)
         contents = _names_contents(text, location)
         if location.scheme in locations.VERBATIM:
@@ -95,6 +130,10 @@ class Paths:
         fs = self._opened(location, "/" + "/".join(parts[:end]), mode)
         return ResolvedPath(fs, "/".join(parts[end:]), text, contents)
 
+    def members(self, text: str) -> ResolvedPath:
+        """Return the directory, or the members of the container, that a path names with or without a `/` at its end."""
+        return self.resolve(text and text.rstrip("/") + "/")
+
     def expand(self, text: str) -> Iterator[ResolvedPath]:
         """Yield what a path or a pattern names; `FileNotFoundError` for a pattern that nothing matches."""
         head, pattern = _split_pattern(text)
@@ -103,7 +142,7 @@ class Paths:
             return
         with contextlib.suppress(OSError):
             literal = self.resolve(text)
-            if literal.fs.exists(literal.path):
+            if entry(literal.fs, literal.key) is not None:  # a link to nothing, too
                 yield literal
                 return
         empty = True
@@ -143,13 +182,19 @@ class Paths:
 
     def _opened(self, location: locations.Location, path: str, mode: str) -> FS:
         """Return the FS at `path` of a location, opened once."""
-        from .. import urls
+        from ..urls import opening
 
         key = (location.scheme, location.authority, location.query, path, mode)
         if key not in self._open:
-            found = urls.open_location(location._replace(path=path, object=location.path), mode)
+            found = opening.open_location(location._replace(path=path, object=location.path), mode)
             self._open[key] = self._exits.enter_context(found)
         return self._open[key]
+
+    def discard(self) -> None:
+        """Throw away the containers that are being written."""
+        for fs in self._open.values():
+            if isinstance(fs, Container):
+                fs._abort()
 
     def __enter__(self) -> Paths:
         return self
@@ -190,6 +235,39 @@ def _joined(text: str, name: str) -> str:
         return name if text == "./" else f"{text}{name}" if text.endswith("/") else f"{text}/{name}"
     base, mark, query = text.partition("?")
     return f"{base.rstrip('/')}/{keys.to_url_path(name)}{mark}{query}"
+
+
+def each_path(
+    invocation: Invocation,
+    texts: Sequence[str],
+    act: Callable[[ResolvedPath], None],
+    *,
+    patterns: bool = True,
+    ignore_missing: bool = False,
+) -> int:
+    """Call `act` for each path that arguments name, and return the exit code; an error does not stop the others.
+
+    With `patterns` an argument may be one; `ignore_missing` makes a path that is not there no error.
+    """
+    code = 0
+
+    @contextlib.contextmanager
+    def reported() -> Iterator[None]:
+        nonlocal code
+        try:
+            yield
+        except (OSError, ValueError) as exc:
+            if not (ignore_missing and isinstance(exc, FileNotFoundError)):
+                invocation.error(exc)
+                code = 1
+
+    with Paths() as paths:
+        for text in texts:
+            with reported():
+                for found in paths.expand(text) if patterns else (paths.resolve(text),):
+                    with reported():
+                        act(found)
+    return code
 
 
 class PathType(click.types.StringParamType):

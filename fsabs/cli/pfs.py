@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from .. import locations
-from ..copying.trees import TreePlan
+from ..urls import locations
 from . import entries, rm
-from .cp import existing_of, places
-from .paths import Paths, ResolvedPath, path_argument
-from .program import FAILED, Invocation, common
+from .cp import existing_of
+from .filters import Filters
+from .paths import Paths, ResolvedPath, each_path, path_argument
+from .program import Invocation, common
 from .progress import ProgressMode, progress_option
 from .transfers import Transfer, TransferOptions
 
@@ -36,16 +36,7 @@ def listing(invocation: Invocation, paths: tuple[str, ...], recursive: bool) -> 
     Example: fsabs pfs ls /pfs/datacenter_1/home/me/
     """
     _check_pfs(paths)
-    code = 0
-    with Paths() as resolver:
-        for text in paths:
-            try:
-                for found in resolver.expand(text):
-                    _list(invocation, found, recursive)
-            except (OSError, ValueError) as exc:
-                invocation.error(exc)
-                code = FAILED
-    return code
+    return each_path(invocation, paths, lambda found: _list(invocation, found, recursive))
 
 
 @command.command("cp")
@@ -55,6 +46,7 @@ def listing(invocation: Invocation, paths: tuple[str, ...], recursive: bool) -> 
 @click.option("-f", "existing", flag_value="force", help="Copy every file; the last of -f and -n counts.")
 @click.option("-n", "existing", flag_value="no-clobber", help="Leave files that are at the target.")
 @click.option("-v", "--verbose", is_flag=True, help="Write a line for each file that was copied.")
+@click.option("--dry-run", is_flag=True, help="Show what would be copied.")
 @progress_option
 @common
 def copy(
@@ -64,6 +56,7 @@ def copy(
     recursive: bool,
     existing: str | None,
     verbose: bool,
+    dry_run: bool,
     progress: ProgressMode,
 ) -> int:
     """Copy files to a datacenter, from one, or within one. Several sources need a directory as the target.
@@ -75,37 +68,39 @@ def copy(
     """
     if not _is_pfs(target):
         _check_pfs(sources)
-    options = TransferOptions(verbose, None, None, progress)
-    plan = TreePlan(existing_of(existing == "force", existing == "no-clobber"))
+    options = TransferOptions(verbose, None, Filters(()), progress, dry_run)
     with Paths() as paths, _PfsTransfer(invocation, options, "copied") as transfer:
+        plan = options.plan(paths, existing=existing_of(existing == "force", existing == "no-clobber"))
         into = paths.resolve(target, "a")
-        pairs = places(paths, sources, into, transfer)
+        pairs = transfer.places(paths, sources, into)
         if (len(sources) > 1 or len(pairs) > 1) and not (into.contents or into.is_directory()):
             raise NotADirectoryError(f"{into.shown} is no directory: several sources need one")
         for source, place in pairs:
             transfer.copy(source, place, plan, recursive)
-        return FAILED if transfer.failed else 0
+        return transfer.finish(paths)
 
 
 @command.command("rm")
 @path_argument("paths", count=-1)
 @click.option("-r", "--recursive", is_flag=True, help="Remove directories with all that is in them.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed.")
 @click.option("-v", "--verbose", is_flag=True, help="Write a line for each path.")
 @common
-def remove(invocation: Invocation, paths: tuple[str, ...], recursive: bool, verbose: bool) -> int:
+def remove(invocation: Invocation, paths: tuple[str, ...], recursive: bool, dry_run: bool, verbose: bool) -> int:
     """Remove files, and with -r directories; what is not there is an error.
 
     \b
     Example: fsabs pfs rm -r /pfs/datacenter_1/home/me/old
     """
     _check_pfs(paths)
-    return rm.remove_all(invocation, paths, recursive, force=False, dry_run=False, verbose=verbose)
+    return rm.remove_all(invocation, paths, recursive, False, False, dry_run, verbose)
 
 
 @command.command("mkdir")
 @path_argument("paths", count=-1)
+@click.option("--dry-run", is_flag=True, help="Show what would be made.")
 @common
-def make(invocation: Invocation, paths: tuple[str, ...]) -> int:
+def make(invocation: Invocation, paths: tuple[str, ...], dry_run: bool) -> int:
     """Make directories, and what is missing above them; one that is there is fine.
 
     \b
@@ -114,7 +109,7 @@ def make(invocation: Invocation, paths: tuple[str, ...]) -> int:
     from .mkdir import make_all
 
     _check_pfs(paths)
-    return make_all(invocation, paths, parents=True)
+    return make_all(invocation, paths, True, dry_run)
 
 
 class _PfsTransfer(Transfer):
@@ -137,7 +132,8 @@ def _list(invocation: Invocation, found: ResolvedPath, recursive: bool) -> None:
             output.record(entries.values(stat, stat.filename, one.url), "")
         else:
             when = entries.time_column(stat.last_modified)
-            output.line(f"{when:<19} {output.name(stat.listed(), stat.directory)}")
+            name = stat.filename if stat.filename.endswith("/") else stat.listed()
+            output.line(f"{when:<19} {output.name(name, stat.directory)}")
 
 
 def _is_pfs(text: str) -> bool:
@@ -146,7 +142,7 @@ def _is_pfs(text: str) -> bool:
 
 def _check_pfs(paths: tuple[str, ...]) -> None:
     """Refuse paths that are in no datacenter; a section that is missing is named."""
-    from .. import config
+    from ..urls import config
 
     for text in paths:
         if _is_pfs(text):

@@ -15,6 +15,8 @@ from .progress import ProgressDisplay, ProgressMode, progress_option
 @click.argument("raw_data_directory")
 @click.argument("output_directory")
 @click.argument("mode", type=click.Choice(["local", "cluster"]))
+@click.argument("workers", type=click.IntRange(min=1), required=False)
+@click.argument("spark_master", required=False)
 @click.option("--manifest", help="URL of a manifest of the raw data: its files are read, and compared with it.")
 @click.option("--num-workers", "--num_workers", type=click.IntRange(min=1), help="Processes; with Spark, cores.")
 @click.option(
@@ -50,6 +52,8 @@ def command(
     raw_data_directory: str,
     output_directory: str,
     mode: Literal["local", "cluster"],
+    workers: int | None,
+    spark_master: str | None,
     manifest: str | None,
     num_workers: int | None,
     records_per_file: int,
@@ -64,13 +68,16 @@ def command(
 
     MODEL_FILE is a Python file with prepare_data_for_a_single_file(filename), or (file_object, filename), and with
     feature_columns where records are to be checked. RAW_DATA_DIRECTORY is a directory, an archive or a glob pattern;
-    it and OUTPUT_DIRECTORY are paths or URLs. The output is whole or as it was before; a run after a crash goes on.
+    it and OUTPUT_DIRECTORY are paths or URLs. WORKERS is --num-workers, SPARK_MASTER is --master. The output is whole
+    or as it was before; a run after a crash goes on.
 
     \b
     Example: fsabs prepare model.py s3://bucket/raw.zip s3://bucket/train local --num-workers 8
     """
     from ..prepare import PrepareProgress, prepare
 
+    if (workers and num_workers) or (spark_master and master):
+        raise click.UsageError("WORKERS or --num-workers, SPARK_MASTER or --master: not both")
     invocation.how_to_go_on = "run the same command again to go on"
     with ProgressDisplay(progress) as shown:
 
@@ -85,10 +92,10 @@ def command(
             output_directory,
             mode,
             manifest=manifest,
-            num_workers=num_workers,
+            num_workers=num_workers or workers,
             records_per_file=records_per_file,
             compressor=compressor,
-            master=master,
+            master=master or spark_master,
             prefix=prefix,
             on_error=on_error,
             validate=validate,

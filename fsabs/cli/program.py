@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import os
-import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from .. import __version__
 from .commands import COMMANDS
-from .output import CommandOutput, coloured, terminal_columns
-from .redaction import redacted
+from .output import CommandOutput, coloured, error_text, standard_streams, terminal_columns
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 _EXPECTED = (OSError, ValueError, LookupError, ImportError)
@@ -30,17 +27,21 @@ class Invocation:
 
     def __init__(self) -> None:
         self.debug = False
+        self.arguments: Sequence[str] = ()
+        """As they were given."""
         self.output = CommandOutput()
         self.how_to_go_on = ""
         """A sentence that is shown after Ctrl-C."""
 
     def error(self, exc: Exception) -> None:
         """Write an error as one line, and its traceback with `--debug`; the command may go on."""
+        if isinstance(exc, BrokenPipeError) and exc.filename is None:
+            raise SystemExit(FAILED)  # the reader of the output has gone away, as `head` does when it has enough
         self.output.flush()
         if self.debug:
             import traceback
 
-            sys.stderr.write(redacted("".join(traceback.format_exception(exc))))
+            sys.stderr.write("".join(traceback.format_exception(exc)))
         sys.stderr.write(coloured(f"fsabs: {_line(exc)}", "error", sys.stderr) + "\n")
 
 
@@ -101,9 +102,10 @@ def program() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return the exit code."""
     invocation = Invocation()
-    with _buffered_output() as output:
+    invocation.arguments = given = list(sys.argv[1:] if arguments is None else arguments)
+    with standard_streams() as output:
         try:
-            code = _run(invocation, list(sys.argv[1:] if arguments is None else arguments))
+            code = _run(invocation, given)
         except SystemExit:  # click's, with a standard output that hides the error: its reader has gone away, as `head`
             code = FAILED
         try:
@@ -117,25 +119,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
-@contextlib.contextmanager
-def _buffered_output() -> Iterator[TextIO]:
-    """Buffer the standard output under `python -u`, where the rest of a write is lost that the disk has no room for.
-
-    Gives what the command writes to.
-    """
-    before = sys.stdout
-    if isinstance(getattr(before, "buffer", None), io.RawIOBase):
-        buffer = io.BufferedWriter(io.FileIO(before.fileno(), "w", closefd=False))
-        sys.stdout = io.TextIOWrapper(buffer, before.encoding, before.errors)
-    try:
-        yield sys.stdout
-    finally:
-        sys.stdout = before
-
-
 def _run(invocation: Invocation, given: list[str]) -> int:
     try:
-        _take_any_name(sys.stdout, sys.stderr)
         with _terminated_as_interrupted(), _warnings_as_lines():
             width = max(50, min(80, terminal_columns()) - 2)  # as click has it
             result = program.main(given, prog_name="fsabs", standalone_mode=False, obj=invocation, terminal_width=width)
@@ -146,13 +131,16 @@ def _run(invocation: Invocation, given: list[str]) -> int:
         return MISUSED
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx is not None else "fsabs"
-        sys.stderr.write(redacted(f"{where}: {exc.format_message()}\n  '{where} --help' shows how it is used\n"))
+        sys.stderr.write(f"{where}: {exc.format_message()}\n  '{where} --help' shows how it is used\n")
         return MISUSED
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as exc:
+        if isinstance(exc.__context__, EOFError):
+            sys.stderr.write("fsabs: the standard input has ended, and a question has no answer\n")
+            return FAILED
         sys.stderr.write(": ".join(filter(None, ("fsabs", "interrupted", invocation.how_to_go_on))) + "\n")
         return INTERRUPTED
     except click.ClickException as exc:
-        sys.stderr.write(redacted(f"fsabs: {exc.format_message()}\n"))
+        sys.stderr.write(f"fsabs: {exc.format_message()}\n")
         return exc.exit_code
     except Exception as exc:
         invocation.error(exc)
@@ -179,23 +167,15 @@ def _warnings_as_lines() -> Iterator[None]:
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = " ".join(str(message).split())
-        sys.stderr.write(coloured(redacted(f"fsabs: warning: {text}"), "warning", sys.stderr) + "\n")
+        sys.stderr.write(coloured(f"fsabs: warning: {text}", "warning", sys.stderr) + "\n")
 
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
 
 
-def _take_any_name(*streams: Any) -> None:
-    """Have streams write a name that is not text in their encoding as the bytes that it is."""
-    for stream in streams:
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="surrogateescape" if stream.encoding.lower() == "utf-8" else "backslashreplace")
-
-
 def _line(exc: Exception) -> str:
-    """Return an error as one line, without secrets."""
-    text = re.sub(r"^\[Errno -?\d+\] ", "", str(exc)) or type(exc).__name__
-    if not isinstance(exc, _EXPECTED):
-        text = f"{type(exc).__name__}: {text} (--debug shows the traceback)"
-    return redacted(" ".join(text.split()))
+    """Return an error as one line."""
+    if isinstance(exc, _EXPECTED):
+        return error_text(exc)
+    return f"{type(exc).__name__}: {error_text(exc)} (--debug shows the traceback)"

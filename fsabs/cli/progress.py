@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 import click
 
-from .output import size_text, terminal_columns
-from .redaction import redacted
+from .output import START_OF_LINE, printable, size_text, terminal_columns
 
 ProgressMode = Literal["auto", "line", "plain", "none"]
 _SECONDS = {"line": 0.1, "plain": 5.0}
@@ -68,12 +67,12 @@ class ProgressDisplay:
             return
         self._shown = now
         text = progress_text(files, size, total_files, total_size, skipped, now - self._begin)
-        self._show(redacted(f"{text}  {note}" if note else text))
+        self._show(f"{text}  {printable(note)}" if note else text)
 
     def clear(self) -> None:
         """Remove the line, so that something else can be written."""
         if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.write(START_OF_LINE + " " * self._width + START_OF_LINE)
             sys.stderr.flush()
             self._width = 0
 
@@ -82,7 +81,7 @@ class ProgressDisplay:
             sys.stderr.write(text + "\n")
         else:
             text = text[: terminal_columns() - 1]
-            sys.stderr.write("\r" + text.ljust(self._width))
+            sys.stderr.write(START_OF_LINE + text.ljust(self._width))
             self._width = len(text)
         sys.stderr.flush()
 

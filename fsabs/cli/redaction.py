@@ -1,7 +1,7 @@
-"""The one place where what a command prints loses its secrets: output, errors, tracebacks, progress, JSON.
+"""The last look at what a command prints: secrets that this process knows by their values are replaced by `***`.
 
-Removed are passwords in URLs and what grants access in their queries (`errors.without_secrets`), and, wherever they
-stand in a text, the values of environment variables and of keys of `pfio.ini` whose names say that they are secret.
+They are the values of environment variables whose names say so, and what `fsabs.redaction` hides of `pfio.ini`, but for
+plain words under other names: those are parts of paths, too. URLs lose what it hides of them.
 """
 
 from __future__ import annotations
@@ -9,67 +9,37 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Any
 
-from .. import errors
+from ..core import redaction
 
 # Not compiled here: `re` does that when they are used first, and a help page needs none.
-_SECRET_NAME = (
-    r"secret|passw|passphrase|token|credential|private|signature|authorization"
-    r"|_pwd$|(^|_)(auth|jwt|sas|pat)$|key(_id)?$"
-)
-_PUBLIC_NAME = r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_SOCK|_PROFILE|_REGION)$"
-_VARIABLE = r"\$\w+|\$\{\w+\}"
+_SECRET = r"SECRET|PASS|PWD|TOKEN|CREDENTIAL|CONNECTION_STRING|PRIVATE|SIGNATURE|AUTH|JWT|(^|_)(SAS|PAT)$|KEY(_ID)?$"
+_PUBLIC = r"^(OLD)?PWD$|_(FILE|PATH|DIR|URI|URL|ENDPOINT|SOCK|PROFILE|REGION)$"
+_WORDS = r"[A-Za-z]+([ _./-]+[A-Za-z0-9]*)*"
 _SHORTEST = 6  # characters: a shorter value is found in harmless words, too
-
-
-def is_secret_name(name: str) -> bool:
-    """Return whether the value of a variable or an option of this name is never shown."""
-    secret = re.search(_SECRET_NAME, name, re.IGNORECASE) is not None
-    return secret and re.search(_PUBLIC_NAME, name, re.IGNORECASE) is None
-
-
-def is_variable(written: str) -> bool:
-    """Return whether a value of `pfio.ini` is the name of a variable and nothing else."""
-    return re.fullmatch(_VARIABLE, written) is not None
 
 
 def redacted(text: str) -> str:
     """Return `text` with `***` in place of each secret."""
     for value in _secrets():
         if value in text:
-            text = text.replace(value, "***")
-    return errors.without_secrets(text)
+            text = text.replace(value, redaction.HIDDEN)
+    return redaction.without_secrets(text)
 
 
 def _secrets() -> list[str]:
-    """Return the secret values that this process knows by name, the longest first."""
-    found = {value for name, value in os.environ.items() if is_secret_name(name)}
-    found |= _configured()
+    """Return the secret values that this process knows, the longest first."""
+    found: set[str] = set()
+    for name, value in os.environ.items():
+        if _says_so(name):
+            found.add(value)
+    if (config := sys.modules.get("fsabs.urls.config")) is not None:  # else it was not used
+        for name, value in config.values():
+            texts = redaction.secrets_of(name, value)
+            found |= texts if _says_so(name) else {text for text in texts if not re.fullmatch(_WORDS, text)}
     return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
-def _configured() -> set[str]:
-    """Return the secret values of the configuration; it need not be read if it was not used."""
-    config = sys.modules.get("fsabs.config")
-    found: set[str] = set()
-    if config is None:
-        return found
-    for name in config.sections():
-        try:
-            section = config.get_custom_scheme(name) or {}
-        except ValueError:  # a section that can't be read: none of its values is used
-            continue
-        for key, value in section.items():
-            if is_secret_name(key):
-                found |= _values(config, name, key, str(value))
-    return found
-
-
-def _values(config: Any, section: str, key: str, written: str) -> set[str]:
-    """Return a secret as it is written in the file, and as it is used; the name of a variable is no secret."""
-    found = set() if is_variable(written) else {written}
-    try:
-        return found | {str(config.expand(written, section, key))}
-    except ValueError:  # a variable that is not set
-        return found
+def _says_so(name: str) -> bool:
+    secret, public = re.search(_SECRET, name, re.IGNORECASE), re.search(_PUBLIC, name, re.IGNORECASE)
+    return secret is not None and public is None

@@ -21,7 +21,7 @@ def command(invocation: Invocation, paths: tuple[str, ...]) -> None:
     \b
     Example: fsabs repair s3://bucket/shards/
     """
-    from .. import registry
+    from ..core import registry
     from ..readers import shards
 
     summary = Summary("checked", "repaired")

@@ -1,6 +1,6 @@
 """The resolution of a URL: sections of `pfio.ini`, backend, store, containers and layers; each fact with its source.
 
-Facts have no secrets in them: of an option whose name says that it is one, only the source is a fact.
+Facts have no secrets in them: of an option that isn't known to be harmless, only the source is a fact.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .. import config, locations, registry, schemes
 from ..containers.base import Container
-from ..fs import FS
-from ..layers import LayerFS
-from .redaction import is_secret_name
+from ..core import redaction, registry
+from ..core.fs import FS
+from ..core.layers import LayerFS
+from ..urls import config, locations, schemes
 
 
 class Fact(NamedTuple):
@@ -95,9 +95,8 @@ def _option(scheme: str, name: str, value: Any, source: str) -> Fact:
     written = _written(scheme, name)
     if "$" in written and "$$" not in written:
         source = f"{source}, from {written}"
-    if is_secret_name(name):
-        return Fact(f"option {name}", "(not shown)", source)
-    return Fact(f"option {name}", str(value), source)
+    shown = redaction.shown(name, value)
+    return Fact(f"option {name}", "(not shown)" if shown == redaction.HIDDEN else shown, source)
 
 
 def _written(scheme: str, name: str) -> str:
@@ -111,6 +110,6 @@ def _written(scheme: str, name: str) -> str:
 
 def _source_of_path() -> str:
     for name in ("PFIO_CONFIG_PATH", "XDG_CONFIG_HOME"):
-        if os.environ.get(name):
+        if os.environ.get(name) and config.config_path().startswith(os.environ[name]):
             return f"${name}"
     return "default"

@@ -8,8 +8,8 @@ import click
 
 from . import entries
 from .output import size_text
-from .paths import Paths, path_argument
-from .program import FAILED, Invocation, common
+from .paths import ResolvedPath, each_path, path_argument
+from .program import Invocation, common
 
 
 @click.command()
@@ -21,27 +21,19 @@ def command(invocation: Invocation, paths: tuple[str, ...]) -> int:
     \b
     Example: fsabs stat s3://bucket/train.zip
     """
-    code = 0
-    with Paths() as resolver:
-        for text in paths:
-            try:
-                for found in resolver.expand(text):
-                    stat = found.stat()
-                    mode = stat_bits.filemode(stat.mode)
-                    values = {**entries.values(stat, found.shown, found.url), "mode": mode}
-                    size = "-" if stat.directory else f"{stat.size} ({size_text(stat.size)})"
-                    lines = {
-                        "url": found.url,
-                        "type": values["type"],
-                        "size": size,
-                        "modified": entries.time_column(stat.last_modified),
-                        "mode": mode,
-                        "version": stat.version or "-",
-                    }
-                    invocation.output.record(
-                        values, "\n".join(f"{name + ':':10}{value}" for name, value in lines.items())
-                    )
-            except (OSError, ValueError) as exc:
-                invocation.error(exc)
-                code = FAILED
-    return code
+
+    def show(found: ResolvedPath) -> None:
+        stat = found.stat()
+        mode = stat_bits.filemode(stat.mode)
+        values = {**entries.values(stat, found.shown, found.url), "mode": mode}
+        lines = {
+            "url": found.url,
+            "type": values["type"],
+            "size": "-" if stat.directory else f"{stat.size} ({size_text(stat.size)})",
+            "modified": entries.time_column(stat.last_modified),
+            "mode": mode,
+            "version": stat.version or "-",
+        }
+        invocation.output.record(values, "\n".join(f"{name + ':':10}{value}" for name, value in lines.items()))
+
+    return each_path(invocation, paths, show)

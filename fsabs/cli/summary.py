@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from .. import hooks
+from ..core import hooks
 from .output import CommandOutput, size_text
 
 
@@ -48,13 +49,13 @@ class Retries(hooks.Instrument):
         self.calls = self._before is not None and self._before.calls
 
     def record_span(
-        self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
+        self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
     ) -> None:
         """Pass a span on."""
         if self._before is not None:
             self._before.record_span(kind, name, begin, size, where, error, offset)
 
-    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
+    def record_event(self, kind: str, name: str, size: int = 1, where: Any = "") -> None:
         """Count a retry; pass the event on."""
         if kind == "retry":
             self.count += size

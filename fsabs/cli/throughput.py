@@ -10,19 +10,25 @@ import resource
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from .. import mounts
-from ..fs import FS, FileStat
-from ..index_cache import cache_directory
+from ..core import process
+from ..core.fs import FS, FileStat
+from ..disk import mounts
+from ..disk.folders import cache_directory
 from .measuring import RequestLog
 from .output import size_text
 from .resolution import backend_of
 
 LISTED = 100_000
 """Files that a sample is drawn from at most."""
+MOST_IN_FLIGHT = 256
+GAIN = 1.1
+"""What more has to bring to be worth trying still more."""
+REFUSED = 0.01
+"""This share of requests that are refused is throttling."""
 _WARM_UP = 0.2  # of the seconds of a step
 
 
@@ -42,6 +48,10 @@ class ThroughputStep(NamedTuple):
     """CPU time of the processes for a file."""
     busy: float
     """The share of the time for which a process used a CPU."""
+    refused: float
+    """The share of the requests that the store refused (slow down), or that failed by chance."""
+    transfer: float
+    """The share of the requests' time in which bodies were received."""
 
 
 class Sample(NamedTuple):
@@ -60,6 +70,8 @@ class _Counts(NamedTuple):
     seconds: float
     cpu: float
     milliseconds: list[float]
+    retries: int
+    transfer: float
 
 
 def sample_of(fs: FS, count: int, seed: int = 0) -> Sample:
@@ -119,7 +131,7 @@ def _read(fs: FS, names: list[str], concurrency: int, seconds: float) -> _Counts
         end = time.monotonic() + _WARM_UP * seconds
         for _ in _contents(fs, names, concurrency, end):
             pass
-        before, at = log.requests, len(log.milliseconds)
+        before, at, retries, log.transfer = log.requests, len(log.milliseconds), log.retries, 0.0
         usage, begin = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
         files = size = 0
         took: list[float] = []
@@ -131,7 +143,8 @@ def _read(fs: FS, names: list[str], concurrency: int, seconds: float) -> _Counts
         used = resource.getrusage(resource.RUSAGE_SELF)
         cpu = used.ru_utime + used.ru_stime - usage.ru_utime - usage.ru_stime
         milliseconds = log.milliseconds[at:] or (took if concurrency == 1 else [])
-        return _Counts(files, size, log.requests - before, time.monotonic() - begin, cpu, milliseconds[:20_000])
+        made, seconds = log.requests - before, time.monotonic() - begin
+        return _Counts(files, size, made, seconds, cpu, milliseconds[:20_000], log.retries - retries, log.transfer)
 
 
 def _contents(fs: FS, names: list[str], concurrency: int, end: float) -> Iterator[bytes]:
@@ -155,12 +168,41 @@ def _step(counts: list[_Counts], workers: int, concurrency: int) -> ThroughputSt
         milliseconds[int(0.99 * (len(milliseconds) - 1))] if milliseconds else 0.0,
         sum(one.cpu for one in counts) / max(1, files) * 1e3,
         sum(one.cpu / one.seconds for one in counts) / len(counts),
+        sum(one.retries for one in counts) / max(1, sum(one.requests for one in counts)),
+        sum(one.transfer for one in counts) / max(1e-9, sum(milliseconds) / 1e3),
     )
 
 
-def concurrencies(fs: FS) -> list[int]:
-    """Return the numbers of files in flight that are tried."""
-    return sorted({1, max(1, fs.default_concurrency // 2), fs.default_concurrency, 2 * fs.default_concurrency})
+def explore(run: Callable[[int, int], ThroughputStep], most_workers: int | None) -> Iterator[ThroughputStep]:
+    """Yield measurements with more and more in flight, then with more and more workers, until more doesn't help.
+
+    `run(workers, concurrency)` measures. Workers go on to `most_workers`, if that is given, and to eight for each CPU.
+    """
+    tried = []
+    for concurrency in _doubled(1, MOST_IN_FLIGHT):
+        tried.append(run(1, concurrency))
+        yield tried[-1]
+        if _plateau(tried):
+            break
+    concurrency = best(tried).concurrency
+    tried = [best(tried)]
+    for workers in _doubled(2, most_workers or 8 * process.cpu_count()):
+        tried.append(run(workers, concurrency))
+        yield tried[-1]
+        if _plateau(tried):
+            break
+
+
+def _doubled(first: int, most: int) -> list[int]:
+    """Return `first`, twice as much, and so on up to `most`."""
+    found = [first << power for power in range(32) if first << power < most]
+    return [*found, most] if most >= first else []
+
+
+def _plateau(tried: Sequence[ThroughputStep]) -> bool:
+    """Return whether the last two steps brought less than `GAIN`: one may be an accident."""
+    rates = [step.files_per_second for step in tried]
+    return len(rates) > 2 and max(rates[-2:]) < GAIN * max(rates[:-2])
 
 
 def best(steps: Sequence[ThroughputStep]) -> ThroughputStep:
@@ -171,17 +213,19 @@ def best(steps: Sequence[ThroughputStep]) -> ThroughputStep:
 
 
 def bottleneck(steps: Sequence[ThroughputStep]) -> str:
-    """Return what keeps the fastest step from being faster."""
-    cpus = len(os.sched_getaffinity(0))
+    """Return what keeps the fastest step from being faster: CPU, throttling, latency or bandwidth."""
+    cpus = process.cpu_count()
     fastest = max(steps, key=lambda step: step.files_per_second)
     if fastest.busy * fastest.workers > 0.8 * cpus:
-        return f"the CPUs of this machine: {fastest.busy * fastest.workers:.1f} of {cpus} are used by reading alone"
-    if fastest.busy > 0.8:
-        return "the CPU of each process: more workers are faster"
-    single = min(steps, key=lambda step: step.workers * step.concurrency)
-    if fastest.files_per_second > 0.9 * fastest.workers * fastest.concurrency * single.files_per_second:
-        return "the latency of the store: more in flight is faster"
-    return "the store or the network: neither more workers nor more in flight is faster"
+        return f"CPU: {fastest.busy * fastest.workers:.1f} of {cpus} are used by reading alone"
+    if max(step.refused for step in steps) > REFUSED:
+        return f"throttling: the store refuses {max(step.refused for step in steps):.0%} of the requests (slow down)"
+    last = max(steps, key=lambda step: step.workers * step.concurrency)
+    if fastest is last and fastest.files_per_second > GAIN * best([*steps[:-1], *steps[:1]]).files_per_second:
+        return "latency: more in flight is still faster at the most that was tried"
+    if fastest.transfer > 0.5:
+        return f"bandwidth: {fastest.megabytes_per_second:.3g} MB/s, and more in flight is not faster"
+    return "latency: of the store, which answers no more requests at once"
 
 
 def cache_advice(fs: FS, sample: Sample) -> str:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
-from .. import keys
-from ..copying.copier import Copier, CopyResult, FileCopy
-from ..copying.trees import TreeEvent, TreePlan, TreeTransfer
+from ..core import identity, keys
+from ..core.stats import FileStat
+from ..transfer.trees import TreeEvent, TreePlan, TreeTransfer
+from .filters import Filters, ordered
+from .paths import Paths, ResolvedPath
+from .program import FAILED, Invocation
 from .progress import ProgressDisplay, ProgressMode, progress_option
 from .summary import Retries, Summary
 
-if TYPE_CHECKING:
-    from ..stats import FileStat
-    from .paths import ResolvedPath
-    from .program import Invocation
-
-Wanted = Callable[["FileStat"], bool]
-_WOULD = {"copied": "would copy", "skipped": "would skip", "removed": "would remove", "failed": "failed"}
+_Pair = tuple[ResolvedPath, ResolvedPath]
+_WOULD = {"copied": "would copy", "moved": "would move", "removed": "would remove"}
 
 
 class TransferOptions(NamedTuple):
@@ -30,13 +28,27 @@ class TransferOptions(NamedTuple):
 
     verbose: bool
     jobs: int | None
-    wanted: Wanted | None
-    """Whether a file or directory is to be copied; None for all."""
+    filters: Filters
     progress: ProgressMode
+    dry_run: bool = False
+    links: bool = False
+    backup_dir: str | None = None
+
+    def plan(self, paths: Paths, **more: Any) -> TreePlan:
+        """Return the plan of a transfer with these options."""
+        backup = paths.resolve(self.backup_dir) if self.backup_dir is not None else None
+        return TreePlan(
+            dry_run=self.dry_run,
+            keep_links=self.links,
+            wanted=self.filters.wants if self.filters else None,
+            only_files=self.filters.only_files,
+            backup=None if backup is None else (backup.fs, backup.key),
+            **more,
+        )
 
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `-v`, `--jobs`, `--include`, `--exclude` and `--progress` to a command, as its parameter `options`."""
+    """Add the options that `cp`, `mv` and `sync` share to a command, as its parameter `options`."""
 
     @functools.wraps(command)
     def with_options(
@@ -46,9 +58,15 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
         include: tuple[str, ...],
         exclude: tuple[str, ...],
         progress: ProgressMode,
+        dry_run: bool,
+        links: bool,
+        backup_dir: str | None,
         **others: Any,
     ) -> Any:
-        options = TransferOptions(verbose, jobs, wanted(include, exclude), progress)
+        invocation = click.get_current_context().find_object(Invocation)
+        assert invocation is not None
+        filters = Filters(ordered(invocation.arguments) if include or exclude else ())
+        options = TransferOptions(verbose, jobs, filters, progress, dry_run, links, backup_dir)
         return command(*args, options=options, **others)
 
     found: Callable[..., Any] = with_options
@@ -56,7 +74,10 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
         progress_option,
         click.option("-v", "--verbose", is_flag=True, help="Write a line for each file."),
         click.option("--jobs", type=click.IntRange(min=1), help="Files under way at once; by default what suits."),
-        click.option("--include", multiple=True, help="Only files that match a pattern; one with / is of the path."),
+        click.option("--backup-dir", metavar="DIR", help="Keep there what is replaced or removed at the target."),
+        click.option("--links", is_flag=True, help="Copy symbolic links as links; else what they lead to is copied."),
+        click.option("--dry-run", is_flag=True, help="Show what would be done."),
+        click.option("--include", multiple=True, help="Files that match a pattern; the first filter that fits counts."),
         click.option("--exclude", multiple=True, help="No files, and no directories, that match a pattern."),
     ):
         found = option(found)
@@ -69,9 +90,7 @@ class Transfer:
     def __init__(self, invocation: Invocation, options: TransferOptions, verb: str) -> None:
         self.invocation = invocation
         self._output = invocation.output
-        self._verbose = options.verbose
-        self._jobs = options.jobs
-        self._dry = False
+        self._options = options
         self.summary = Summary(verb, "skipped", "failed", "retried")
         self._verb = verb
         self._files = self._size = self._skipped = 0
@@ -85,16 +104,65 @@ class Transfer:
         """True if anything failed."""
         return self.summary.counts["failed"] > 0
 
-    def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool) -> None:
-        """Copy a file or, if `recursive`, a directory; report what goes wrong."""
+    def places(self, paths: Paths, sources: tuple[str, ...], target: ResolvedPath) -> list[_Pair]:
+        """Return each source that filters leave with the place that it goes to; report those that can't go there."""
+        found: list[tuple[ResolvedPath, bool]] = []  # and whether a pattern has found it
+        for text in sources:
+            try:
+                found += ((source, source.text != text) for source in paths.expand(text))
+            except (OSError, ValueError) as exc:
+                self.error(exc)
+        into = target.contents or len(found) > 1 or len(sources) > 1
+        is_directory = not into and target.fs.capabilities.read and target.is_directory()
+        pairs = []
+        for source, matched in found:
+            name = keys.name(source.path) or keys.name(source.text.rstrip("/"))
+            directory = source.contents or source.fs.isdir(source.path)
+            stat = FileStat.of_directory(name) if directory else FileStat(name, 0)
+            if (matched or not directory) and self._options.filters and not self._options.filters.wants(stat):
+                continue
+            if source.contents:  # what is in it
+                pairs.append((source, target._replace(contents=False)))
+            elif into or (is_directory and not directory):
+                pairs.append((source, target.member(name)))
+            else:
+                pairs.append((source, target))
+        return self._distinct(pairs)
+
+    def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
+        """Leave out, with an error, what would be copied onto itself, and targets that several sources have."""
+        sources: dict[tuple[int, str], list[ResolvedPath]] = {}
+        for source, place in pairs:
+            sources.setdefault((id(place.fs), place.key), []).append(source)
+        good = []
+        for source, place in pairs:
+            others = sources[id(place.fs), place.key]
+            if len(others) > 1:
+                if source is others[0]:
+                    names = " and ".join(one.shown for one in others)
+                    self.error(ValueError(f"{names} would all become {place.shown}: nothing is copied there"))
+            elif identity.same(source.fs, source.key, place.fs, place.key):
+                self.error(ValueError(f"source and target are one: {source.shown} and {place.shown}"))
+            else:
+                good.append((source, place))
+        return good
+
+    def finish(self, paths: Paths) -> int:
+        """Return the exit code; a container that nothing was put into for errors is not made, or stays as it is."""
+        if self.failed and not self._files:
+            paths.discard()
+        return FAILED if self.failed else 0
+
+    def copy(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, recursive: bool = True) -> None:
+        """Copy or move a file or, if `recursive`, a directory; report what goes wrong."""
         try:
-            stat = source.stat()
-            if not (stat.directory or source.contents):
-                self.file(source, stat, target, plan)
-            elif recursive:
+            link = plan.move and source.is_link()
+            if not link and (source.contents or source.stat().directory):
+                if not recursive:
+                    raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
                 self.tree(source, target, plan)
             else:
-                raise IsADirectoryError(f"{source.shown} is a directory; -r copies it")
+                self._new(source, target, plan, target.fs._file_key(target.path, "copy")).run_file()
         except (OSError, ValueError) as exc:
             self.error(exc)
 
@@ -103,44 +171,26 @@ class Transfer:
         return f"{action} {self._output.name(target.shown)}"
 
     def tree(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, delete: bool = False) -> None:
-        """Copy what is in a directory."""
-        src, dst = source.fs._key(source.path, "copy"), target.fs._key(target.path, "copy")
-        self._dry = plan.dry_run
+        """Copy what is in a directory, and with `delete` remove what is not in it."""
         if self._progress.shown and self._totals == (None, None):
-            self._count_in_background(source, plan.wanted)
+            self._count_in_background(source, plan)
+        transfer = self._new(source, target, plan, target.key)
+        if delete:
+            transfer.check_delete()
+        transfer.run()
+        if delete and not transfer.failed:
+            transfer.remove_others()
+
+    def _new(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, dst: str) -> TreeTransfer:
+        target.fs._require("write", "copy", dst)
+        if plan.move:
+            source.fs._require("remove", "move", source.key)
 
         def report(event: TreeEvent) -> None:
             name = keys.relative(event.key, dst) if event.key != dst else ""
             self._report(event, source.member(name) if name else source, target.member(name) if name else target)
 
-        target.fs._require("write", "copy", dst)
-        transfer = TreeTransfer(source.fs, src, target.fs, dst, plan, report, self._count, self._jobs)
-        transfer.run()
-        if delete and not transfer.failed:
-            transfer.remove_others()
-
-    def file(self, source: ResolvedPath, stat: FileStat, target: ResolvedPath, plan: TreePlan) -> None:
-        """Copy a file."""
-        src, dst = source.fs._key(source.path, "copy"), target.fs._file_key(target.path, "copy")
-        target.fs._require("write", "copy", dst)
-        if self._totals == (None, None):
-            self._totals = (1, stat.size)
-        if plan.existing != "replace" and target.fs.capabilities.read and self._is_there(source, stat, target, plan):
-            if plan.move and plan.existing != "skip":
-                source.fs.remove(source.path)
-            self._report(TreeEvent("skipped", dst, stat.size), source, target)
-            return
-
-        if not target.fs.capabilities.implied_directories and keys.parent(dst):
-            target.fs.makedirs("/" + keys.parent(dst), exist_ok=True)
-
-        def ended(result: CopyResult) -> None:
-            action = "failed" if result.error is not None else "copied"
-            self._report(TreeEvent(action, dst, result.size, result.error), source, target)  # type: ignore[arg-type]
-
-        with Copier(source.fs, target.fs, ended, self._count, self._jobs, plan.move) as copier:
-            copier.add(FileCopy(src, dst, stat))
-            copier.finish()
+        return TreeTransfer(source.fs, source.key, target.fs, dst, plan, report, self._count, self._options.jobs)
 
     def moved(self, source: ResolvedPath, target: ResolvedPath) -> None:
         """Report what was moved by the store."""
@@ -152,25 +202,11 @@ class Transfer:
         self.invocation.error(exc)
         self.summary.add("failed")
 
-    def _is_there(self, source: ResolvedPath, stat: FileStat, target: ResolvedPath, plan: TreePlan) -> bool:
-        from ..copying.comparing import Comparison
-
-        try:
-            there = target.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if there.directory:
-            return False
-        if plan.existing == "skip":
-            return True
-        comparison = Comparison(source.fs, target.fs, plan.content or plan.move)
-        src, dst = source.fs._key(source.path, "copy"), target.fs._key(target.path, "copy")
-        return comparison.are_equal(src, stat, dst, there)
-
     def _report(self, event: TreeEvent, source: ResolvedPath, target: ResolvedPath) -> None:
         if event.error is not None:
             self.error(event.error)
             return
+        dry = self._options.dry_run
         name = self._verb if event.action == "copied" else event.action
         self.summary.add(name)
         if event.action != "removed":
@@ -179,12 +215,10 @@ class Transfer:
             self._size += event.size
             self._skipped += event.size
         if self._output.json:
-            self._output.record({"action": name, "url": target.url, "size": event.size, "dry_run": self._dry}, "")
-        elif self._dry or (self._verbose and event.action != "skipped"):
+            self._output.record({"action": name, "url": target.url, "size": event.size, "dry_run": dry}, "")
+        elif event.action != "skipped" and (dry or self._options.verbose):
             self._progress.clear()
-            what = _WOULD[event.action] if self._dry else name
-            if not (self._dry and event.action == "skipped"):
-                self._output.line(self.line(what, source, target))
+            self._output.line(self.line(_WOULD[name] if dry else name, source, target))
         self._show()
 
     def _count(self, size: int) -> None:
@@ -195,14 +229,14 @@ class Transfer:
     def _show(self) -> None:
         self._progress.update(self._files, self._size, *self._totals, skipped=self._skipped)
 
-    def _count_in_background(self, source: ResolvedPath, wanted: Wanted | None) -> None:
+    def _count_in_background(self, source: ResolvedPath, plan: TreePlan) -> None:
         """Count the files of the source while they are copied, for the time that is left."""
 
         def count() -> None:
             files = size = 0
             with contextlib.suppress(OSError):  # the copy reports it
                 for stat in source.fs.list(source.path, recursive=True, detail=True):
-                    if not stat.directory and (wanted is None or wanted(stat)):
+                    if not stat.directory and (plan.wanted is None or plan.wanted(stat)):
                         files += 1
                         size += stat.size
                 self._totals = (files, size)
@@ -222,31 +256,4 @@ class Transfer:
         self._exits.__exit__(kind, exc, trace)
         if kind is None or issubclass(kind, OSError | ValueError):
             self.summary.add("retried", self._retries.count)
-            self.summary.write(self._output, "dry run: " if self._dry else "")
-
-
-def wanted(include: tuple[str, ...], exclude: tuple[str, ...]) -> Wanted | None:
-    """Return whether a file or directory is to be copied, by patterns; None for all."""
-    if not include and not exclude:
-        return None
-    included, excluded = list(_matchers(include)), list(_matchers(exclude))
-
-    def test(stat: FileStat) -> bool:
-        path = stat.filename.rstrip("/")
-        if any(match(part) for part in [*keys.ancestors(path), path] for match in excluded):
-            return False
-        return not included or (not stat.directory and any(match(path) for match in included))
-
-    return test
-
-
-def _matchers(patterns: tuple[str, ...]) -> Iterator[Callable[[str], bool]]:
-    import fnmatch
-    import re
-
-    for pattern in patterns:
-        matches = re.compile(fnmatch.translate(pattern.strip("/"))).match
-        if "/" in pattern.rstrip("/"):
-            yield lambda path, matches=matches: matches(path) is not None  # type: ignore[misc]
-        else:
-            yield lambda path, matches=matches: matches(keys.name(path)) is not None  # type: ignore[misc]
+            self.summary.write(self._output, "dry run: " if self._options.dry_run else "")

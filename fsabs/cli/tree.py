@@ -7,7 +7,7 @@ import os
 
 import click
 
-from .. import registry
+from ..core import registry
 from .paths import Paths, ResolvedPath, path_argument
 from .program import Invocation, common
 

@@ -41,7 +41,7 @@ def command(invocation: Invocation, paths: tuple[str, ...], jobs: int) -> int:
 
 
 def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tuple[dict[str, Any], str]]:
-    from .. import registry
+    from ..core import registry
 
     if registry.container_of(found.path) and not found.is_directory():
         with found.fs.open_container(found.path) as container:

@@ -1,21 +1,34 @@
-"""The base of all containers: the file in the parent FS, its URLs, and atomic writing."""
+"""The base of all containers: the file in the parent FS, its URLs, and atomic writing.
+
+A container that is added to is written anew, with what it had. What tells its file from a later one is remembered when
+it is opened, and compared at the commit: where another has changed the file meanwhile, that stays, and the commit is an
+error. On a local disk the comparison and the commit are done under a lock of the file, as far as there are locks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+import fcntl
+import io
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import errors, keys
-from ..blobs import Blob
-from ..files import WriteFile
-from ..fs import FS, Capabilities, Path
-from ..layers import LayerFS
-from ..limits import Limits
+from ..core import errors, keys
+from ..core.blobs import Blob
+from ..core.fs import FS, Capabilities, Path
+from ..core.identity import Place
+from ..core.layers import LayerFS
+from ..core.limits import Limits
+from ..core.writing import LayerWriter, WriteFile, Writer
 from .problems import Problem
 
 if TYPE_CHECKING:
     from typing import Self
+
+_State = tuple[str | None, int, float | None]
+"""Version, size and modification time of a file."""
 
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
 
@@ -30,6 +43,9 @@ class Container(FS):
 
     Opened with `r` it reads `self._blob`; opened with `w`, `x` or `a` it writes to `self._out`, a file that becomes
     visible when the container is closed, complete, or never: an exception in its `with` block throws it away.
+
+    Closing one that was opened with `a` raises `StaleFileError` if its file has changed meanwhile, `FileExistsError` if
+    there was none and there is one now; what is there stays as it is.
     """
 
     modes: str = "r"
@@ -44,6 +60,8 @@ class Container(FS):
         self._owned: list[FS] = []
         self._blob: Blob | None = None
         self._out: WriteFile | None = None
+        self._found: _State | None = None
+        self._unfinished: dict[object, str] = {}  # members that are being written, or were dropped unclosed
         self.scheme = parent.scheme
         if mode not in ("r", "w", "x", "a"):
             raise ValueError(f"a container's mode is r, w, x or a, not {mode!r}")
@@ -51,15 +69,17 @@ class Container(FS):
             raise parent._unsupported(f"open a {type(self).__name__} with mode {mode!r}", self._file)
         if mode == "r":
             self._blob = self._open_file()
-        elif mode == "a" and parent._is(self._file, directory=False):
-            self._blob = self._open_file()
-            try:
-                self._out = parent.open("/" + self._file, "wb")
-            except BaseException:
+            return
+        if mode == "a" and (state := self._state("open_container")) is not None:
+            self._found, self._blob = state, self._open_file()
+        try:
+            self._check_opened()
+            new = mode == "x" or (mode == "a" and self._blob is None)
+            self._out = parent.open("/" + self._file, "xb" if new else "wb")
+        except BaseException:
+            if self._blob is not None:
                 self._blob.close()
-                raise
-        else:
-            self._out = parent.open("/" + self._file, "xb" if mode == "x" else "wb")
+            raise
 
     @property
     def file_url(self) -> str:
@@ -79,6 +99,25 @@ class Container(FS):
             errors.named(exc, "open_container", self.file_url)
             raise
 
+    def _state(self, operation: str) -> _State | None:
+        """What tells the container's file from a later one: version, size, time; None if there is no file."""
+        try:
+            stat = self._parent._stat(self._file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as exc:
+            errors.named(exc, operation, self.file_url)
+            raise
+        return stat.version, stat.size, stat.last_modified
+
+    def _check_opened(self) -> None:
+        """Raise `StaleFileError` if the file that is added to was opened in another version than it was found in."""
+        if self._found is None or self._blob is None:
+            return
+        version, size, _ = self._found
+        if self._blob.size != size or (version and self._blob.version and self._blob.version != version):
+            raise errors.stale(self.file_url, "the file changed while it was opened", "open_container")
+
     def _reader(self) -> Blob:
         """The container's bytes; `ValueError` once it is closed."""
         if self._blob is None or self._blob._closed:
@@ -90,6 +129,24 @@ class Container(FS):
         if self._out is None or self._out.closed:
             raise ValueError(f"I/O operation on a closed container: {self.file_url}")
         return self._out
+
+    def _no_reading(self, key: str) -> io.UnsupportedOperation:
+        """The error for opening a member of a container that is written, to be read or as a container to add to."""
+        reason = (
+            f"nothing can be read from a {type(self).__name__} while it is written, nor added to a container that lies "
+            "in it: copy that out, add to the copy, and write it back"
+        )
+        return errors.unsupported("open for reading", self._url(key), reason)
+
+    def _member(self, key: str, writer: Writer) -> Writer:
+        """Return `writer`, watched: unless it is committed or aborted, the container can't be closed."""
+        return _MemberWriter(writer, self._unfinished, key)
+
+    def _check_members(self) -> None:
+        if found := sorted(self._unfinished.values()):
+            some = f"{', '.join(found[:3])}{', ...' if len(found) > 3 else ''}"
+            reason = f"{len(found)} members are still open for writing, or were dropped unclosed: {some}"
+            raise errors.error(errno.EBUSY, "close", self.file_url, reason)
 
     def _finish(self) -> None:
         """Write what the format has at its end; called once, before a written container becomes visible."""
@@ -107,8 +164,17 @@ class Container(FS):
     def _commit(self, out: WriteFile) -> None:
         try:
             if not out.inherited:
+                self._check_members()
                 self._finish()
-            out.close()
+            if out.inherited or self._blob is None:
+                out.close()
+                return
+            out.flush()  # so that little is left to be done under the lock
+            with locked(self._blob, "close"):
+                if self._state("close") != self._found:
+                    reason = "the file changed while it was added to: it stays as it is now, and nothing was added"
+                    raise errors.stale(self.file_url, reason, "close")
+                out.close()
         except BaseException:
             self._abort()
             raise
@@ -133,6 +199,13 @@ class Container(FS):
 
     def _resolved_store(self) -> str:
         return self._parent._resolved_store()
+
+    def _place(self, key: str) -> Place:
+        return Place("member", self._parent._place(self._file), key)
+
+    def _places(self, key: str) -> Iterator[Place]:
+        yield from super()._places(key)
+        yield from self._parent._places(self._file)
 
     def _principal(self) -> str:
         return self._parent._principal()
@@ -168,6 +241,82 @@ class Container(FS):
     def __repr__(self) -> str:
         inside = f", {self._root!r}" if self._root else ""
         return f"{type(self).__name__}({self._parent!r}, {self._file!r}{inside})"
+
+
+class _MemberWriter(LayerWriter):
+    """A member of a container on its way in; it takes no lock, as the garbage collector may be what ends it."""
+
+    def __init__(self, inner: Writer, unfinished: dict[object, str], key: str) -> None:
+        super().__init__(inner)
+        self._unfinished, self._token = unfinished, object()
+        unfinished[self._token] = key
+
+    def commit(self) -> None:
+        super().commit()
+        self._unfinished.pop(self._token, None)
+
+    def abort(self) -> None:
+        super().abort()
+        self._unfinished.pop(self._token, None)
+
+    leave = abort  # no member is continued
+
+
+def in_storage_order(
+    placed: list[tuple[int, int, str]],
+    max_gap_bytes: int,
+    between: Callable[[str, int, int], Iterator[str]],
+    admits: Callable[[str], bool],
+) -> list[str]:
+    """Return the keys of members, given as offset, size and key, as they lie in the archive, with admitted others.
+
+    The others lie in gaps that are read over, or close behind; `between(key, offset, stop)` yields those that follow
+    the member `key`, at `offset`, before `stop`.
+    """
+    placed.sort()
+    found: list[str] = []
+    for at, (offset, size, key) in enumerate(placed):
+        found.append(key)
+        ahead = offset + size + max_gap_bytes // READ_AHEAD
+        following = placed[at + 1][0] if at + 1 < len(placed) else ahead + max_gap_bytes + 1
+        if following - ahead <= max_gap_bytes:
+            found += filter(admits, between(key, offset, following))
+        else:
+            found += itertools.takewhile(admits, between(key, offset, ahead))
+    return found
+
+
+@contextlib.contextmanager
+def locked(blob: Blob, operation: str) -> Iterator[None]:
+    """Hold a lock of the file of `blob` in the block; `BlockingIOError` if another program is writing to it.
+
+    The lock is `flock`'s, as h5py's is: exclusive, or where others have the file open for reading, shared with them.
+    Where there are no locks, as in an object store, nothing is locked.
+    """
+    try:
+        fd = blob.fileno()
+    except io.UnsupportedOperation:
+        yield
+        return
+    try:
+        _lock(fd)
+    except BlockingIOError:
+        reason = "another program has the file open for writing, and holds its lock"
+        raise errors.error(errno.EAGAIN, operation, blob.url, reason) from None
+    except OSError:  # a filesystem without locks
+        pass
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)  # and not only a close: a forked child may have the descriptor, too
+
+
+def _lock(fd: int) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 class OwningFS(LayerFS):

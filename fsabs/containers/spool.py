@@ -7,13 +7,11 @@ nothing.
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import IO, cast
 
-from .. import errors
-from ..files import Writer
-from ..temporary import Spool
+from ..core.writing import Writer
+from ..disk.temporary import Spool
 
 MAX_IN_MEMORY = 8 * 1024 * 1024
 """Bytes of one member that are kept in memory; a larger one moves to a temporary file without a name."""
@@ -25,6 +23,8 @@ class SpooledWriter(Writer):
     The file is closed after the call. `on_abort()`, if given, is called when the member is thrown away, also when
     `on_commit` raised; it is called once, and never after an `on_commit` that returned.
     """
+
+    takes_views = True
 
     def __init__(
         self,
@@ -63,10 +63,3 @@ class SpooledWriter(Writer):
         if self._file is None:
             raise ValueError("the member is committed or aborted already")
         return self._file
-
-
-def still_open(url: str, members: Collection[str]) -> OSError:
-    """The error of a container at `url` that is closed while these members are being written."""
-    some = ", ".join(sorted(members)[:3])
-    reason = f"{len(members)} members are still open for writing: {some}{', ...' if len(members) > 3 else ''}"
-    return errors.error(errno.EBUSY, "close", url, reason)

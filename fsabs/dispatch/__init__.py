@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import errors
-from ..lazy import exports
+from ..core import errors
+from ..core.lazy import exports
 
 try:
     import sqlalchemy as _sqlalchemy  # noqa: F401 - nearly all modules here need it

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from .. import errors
+from ..core import errors
 from ..readers.data import Mode, Shard, TaskType
 from .layout import DispatchJob, load_job, rows_of
 from .plan import ShardTable, checked_shards

@@ -12,18 +12,17 @@ import errno
 import functools
 import os
 import random
-import re
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy import exc as failures
 
-from .. import errors, process
+from ..core import errors, process, redaction
 from . import schema
 
 T = TypeVar("T")
@@ -68,16 +67,15 @@ class Database:
     def __init__(self, url: str, outage_seconds: float = 120.0) -> None:
         try:
             parsed = sa.make_url(url)
-        except failures.ArgumentError as exc:
-            shown = re.sub(r"[^/@]*@", "***@", url)  # a URL that is none may hold a password
-            raise ValueError(f"not the URL of a database: {shown!r}") from exc
+        except failures.ArgumentError:  # whose text may be a password
+            raise ValueError("not the URL of a database, as sqlite:///PATH and postgresql://HOST/NAME are") from None
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
             raise ValueError(f"tasks are kept in SQLite or PostgreSQL, not in {parsed.get_backend_name()}")
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
             raise ValueError("a database in memory can't be shared by workers: name a file, sqlite:///PATH")
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        self.url = parsed.render_as_string(hide_password=True)
+        self.url = redaction.without_secrets(parsed.render_as_string(hide_password=True))
         self.outage_seconds = outage_seconds
         self._sqlite = parsed.get_backend_name() == "sqlite"
         secret = parsed.render_as_string(hide_password=False)
@@ -112,24 +110,23 @@ class Database:
                 message = f"{self.url} needs a driver: pip install 'fsabs[sql]'"
                 raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
 
-    def claim(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def claim(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Return the row of a statement that leases a task or finds none; `Outage` if it failed in any way.
 
         PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
         """
         return self._once(self._engines.get().leasing, statement, values)
 
-    def settle(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def settle(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Return the row of a statement that accounts for records, which is then on disk; `Outage` if it failed."""
         return self._once(self._engines.get().settling, statement, values)
 
-    def _once(
-        self, statements: _Statements, statement: sa.ClauseElement, values: Mapping[str, Any]
-    ) -> tuple[Any, ...] | None:
+    def _once(self, engine: sa.Engine, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
         try:
-            with self._turn():
-                return statements.first_row(statement, values)
-        except (statements.failure, failures.DBAPIError, ImportError) as exc:
+            with self._turn(), engine.begin() as connection:
+                row = connection.execute(statement, dict(values)).first()
+                return None if row is None else tuple(row)
+        except (failures.DBAPIError, ImportError) as exc:
             raise Outage from exc
 
     def prepare(self) -> None:
@@ -189,60 +186,6 @@ def _is_transient(exc: failures.DBAPIError) -> bool:
     return "deadlock" in text or "could not serialize" in text
 
 
-class _Statements:
-    """Runs statements that are a transaction each, on connections that it keeps.
-
-    A statement goes to the driver as it was compiled once, which takes a third of the time of `Database.run`; on
-    PostgreSQL it needs one round trip, where `run` needs three.
-    """
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self.engine = engine
-        self._idle: list[tuple[Any, Any]] = []  # connections with their cursors
-        self._texts: dict[sa.ClauseElement, tuple[str, dict[str, Any], Sequence[str] | None]] = {}
-
-    @property
-    def failure(self) -> type[Exception]:
-        """The class of the driver's errors."""
-        found: type[Exception] = self.engine.dialect.loaded_dbapi.Error
-        return found
-
-    def first_row(self, statement: sa.ClauseElement, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Return the first row of a statement."""
-        text, constants, order = self._texts.get(statement) or self._compiled(statement)
-        given = {**constants, **values}
-        try:
-            connection, cursor = self._idle.pop()
-        except IndexError:
-            connection = self.engine.raw_connection()
-            cursor = connection.cursor()
-        try:
-            cursor.execute(text, given if order is None else [given[name] for name in order])
-            row: tuple[Any, ...] | None = cursor.fetchone()
-            if row is not None and order is not None:
-                cursor.fetchone()  # SQLite ends a statement when all rows were fetched
-        except BaseException:
-            connection.invalidate()  # it may be in any state
-            connection.close()
-            raise
-        self._idle.append((connection, cursor))
-        return row
-
-    def _compiled(self, statement: sa.ClauseElement) -> tuple[str, dict[str, Any], Sequence[str] | None]:
-        """Return the text of a statement, the values of its constants, the order of its parameters (None: by name)."""
-        compiled: Any = statement.compile(dialect=self.engine.dialect)
-        found = self._texts[statement] = str(compiled), dict(compiled.params), compiled.positiontup
-        return found
-
-    def close(self) -> None:
-        """Close the connections that are not in use."""
-        while self._idle:
-            connection, cursor = self._idle.pop()
-            cursor.close()
-            connection.close()
-        self.engine.dispose()
-
-
 class _Engines:
     """The connections of a process."""
 
@@ -253,7 +196,7 @@ class _Engines:
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             self.transactions = engine
-            self.settling = self.leasing = _Statements(engine)
+            self.settling = self.leasing = engine
             _sqlite_engines.add(self)
             return
         given = parsed.query.get("options", "")
@@ -262,13 +205,13 @@ class _Engines:
         connect = functools.partial(sa.create_engine, parsed, pool_size=4, max_overflow=60, pool_recycle=1800)
         unflushed = {**options, "options": f"{own} -c synchronous_commit=off"}
         self.transactions = connect(connect_args=options)
-        self.settling = _Statements(connect(connect_args=options, isolation_level="AUTOCOMMIT"))
-        self.leasing = _Statements(connect(connect_args=unflushed, isolation_level="AUTOCOMMIT"))
+        self.settling = connect(connect_args=options, isolation_level="AUTOCOMMIT")
+        self.leasing = connect(connect_args=unflushed, isolation_level="AUTOCOMMIT")
 
     def close(self) -> None:
         """Close the connections that are not in use."""
-        self.settling.close()
-        self.leasing.close()
+        self.settling.dispose()
+        self.leasing.dispose()
         self.transactions.dispose()
 
 
@@ -305,7 +248,7 @@ def _prepare(connection: sa.Connection) -> None:
         schema.MIGRATIONS[found](connection)
         found += 1
         connection.execute(schema.version.update().values(version=found))
-    _require(found, str(connection.engine.url.render_as_string()))
+    _require(found, redaction.without_secrets(connection.engine.url.render_as_string()))
 
 
 def _check(connection: sa.Connection, url: str) -> None:

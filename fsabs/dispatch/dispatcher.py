@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from .. import hooks, process
+from ..core import hooks, process
 from ..readers.data import Mode, Task, TaskType
 from . import accounts, creation, queries, snapshot
 from .database import Database, Outage

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from .. import errors
+from ..core import errors
 from ..readers.data import Shard, TaskType
 from . import queries
 from .plan import ShardTable, permutation

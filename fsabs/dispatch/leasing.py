@@ -1,45 +1,32 @@
 """LeasedTasks: the records of the tasks that a worker leases; leased one ahead by a thread, renewed by another one.
 
-The consumer reads the records itself as long as that costs CPU time only: then a thread would save nothing, and records
-that one thread makes and another one frees cost a third more. Where reading waits for a store, threads read the first
-records of the next task and the next records of the present one. What becomes of the records is not decided here: the
-owner counts them.
+A third thread reads the records of one task after the other, some ahead of the consumer. Only files on a local disk are
+read by the consumer itself: a thread would save nothing, and records that one thread makes and another one frees cost a
+third more. What becomes of the records is not decided here: the owner counts them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import resource
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice, repeat
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from .. import process
-from ..readers.background import read_ahead
+from ..core import process
+from ..core.threads import Flag
+from ..readers.ahead import read_ahead
 from ..readers.data import Task, TaskType
 from ..readers.data.base import AbstractDataReader, exactly
 from ..readers.recordio.scan import Scan
-from ..threads import Flag
 from .dispatcher import TaskDispatcher
 
-CHUNK = 128
-"""Records that are read at once, if the owner does not ask for another number."""
-AHEAD = 2
-"""Chunks that are read ahead of the consumer within a task whose store is slow."""
-WAITING_SHARE, WAITING_SECONDS, MEASURED_SECONDS = 0.5, 0.05, 0.5
-"""A store is slow if reading waits for it for more than both, a share of the time and the seconds; of the last seconds.
-
-A thread that waits for the interpreter seems to wait for a store, too, but for a smaller share. One that waits for a
-processor does not: it did not leave it by its own will (`ru_nvcsw`).
-"""
-MEASURED_EACH = 7
-"""One chunk of so many is measured, and the first one of each task: the clock of a thread is expensive."""
-SLOW_TASKS = 16
-"""Tasks that are read ahead when a store was found slow; then the store is measured again."""
+LOCAL_CHUNK, CHUNK = 128, 16
+"""Records that are read at once, about: by the consumer, and by a thread, whose first ones are waited for."""
+AHEAD = 8
+"""Chunks that a thread is ahead of the consumer."""
 FIRST_DELAY, HOLDING_DELAY, MAX_WAIT = 0.02, 0.05, 2.0
 """Seconds between two requests for a task while none is free: at first, at first while tasks are held, at most."""
 _END = object()
@@ -99,8 +86,8 @@ class LeasedTasks:
         self._wakes.put(None)
         self._wanted = True  # a task is to be leased
         self._finished: deque[HeldTask] = deque()  # to be reported by the leasing thread
-        self._slow = 0  # tasks left that are read ahead
-        self._reading = _Reading()
+        overridden = reader.__class__.reads_ahead is not AbstractDataReader.reads_ahead
+        self._is_local = overridden and not reader.reads_ahead
         self._renewing: threading.Thread | None = None
         self._chunks: Generator[TaskChunk, None, None] | None = None
         self._generation = process.generation()
@@ -110,18 +97,18 @@ class LeasedTasks:
         """Seconds between two renewals of a lease."""
         return self._dispatcher.lease_seconds / 3
 
-    def chunks(self, size: int = CHUNK) -> Iterator[TaskChunk]:
+    def chunks(self, batch_size: int = 1) -> Iterator[TaskChunk]:
         """Yield the records of one task after the other until the job has ended; once for each object.
 
-        A chunk has `size` records, the last one of a task may have fewer. A chunk of the type TRAIN_END_CALLBACK has
-        none: its owner reports it.
+        A chunk has a multiple of `batch_size` records, the last one of a task may have fewer. A chunk of the type
+        TRAIN_END_CALLBACK has none: its owner reports it.
         """
         self._check_process()
         if self._chunks is not None:
             raise RuntimeError("the records of leased tasks are read once")
         self._renewing = threading.Thread(target=self._renew, name="fsabs-leases", daemon=True)
         self._renewing.start()
-        self._chunks = self._read(size)
+        self._chunks = self._read(batch_size * -(-(LOCAL_CHUNK if self._is_local else CHUNK) // batch_size))
         return self._chunks
 
     def finish(self, held: HeldTask) -> None:
@@ -164,38 +151,33 @@ class LeasedTasks:
     # ---- the consumer
 
     def _read(self, size: int) -> Generator[TaskChunk, None, None]:
-        opened = read_ahead(lambda: self._lease(size), 1)
+        chunks = self._produce(size) if self._is_local else read_ahead(lambda: self._produce(size), AHEAD)
         try:
-            for task in opened:
-                if task is None:
-                    yield TaskChunk(None, [])
-                    continue
-                self._wanted = True  # the next one, while this one is consumed
-                self._wakes.put(None)
-                yield from self._read_task(task)
+            for chunk in chunks:
+                yield chunk
+                self._check_process()
         finally:
             if not process.inherited(self._generation):
                 self._stop()
-            opened.close()  # type: ignore[attr-defined]
+            chunks.close()  # type: ignore[attr-defined]
 
-    def _read_task(self, task: _OpenTask) -> Iterator[TaskChunk]:
-        with contextlib.closing(task.chunks):
-            for chunk in task.chunks if task.first is None else (task.first,):
-                yield chunk
-                self._check_process()
-                if chunk.last:
-                    return
-                if task.first is not None:
-                    break
-                if self._reading.is_slow:
-                    self._slow, self._reading = SLOW_TASKS, _Reading()
-                    break
-            with contextlib.closing(read_ahead(lambda: task.chunks, AHEAD)) as chunks:  # type: ignore[type-var]
-                yield from chunks
+    def _produce(self, size: int) -> Iterator[TaskChunk]:
+        """Yield the chunks of one task after the other, in the thread that reads."""
+        with contextlib.closing(read_ahead(self._lease, 1)) as leased:
+            for held in leased:
+                if held is None:
+                    yield TaskChunk(None, [])
+                    continue
+                self._wanted = True  # the next one, while this one is read
+                self._wakes.put(None)
+                if held.task.type == TaskType.TRAIN_END_CALLBACK:
+                    yield TaskChunk(held, [], last=True)
+                else:
+                    yield from _chunks(self._reader, held, size)
 
     # ---- the threads
 
-    def _lease(self, size: int) -> Iterator[_OpenTask | None]:
+    def _lease(self) -> Iterator[HeldTask | None]:
         """Yield the tasks, in the leasing thread; None while no task is free."""
         delay = 0.0
         while True:
@@ -220,8 +202,7 @@ class LeasedTasks:
             held = HeldTask(task, lease)
             with self.lock:
                 self.held.append(held)
-            self._slow -= (ahead := self._slow > 0)
-            yield _OpenTask(_chunks(self._reader, held, size, self._reading), held, ahead)
+            yield held
 
     def _report(self, held: HeldTask) -> None:
         held.reported = True
@@ -241,72 +222,21 @@ class LeasedTasks:
                         self._ended(one)
 
 
-class _Clocks(NamedTuple):
-    """Seconds of the clock and of this thread's CPU time, and how often the thread waited."""
-
-    elapsed: float
-    busy: float
-    waits: int
-
-
-def _clocks() -> _Clocks:
-    return _Clocks(time.perf_counter(), time.thread_time(), resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw)
-
-
-class _Reading:
-    """The seconds that reading took lately, and those of them that its thread waited."""
-
-    def __init__(self) -> None:
-        self._elapsed = self._waited = 0.0
-
-    def add(self, before: _Clocks, after: _Clocks) -> None:
-        """Add some reading of this thread."""
-        if self._elapsed > MEASURED_SECONDS:
-            self._elapsed, self._waited = self._elapsed / 2, self._waited / 2
-        elapsed = after.elapsed - before.elapsed
-        self._elapsed += elapsed
-        if after.waits > before.waits:
-            self._waited += elapsed - (after.busy - before.busy)
-
-    @property
-    def is_slow(self) -> bool:
-        """True if reading waits for the store."""
-        return self._waited > max(WAITING_SECONDS, WAITING_SHARE * self._elapsed)
-
-
-class _OpenTask:
-    """The chunks of a task; with `ahead`, the first one is read at once."""
-
-    def __init__(self, chunks: Generator[TaskChunk, None, None], held: HeldTask, ahead: bool) -> None:
-        self.chunks = chunks
-        self.first: TaskChunk | None = None
-        if held.task.type == TaskType.TRAIN_END_CALLBACK:
-            self.first = TaskChunk(held, [], last=True)
-        elif ahead:
-            self.first = next(chunks, None)
-
-
-def _chunks(
-    reader: AbstractDataReader, held: HeldTask, size: int, reading: _Reading
-) -> Generator[TaskChunk, None, None]:
-    """Yield the chunks of a task; they may be taken by one thread after the other."""
+def _chunks(reader: AbstractDataReader, held: HeldTask, size: int) -> Iterator[TaskChunk]:
+    """Yield the chunks of a task."""
     chunk: list[Any] = []
-    at = number = 0
+    at = 0
     try:
         with _records(reader, held.task) as records:
             while at < held.size and not held.lost:
-                before = None if number % MEASURED_EACH else _clocks()
                 chunk, wanted = [], min(size, held.size - at)
                 if isinstance(records, Scan):  # it takes half of the time that the steps of an iterator take
                     records.read_into(chunk, wanted)
                 else:
                     chunk.extend(islice(records, wanted))  # what came before an error stays in the list
                 at += len(chunk)
-                number += 1
                 if len(chunk) < wanted or at == held.size:
                     _check_end(records, held.task, at)
-                if before is not None:
-                    reading.add(before, _clocks())
                 yield TaskChunk(held, chunk, last=at == held.size)
     except Exception as exc:  # the reader's, whatever it is: the task fails, and the worker goes on
         if at < held.size:

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from .. import hooks
+from ..core import hooks
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from ..readers.data import Task, TaskType
 from ..readers.data.base import adopt
 from .dispatcher import TaskDispatcher
-from .leasing import CHUNK, HeldTask, LeasedTasks
+from .leasing import HeldTask, LeasedTasks
 
 
 class TaskDataService:
@@ -62,7 +62,7 @@ class TaskDataService:
         Call `report_record_done` for what was processed. A task whose reading fails is reported as failed, and the
         next one goes on. Raises `JobFailedError` when the job has ended with failed tasks.
         """
-        for held, records in self._batches(CHUNK):
+        for held, records in self._read(1):
             self._handed_out.append((held, len(records)))
             yield from records
 
@@ -73,10 +73,12 @@ class TaskDataService:
         """
         if batch_size < 1:
             raise ValueError(f"batch_size is at least 1, not {batch_size}")
-        for held, records in self._batches(batch_size):
-            yield records
-            if self._count(held, len(records)) and not held.lost:
-                self._tasks.finish(held)
+        for held, records in self._read(batch_size):
+            for at in range(0, len(records), batch_size):
+                batch = records[at : at + batch_size]
+                yield batch
+                if self._count(held, len(batch)) and not held.lost:
+                    self._tasks.finish(held)
 
     def report_record_done(self, count: int, error: str = "") -> bool:
         """Count the next `count` records, in the order in which they were handed out, as processed.
@@ -118,9 +120,9 @@ class TaskDataService:
 
     # ---- what is consumed
 
-    def _batches(self, size: int) -> Iterator[tuple[HeldTask, list[Any]]]:
-        """Yield lists of `size` records, the last one of a task may be shorter."""
-        for held, records, _, failure in self._tasks.chunks(size * -(-CHUNK // size)):
+    def _read(self, batch_size: int) -> Iterator[tuple[HeldTask, list[Any]]]:
+        """Yield records of one task after the other, some batches at once."""
+        for held, records, _, failure in self._tasks.chunks(batch_size):
             if held is None or held.lost:
                 continue
             if held.task.type == TaskType.TRAIN_END_CALLBACK:
@@ -130,11 +132,8 @@ class TaskDataService:
             if failure is not None:
                 held.failed = True
                 self._fail(held, f"{type(failure).__name__}: {failure}")
-            elif len(records) <= size:
-                yield held, records
             else:
-                for at in range(0, len(records), size):
-                    yield held, records[at : at + size]
+                yield held, records
 
     def _count(self, held: HeldTask, count: int) -> bool:
         """Count records of a task; return True if those are all, so that the task is to be reported."""

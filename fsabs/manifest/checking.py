@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .. import copying
-from ..fs import FS
+from ..core.fs import FS
+from ..core.readahead import pieces
 from .creating import listed
 from .entries import ManifestEntry, ascending, digest_of
 from .formats import Manifest
@@ -59,7 +59,7 @@ def _content(fs: FS, expected: ManifestEntry) -> str:
     if expected.digest is None or expected.directory:
         return ""
     with fs.open_blob(expected.name) as blob:
-        found = digest_of(expected.digest.partition(":")[0], copying.pieces(blob))
+        found = digest_of(expected.digest.partition(":")[0], pieces(blob))
     return "" if found == expected.digest else f"{found}, {expected.digest} in the manifest"
 
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from .. import copying, identity, keys, urls
-from ..blobs import Blob
-from ..fs import FS, FileStat, Path
+from ..core import identity, keys
+from ..core.blobs import Blob
+from ..core.fs import FS, FileStat, Path
+from ..core.readahead import pieces
+from ..urls import opening
 from . import formats
 from .entries import DIGESTS, ManifestEntry, ascending, digest_of, in_order, without_full_directories
 from .formats import Manifest
@@ -60,7 +62,7 @@ def create(
     if digest is not None and digest not in DIGESTS:
         raise ValueError(f"digest must be {' or '.join(DIGESTS)} or None, not {digest!r}")
     suffix = formats.suffix_of(target)
-    with urls.open_url(target, "wb") as file:
+    with opening.open_url(target, "wb") as file:
         entries = listed(fs, only, file.name)
         if digest is not None:
             entries = _Digests(fs, digest, versions, progress, concurrency).of(entries)
@@ -91,8 +93,11 @@ def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
     """Return the entry of a listed file; its version is one that no later content can have."""
     key = keys.join(path, stat.filename.rstrip("/"))
     name = keys.relative(key, fs._root) + ("/" if stat.directory else "")
-    if stat.version is not None and not stat.directory and not fs._is_settled(stat.version):
-        time.sleep(identity.TICK)
+    end = time.monotonic() + 2 * identity.COARSE_TICK
+    while stat.version is not None and not stat.directory and not fs._is_settled(stat.version):
+        if time.monotonic() > end:  # it is written all the time
+            break
+        time.sleep(max(identity.TICK, 0.01))
         stat = fs.stat("/" + key)
     return ManifestEntry(name, stat.size, None if stat.directory else stat.version)
 
@@ -161,7 +166,7 @@ class _Digests:
             return ManifestEntry(entry.name, blob.size, blob.version or entry.version, digest)
 
     def _pieces(self, blob: Blob) -> Iterator[bytes]:
-        for piece in copying.pieces(blob):
+        for piece in pieces(blob):
             self._count(len(piece), 0)
             yield piece
 
@@ -185,7 +190,7 @@ def merge(sources: Iterable[str | os.PathLike[str]], target: str | os.PathLike[s
     with ExitStack() as stack:
         manifests = [stack.enter_context(Manifest(source)) for source in sources]
         entries = heapq.merge(*manifests, key=lambda entry: entry.name)
-        with urls.open_url(target, "wb") as file:
+        with opening.open_url(target, "wb") as file:
             joined = without_full_directories(_joined(entries))
             return ManifestSummary(*formats.write(file, suffix, joined, keys.parent(file.name)))
 

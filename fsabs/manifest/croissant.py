@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from .. import errors, keys
-from ..blobs import Blob, BytesBlob
+from ..core import errors, keys, redaction
+from ..core.blobs import Blob, BytesBlob
+from ..core.limits import parse_json
 from . import jsonlines
 from .entries import DIGESTS, ManifestEntry, in_order
 
@@ -100,7 +101,7 @@ def _file_object(entry: ManifestEntry) -> dict[str, str]:
 def read(blob: Blob, url: str | None) -> Blob:
     """Return a document as a manifest of JSON lines; absolute `contentUrl`s must lie below `url`."""
     try:
-        document = json.loads(blob.read_all())
+        document = parse_json(blob.read_all())
         found = document["distribution"]
         if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
             raise ValueError("distribution is no list of objects")
@@ -143,8 +144,8 @@ def _name(content_url: str, url: str | None) -> str:
         return keys.normalize(keys.from_url_path(content_url))
     base = (url or "").rstrip("/") + "/"
     if url is None or not content_url.startswith(base):
-        shown = errors.without_secrets(content_url)
-        raise ValueError(f"{shown} does not lie below {errors.without_secrets(base) if url else 'a known URL'}")
+        shown = redaction.without_secrets(content_url)
+        raise ValueError(f"{shown} does not lie below {redaction.without_secrets(base) if url else 'a known URL'}")
     return keys.normalize(keys.from_url_path(content_url[len(base) :]))
 
 

@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
-from .. import keys
+from ..core import keys
+from ..core.limits import parse_json
 
 DIGESTS = {"sha256": 64, "md5": 32}
 """The algorithms of digests, with the number of their hexadecimal digits."""
@@ -54,7 +55,7 @@ class ManifestEntry(NamedTuple):
     @classmethod
     def decode(cls, line: bytes) -> ManifestEntry:
         """Return the entry of a line; `ValueError` if it has none."""
-        values = json.loads(line)
+        values = parse_json(line)
         if not isinstance(values, dict) or not values.keys() <= set(cls._fields):
             raise ValueError(f"a line has no entry: {line[:100]!r}")
         try:

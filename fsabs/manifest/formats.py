@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Protocol
 
-from .. import errors, locations, urls
-from ..blobs import Blob
+from ..core import errors
+from ..core.blobs import Blob
+from ..urls import locations, opening
 from . import croissant, jsonlines, parquet
 from .entries import ManifestEntry
 
@@ -64,7 +65,7 @@ class Manifest:
         self.has_directories: bool = suffix != ".json"
         """Whether it has the empty directories, too."""
         with contextlib.ExitStack() as stack:
-            blob = stack.enter_context(urls.open_url(url, "rb", **options)).blob
+            blob = stack.enter_context(opening.open_url(url, "rb", **options)).raw.blob
             self.url: str = blob.url
             """The manifest's own URL."""
             self._version = blob.size, blob.version

@@ -5,13 +5,13 @@ A name is found by bisection in the file itself, so that a manifest of any lengt
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from .. import errors, process
-from ..blobs import Blob
+from ..core import errors, process
+from ..core.blobs import Blob
+from ..core.limits import parse_json
 from .entries import ManifestEntry, ascending
 
 HEADING = b'{"manifest":"fsabs","format":1}\n'
@@ -57,7 +57,7 @@ class JsonLinesTable:
         tail = self._blob.pread(200, max(0, self._blob.size - 200))
         last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
         try:
-            values = json.loads(last)
+            values = parse_json(last)
             count, total = values["entries"], values["bytes"]
             if last == _footer(count, total):
                 return self._blob.size - len(last), count, total

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
+import functools
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import errors, keys
-from ..blobs import Blob
-from ..fs import FS, Capabilities, FileStat
-from ..layers import LayerFS
+from ..core import errors, keys
+from ..core.blobs import Blob, BlobLayer
+from ..core.fs import FS, Capabilities, FileStat, ListPage
+from ..core.layers import LayerFS
 from .checking import difference
-from .entries import ManifestEntry, digest_of
+from .entries import ManifestEntry
 from .formats import Manifest
 
 
@@ -44,7 +46,17 @@ class ManifestFS(LayerFS):
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         """The inner FS's, without those to write; listings are ordered."""
         can = self.inner.capabilities
-        return Capabilities(implied_directories=can.implied_directories, versions=can.versions)
+        return Capabilities(
+            implied_directories=can.implied_directories,
+            versions=can.versions,
+            content_versions=can.content_versions,
+            stat_is_request=can.stat_is_request and not self._has_versions,
+        )
+
+    @functools.cached_property
+    def _has_versions(self) -> bool:
+        """Whether the manifest has versions, as far as its first file says."""
+        return next((entry.version is not None for entry in self._manifest if not entry.directory), True)
 
     # ---- stats and listings, of the manifest alone
 
@@ -54,7 +66,7 @@ class ManifestFS(LayerFS):
             return FileStat.of_directory(keys.name(key))
         entry = self._manifest.find(name)
         if entry is not None:
-            return FileStat(keys.name(name), entry.size, version=entry.version or entry.digest)
+            return FileStat(keys.name(name), entry.size, version=self._version(key, entry))
         if self._is_directory(name):
             return FileStat.of_directory(keys.name(name))
         above = any(self._manifest.find(ancestor) for ancestor in keys.ancestors(name))
@@ -75,7 +87,7 @@ class ManifestFS(LayerFS):
                 at = base + name + "0"  # the character after "/"
                 continue
             if name:
-                yield FileStat(name, entry.size, version=entry.version or entry.digest)
+                yield FileStat(name, entry.size, version=entry.version)
             at = entry.name + "\0"
 
     def _walk(self, key: str) -> Iterator[FileStat]:
@@ -94,7 +106,28 @@ class ManifestFS(LayerFS):
                 open_directories.append(part)
                 yield FileStat.of_directory("/".join(open_directories))
             if parts[-1]:
-                yield FileStat(name, entry.size, version=entry.version or entry.digest)
+                yield FileStat(name, entry.size, version=entry.version)
+
+    def _version(self, key: str, entry: ManifestEntry) -> str | None:
+        """Return the version that the store has to have; without one, what it has. A digest is none: it is a claim."""
+        if entry.version is not None or not self.inner.capabilities.versions:
+            return entry.version
+        found = self.inner._stat(key)
+        self._compare(key, entry, found.size, found.version)
+        return found.version
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        """As of the store, where the manifest has no versions; what isn't in the manifest, or as it is there, isn't
+        listed.
+        """
+        page = None if self._has_versions else self.inner._list_page(key, after)
+        if page is None:
+            return None
+        entries = {
+            found.filename: self._manifest.find(self._name(keys.join(key, found.filename))) for found in page.files
+        }
+        files = [found for found in page.files if (entry := entries[found.filename]) and entry.size == found.size]
+        return page._replace(files=files)
 
     def _directory(self, key: str) -> str:
         """Return the beginning of the names in the directory `key`."""
@@ -105,6 +138,9 @@ class ManifestFS(LayerFS):
 
     def _leads_back(self, key: str) -> bool:
         return False
+
+    def _directory_identity(self, key: str) -> None:
+        return None
 
     def _unnamed(self, key: str) -> Iterator[str]:
         return iter(())
@@ -148,7 +184,7 @@ class ManifestFS(LayerFS):
         for key, entry, (content, version) in zip(wanted, entries, contents, strict=False):
             self._compare(key, entry, len(content), version)
             self._compare_content(key, entry, version, content)
-            yield content, entry.version or entry.digest
+            yield content, version
         if missing is not None:
             raise missing
 
@@ -172,11 +208,25 @@ class ManifestFS(LayerFS):
             raise self._drift(key, reason)
 
     def _compare_content(self, key: str, entry: ManifestEntry, version: str | None, content: bytes) -> None:
+        compared = self._digest_to_compare(entry, version)
+        if compared is not None:
+            compared.update(content)
+            self._compare_digest(key, entry, compared.hexdigest())
+
+    def _digest_to_compare(self, entry: ManifestEntry, version: str | None) -> Any:
+        """Return what computes the digest of a content; None if there is none to compare, or the version was."""
         if entry.digest is None or None not in (entry.version, version):
-            return
-        found = digest_of(entry.digest.partition(":")[0], [content])
+            return None
+        return hashlib.new(entry.digest.partition(":")[0], usedforsecurity=False)
+
+    def _compare_digest(self, key: str, entry: ManifestEntry, digits: str) -> None:
+        assert entry.digest is not None
+        found = f"{entry.digest.partition(':')[0]}:{digits}"
         if found != entry.digest:
             raise self._drift(key, f"{found}, {entry.digest} in the manifest")
+
+    def _check_content(self, key: str, version: str | None, content: bytes) -> None:
+        self._compare_content(key, self._entry(key), version, content)
 
     def _drift(self, key: str, reason: str) -> errors.StaleFileError:
         return errors.stale(self._url(key), f"the file has changed: {reason} {self._manifest.url}", "open")
@@ -198,21 +248,15 @@ class ManifestFS(LayerFS):
         return f"ManifestFS({self.inner!r}, {self._manifest.url!r})"
 
 
-class ManifestBlob(Blob):
+class ManifestBlob(BlobLayer):
     """A file of a data set that is as the manifest has it; a read of the whole is compared with its digest."""
 
-    __slots__ = ("_entry", "_inner")
+    __slots__ = ("_entry",)
     _origin: ManifestFS
 
     def __init__(self, origin: ManifestFS, key: str, inner: Blob, entry: ManifestEntry) -> None:
-        super().__init__(origin, key, inner.size, entry.version or entry.digest or inner.version)
-        self._inner = inner
+        super().__init__(origin, key, inner, inner.size, inner.version)
         self._entry = entry
-
-    @property
-    def max_gap_bytes(self) -> int:
-        """As of the inner blob."""
-        return self._inner.max_gap_bytes
 
     def _pread(self, size: int, offset: int) -> bytes:
         data = self._inner.pread(size, offset)
@@ -220,18 +264,34 @@ class ManifestBlob(Blob):
             self._origin._compare_content(self._key, self._entry, self._inner.version, data)
         return data
 
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        size = self._inner.pread_into(view, offset)
+        if size == self.size:
+            self._origin._compare_content(self._key, self._entry, self._inner.version, bytes(view))
+        return size
+
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._inner.pread_many(ranges)
+        found = self._inner.pread_many(ranges)
+        for (size, _), data in zip(ranges, found, strict=True):
+            if size == self.size:
+                self._origin._compare_content(self._key, self._entry, self._inner.version, data)
+        return found
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
-        return self._inner._stream(start)
+        stream = self._inner._stream(start)
+        return stream if stream is None or start else self._checked(stream)
 
-    def fileno(self) -> int:
-        """As of the inner blob."""
-        return self._inner.fileno()
-
-    def _close(self) -> None:
-        self._inner.close()
+    def _checked(self, stream: Iterator[memoryview]) -> Iterator[memoryview]:
+        """Yield the pieces of the whole file, the last one after the digest is compared."""
+        compared = self._origin._digest_to_compare(self._entry, self._inner.version)
+        size = 0
+        for piece in stream:
+            size += len(piece)
+            if compared is not None:
+                compared.update(piece)
+                if size == self.size:
+                    self._origin._compare_digest(self._key, self._entry, compared.hexdigest())
+            yield piece
 
 
 def _above(fs: FS, below: str) -> str:

@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from .. import errors, process
-from ..blobs import Blob
-from ..files import BlobReader
+from ..core import errors, process
+from ..core.blobs import Blob
+from ..core.files import buffered
 from .entries import ManifestEntry, ascending
 
 _ROWS = 8192  # of a group
@@ -65,7 +65,7 @@ class ParquetTable:
         self._groups: OrderedDict[int, list[Any]] = OrderedDict()
         arrow = _pyarrow()
         try:
-            self._file = arrow.parquet.ParquetFile(BlobReader(blob), pre_buffer=False)
+            self._file = arrow.parquet.ParquetFile(buffered(blob), pre_buffer=False)
             found = self._file.metadata.metadata or {}
             self.entries, self.bytes = int(found[b"entries"]), int(found[b"bytes"])
         except (arrow.ArrowException, KeyError, ValueError) as exc:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import exports
+from ..core.lazy import exports
 
 if TYPE_CHECKING:
     from .model import FeatureColumn, ModelError

@@ -11,11 +11,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .. import errors, keys, urls
 from ..backends.local import Local
-from ..fs import FS
+from ..core import errors, keys
+from ..core.fs import FS
 from ..readers.data.files import Files
 from ..readers.locate import locate
+from ..urls import opening
 
 
 class Root(NamedTuple):
@@ -28,7 +29,7 @@ class Root(NamedTuple):
 
     def open(self) -> Files:
         """Return the files of the root."""
-        return Files(self.url if self.manifest is None else urls.from_url(self.url, manifest=self.manifest))
+        return Files(self.url if self.manifest is None else opening.from_url(self.url, manifest=self.manifest))
 
 
 class InputFile(NamedTuple):
@@ -125,7 +126,7 @@ class InputRoots:
         found = self._open.get(number)
         if found is None:
             files = self._roots[number].open()
-            folder = urls.parse(files.fs.url()).path if isinstance(files.fs, Local) else None
+            folder = opening.parse(files.fs.url()).path if isinstance(files.fs, Local) else None
             found = self._open[number] = files, folder
         return found
 

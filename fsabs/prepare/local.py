@@ -6,16 +6,13 @@ killed, or whose store fails, costs its unit another attempt.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import queue
 import subprocess
 import sys
-import threading
-import time
-from collections import deque
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from .plan import PrepareJob, Unit, UnitResult
 
@@ -23,111 +20,110 @@ ATTEMPTS = 3
 """How often a unit is begun before the job fails."""
 
 
-class LocalRunner:
-    """Works on units in `workers` processes."""
+_EARLY = 4
+"""Processes that start before it is known how many units there are, while the input is listed."""
 
-    def __init__(self, job: PrepareJob, workers: int) -> None:
-        self._job = job
+
+class LocalRunner:
+    """Works on units in `workers` processes, which end with `close`."""
+
+    def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._waiting: deque[Unit] = deque()
-        self._outcomes: queue.SimpleQueue[tuple[Unit, UnitResult | Exception]] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._ending = False
+        for _ in range(min(workers, _EARLY)):
+            self._idle.put(self._start())
 
-    def run(self, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
+    def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
-        self._waiting.extend(units)
-        attempts: dict[int, int] = {}
-        threads = [
-            threading.Thread(target=self._drive, name="fsabs-prepare", daemon=True)
-            for _ in range(min(self._workers, len(units)))
-        ]
+        done: queue.SimpleQueue[Future[UnitResult]] = queue.SimpleQueue()
+        threads = ThreadPoolExecutor(min(self._workers, len(units)), "fsabs-prepare")
         try:
-            for thread in threads:
-                thread.start()
+            for unit in units:
+                threads.submit(self._work, job, unit).add_done_callback(done.put)
             left = len(units)
             while left:
                 try:
-                    unit, outcome = self._outcomes.get(timeout=1.0)
+                    future = done.get(timeout=1.0)
                 except queue.Empty:
                     yield None
-                    continue
-                if isinstance(outcome, UnitResult):
+                else:
                     left -= 1
-                    yield outcome
-                    continue
-                attempts[unit.number] = attempts.get(unit.number, 0) + 1
-                if attempts[unit.number] >= ATTEMPTS:
-                    raise outcome
-                self._waiting.append(unit)
+                    yield future.result()
         finally:
-            self._ending = True
-            for process in list(self._processes):
-                process.kill()
-            for thread in threads:
-                thread.join()
+            threads.shutdown(wait=False, cancel_futures=True)
+            self._kill()
+            threads.shutdown()
 
-    def _drive(self) -> None:
-        """Have units worked on by one process, or by another where it ends early."""
-        process: subprocess.Popen[bytes] | None = None
-        try:
-            while not self._ending:
-                try:
-                    unit = self._waiting.popleft()
-                except IndexError:  # a unit may come back
-                    time.sleep(0.05)
-                    continue
-                try:
-                    process = process or self._start()
-                    outcome: UnitResult | Exception = _exchange(process, unit)
-                except (OSError, EOFError, pickle.UnpicklingError) as exc:
-                    reason = f"a worker process ended with {self._end(process)}"
-                    process, outcome = None, ChildProcessError(f"{reason} at files {_span(unit)} ({exc})")
-                self._outcomes.put((unit, outcome))
-        finally:
+    def close(self) -> None:
+        """End the processes."""
+        self._kill()
+        for process in list(self._processes):
             self._end(process)
 
+    def _kill(self) -> None:
+        self._ending = True
+        for process in list(self._processes):
+            process.kill()
+
+    def _work(self, job: PrepareJob, unit: Unit) -> UnitResult:
+        """Have a unit worked on by a process, and by another one where that fails."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._attempt(job, unit)
+            except Exception:
+                if attempt == ATTEMPTS or self._ending:
+                    raise
+
+    def _attempt(self, job: PrepareJob, unit: Unit) -> UnitResult:
+        try:
+            process = self._idle.get_nowait()
+        except queue.Empty:
+            process = self._start()
+        try:
+            outcome = _exchange(process, job, unit)
+        except Exception as exc:  # it was killed, or its answer can't be unpickled
+            span = f"{unit.files[0].path!r} to {unit.files[-1].path!r}"
+            reason = f"a worker process ended with {self._end(process)} at files {span} ({exc})"
+            raise ChildProcessError(reason) from exc
+        self._idle.put(process)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "from fsabs.prepare.worker import main; main()"]
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
-        )
+        """Start a process that imports from the directories of this one, and never from the working directory."""
+        path = [entry for entry in sys.path if entry]
+        command = [sys.executable, "-P", "-c", "from fsabs.prepare.worker import main; main()"]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
         self._processes.add(process)
         if self._ending:
             process.kill()
         assert process.stdin is not None
-        pickle.dump((sys.path, self._job), process.stdin)
+        pickle.dump(path, process.stdin)
+        process.stdin.flush()
         return process
 
-    def _end(self, process: subprocess.Popen[bytes] | None) -> int | None:
-        """End a process; return its exit status."""
-        if process is None:
-            return None
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-        if self._ending:
-            process.kill()
+    def _end(self, process: subprocess.Popen[bytes]) -> int:
+        """Have a process end, as it does with its input; return its exit status."""
         try:
-            status = process.wait(10)
+            process.communicate(timeout=10)
         except subprocess.TimeoutExpired:
             process.kill()
-            status = process.wait()
+            process.communicate()
         self._processes.discard(process)
-        return status
+        return process.returncode
 
 
-def _exchange(process: subprocess.Popen[bytes], unit: Unit) -> UnitResult | Exception:
-    """Send a unit to a process and return what comes back."""
+def _exchange(process: subprocess.Popen[bytes], job: PrepareJob, unit: Unit) -> UnitResult | Exception:
+    """Send a unit to a process and return its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
-    pickle.dump(unit, process.stdin)
+    pickle.dump((job, unit), process.stdin)
     process.stdin.flush()
     outcome: UnitResult | Exception = pickle.load(process.stdout)
     return outcome
-
-
-def _span(unit: Unit) -> str:
-    return f"{unit.files[0].path!r} to {unit.files[-1].path!r}"

@@ -6,6 +6,7 @@ A record is a tuple or dict of values (arrays, NumPy scalars, int, float, str, b
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import sys
@@ -15,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import urls
-from ..errors import without_secrets
+from ..core.errors import without_secrets
 from ..readers import instances
 from ..readers.data.base import parameters_of
 from ..readers.definitions import module_from
+from ..urls import opening
 
 FUNCTION = "prepare_data_for_a_single_file"
 COLUMNS = "feature_columns"
@@ -54,14 +55,28 @@ class ModelSource(NamedTuple):
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ModelSource:
         """Read a model file at a URL or path."""
-        with urls.open_url(path, "rb") as file:
+        with opening.open_url(path, "rb") as file:
             data = file.read()
-        local = urls.parse(path)
+        local = opening.parse(path)
         where = local.path if local.scheme == "file" and os.path.isfile(local.path) else without_secrets(str(path))
         try:
             return cls(data.decode(), where)
         except UnicodeDecodeError as exc:
             raise ModelError(f"{where}: the model file is not UTF-8 text: {exc}") from None
+
+    def modules(self) -> dict[str, str]:
+        """Return the text of each module beside a local model file that it imports, by path; theirs, too."""
+        folder = os.path.dirname(self.url)
+        found: dict[str, str] = {}
+        waiting = [(folder, self.text)] if os.path.isdir(folder) else []
+        while waiting:
+            package, text = waiting.pop()
+            for path in _imported_files(text, folder, package):
+                if path not in found:
+                    with open(path, encoding="utf-8", errors="replace") as file:
+                        found[path] = file.read()
+                    waiting.append((os.path.dirname(path), found[path]))
+        return found
 
 
 class Model:
@@ -172,6 +187,27 @@ class Model:
         if isinstance(exc, SyntaxError):
             return text
         return f"{text} (line {lines[-1]} of {os.path.basename(self._where)})" if lines else text
+
+
+def _imported_files(text: str, folder: str, package: str) -> Iterator[str]:
+    """Yield the files below a folder that a module's import statements name; relative ones start at its package."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            wanted = [(folder, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = os.path.normpath(os.path.join(package, *[".."] * (node.level - 1))) if node.level else folder
+            wanted = [(start, f"{node.module or ''}.{alias.name}".strip(".")) for alias in node.names]
+        else:
+            continue
+        for start, name in wanted:
+            path = start
+            for part in name.split("."):
+                path = os.path.join(path, part)
+                yield from filter(os.path.isfile, (f"{path}.py", os.path.join(path, "__init__.py")))
 
 
 def _takes_file(function: Any, where: str) -> bool:

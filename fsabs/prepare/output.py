@@ -11,18 +11,19 @@ in the middle of it completes it.
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from .. import errors, keys, registry, urls
 from ..backends.local import Local
-from ..fs import FS
+from ..core import errors, keys, registry
+from ..core.fs import FS
+from ..core.limits import parse_json
 from ..readers.locate import PUBLISHING
-from ..threads import Threads
+from ..urls import opening
 from .plan import UnitResult
 
 REPORT = ".fsabs-prepare.json"
@@ -50,21 +51,21 @@ class OutputDirectory:
             raise ValueError("no output directory is given")
         if "://" not in text:
             text = os.path.realpath(text)
-        if urls.parse(text).scheme == "memory":
+        if opening.parse(text).scheme == "memory":
             raise errors.unsupported("prepare", text, "memory:// is in the memory of one process")
-        if any(registry.container_of(part) for part in urls.parse(text).path.split("/")):
+        if any(registry.container_of(part) for part in opening.parse(text).path.split("/")):
             raise errors.unsupported("prepare", text, "the output can't be in an archive")
         parent, _, name = text.rstrip("/").rpartition("/")
         self._url = text.rstrip("/") or text
         self._beside = False
         self.fs: FS
-        if name and urls.parse(parent + "/").path.strip("/") and not os.path.ismount(text):
+        if name and opening.parse(parent + "/").path.strip("/") and not os.path.ismount(text):
             self._beside = self._open_parent(parent)
         if self._beside:
             self._name = keys.from_url_path(name) if "://" in text else name
             self.staging = f".{self._name}{_STAGING}"
         else:
-            self.fs = urls.from_url(text, create=True)
+            self.fs = opening.from_url(text, create=True)
             self._name, self.staging = "", _STAGING
         self._check_kind()
         self._token = uuid.uuid4().hex
@@ -73,10 +74,10 @@ class OutputDirectory:
     def _open_parent(self, parent: str) -> bool:
         """Open the directory above the output; return False if the commit can't be a rename in it."""
         try:
-            fs = urls.from_url(parent, create=True)
+            fs = opening.from_url(parent, create=True)
         except PermissionError:  # or outside of the prefix of a custom scheme
             return False
-        local = isinstance(fs, Local) and not os.access(urls.parse(fs.url()).path, os.W_OK)
+        local = isinstance(fs, Local) and not os.access(opening.parse(fs.url()).path, os.W_OK)
         if fs.scheme not in _RENAMES or local:
             fs.close()
             return False
@@ -118,10 +119,21 @@ class OutputDirectory:
             return
         if not self.fs.isdir(self._name or "."):
             raise errors.error(errno.ENOTDIR, "prepare", self.url, "the output is a file")
-        names = [name for name in self.fs.list(self._name) if name.rstrip("/") != _STAGING]
-        if names and REPORT not in names and PUBLISHING not in names:
-            reason = f"the output exists and was not made by fsabs prepare: it has {names[0]!r}"
-            raise errors.error(errno.EEXIST, "prepare", self.url, reason)
+        commit = self._read_json("commit.json")
+        moves = commit["moves"] if commit else {}
+        ours = {REPORT, PUBLISHING, f"{_STAGING}/", *self._listed(self._name), *moves.values()}
+        for name in self.fs.list(self._name):
+            if name not in ours:
+                reason = f"the output has {name!r}, which no report of fsabs prepare lists: move or remove it"
+                raise errors.error(errno.EEXIST, "prepare", self.url, reason)
+
+    def _listed(self, folder: str) -> set[str]:
+        """Return the names of the data files that the report in a directory lists: all that may be removed there."""
+        try:
+            shards = parse_json(self.fs.read_bytes(f"{folder}/{REPORT}" if folder else REPORT))["shards"]
+            return {shard["name"] for shard in shards if "/" not in shard["name"]}
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return set()
 
     def work(self, fingerprint: str) -> str:
         """Return the path, in the base directory, of the folder that a job's processes write to."""
@@ -200,19 +212,24 @@ class OutputDirectory:
             self.fs.write_bytes(f"{ready}/{REPORT}", json.dumps(report, indent=1).encode())
             self.fs.write_bytes(self._staged("swapped"), b"")
         if self.fs.exists(ready):
-            if self.fs.exists(self._name):
-                if self.fs.exists(old):
-                    self.fs.remove(old, recursive=True)
+            if self.fs.exists(self._name) and not self.fs.exists(old):
                 self.fs.rename(self._name, old)
             self.fs.rename(ready, self._name)
+        if self.fs.exists(old):
+            there = set(self.fs.list(old))
+            self._each(lambda name: self.fs.remove(f"{old}/{name}"), there & self._listed(old))
+            for name in (PUBLISHING, REPORT):  # the report last: a run after a crash reads it again
+                if name in there:
+                    self.fs.remove(f"{old}/{name}")
+            for name in self.fs.list(old):  # added by another program in the last moment
+                self.fs.rename(f"{old}/{name}", f"{self._name}/{name}")
 
     def _move(self, moves: dict[str, str], report: dict[str, Any]) -> None:
         """Move the new files to the output one by one, marked as incomplete meanwhile."""
         self.fs.write_bytes(PUBLISHING, b"fsabs prepare is replacing this data set\n")
         self._each(lambda path: self._rename(path, moves[path]), moves)
-        new = set(moves.values())
-        stale = [name for name in self.fs.list("") if not name.startswith(".") and name not in new]
-        self._each(lambda name: self.fs.remove(name.rstrip("/"), recursive=name.endswith("/")), stale)
+        there = set(self.fs.list(""))
+        self._each(self.fs.remove, there & self._listed("") - set(moves.values()))
         self.fs.write_bytes(REPORT, json.dumps(report, indent=1).encode())
         self.fs.remove(PUBLISHING)
 
@@ -224,9 +241,9 @@ class OutputDirectory:
                 raise
 
     def _each(self, function: Callable[[str], None], names: Iterable[str]) -> None:
-        with Threads[None](1 if isinstance(self.fs, Local) else _THREADS, wait=True) as threads:
-            for wait in [threads.start(functools.partial(function, name)) for name in names]:
-                wait()
+        with ThreadPoolExecutor(1 if isinstance(self.fs, Local) else _THREADS, "fsabs-prepare") as threads:
+            for _ in threads.map(function, names):
+                pass
 
     # ---- staging
 
@@ -242,7 +259,7 @@ class OutputDirectory:
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            value: dict[str, Any] = json.loads(self.fs.read_bytes(self._staged(name)))
+            value: dict[str, Any] = parse_json(self.fs.read_bytes(self._staged(name)))
         except (FileNotFoundError, NotADirectoryError):
             return None
         return value
@@ -262,5 +279,5 @@ class OutputDirectory:
 
 def _real(url: str) -> str:
     """Return a URL; of a local path, the one without symbolic links."""
-    location = urls.parse(url)
+    location = opening.parse(url)
     return Local(os.path.realpath(location.path)).url() if location.scheme == "file" else url

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..core.limits import parse_json
 from .inputs import InputFile, InputListing, Root
 from .model import ModelSource
 
@@ -67,6 +68,9 @@ class FileFailure(NamedTuple):
     file: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.file}: {self.reason}"
+
 
 class UnitResult(NamedTuple):
     """The output of one attempt at a unit, or the reasons of its failure."""
@@ -91,7 +95,7 @@ class UnitResult(NamedTuple):
     @classmethod
     def from_json(cls, data: bytes) -> UnitResult:
         """Return the result that `to_json` has serialized."""
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, Any] = parse_json(data)
         fields["files"] = [OutputFile(*file) for file in fields["files"]]
         fields["failures"] = [FileFailure(*failure) for failure in fields["failures"]]
         return cls(**fields)
@@ -113,7 +117,9 @@ def units_of(listing: InputListing, files_per_unit: int) -> Iterator[Unit]:
 
 def fingerprint(job: PrepareJob, listing: InputListing, version: str) -> str:
     """Return a digest of all that the output depends on: only units of an equal job can be used again."""
-    digest = hashlib.sha256(json.dumps([version, job.model.text, job.format, job.skip_errors, job.roots]).encode())
+    modules = sorted(job.model.modules().items())
+    parts = [version, job.model.text, modules, job.format, job.skip_errors, job.roots]
+    digest = hashlib.sha256(json.dumps(parts).encode())
     for file, state in zip(listing.files, listing.versions, strict=True):
         digest.update(f"{file.root} {file.size} {state} {file.path}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..core.limits import parse_json
 from .plan import FileFailure, UnitResult
 
 
@@ -46,7 +46,7 @@ class PrepareReport(NamedTuple):
     @classmethod
     def from_json(cls, text: str | bytes) -> PrepareReport:
         """Return the report that `.fsabs-prepare.json` holds."""
-        return cls.of(json.loads(text))
+        return cls.of(parse_json(text))
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> PrepareReport:
@@ -57,7 +57,7 @@ class PrepareReport(NamedTuple):
         )
 
     def __str__(self) -> str:
-        lines = [f"skipped {failure.file}: {failure.reason}" for failure in self.failures]
+        lines = [f"skipped {failure}" for failure in self.failures]
         resumed = f", {self.resumed_files} of them by an earlier run" if self.resumed_files else ""
         rate = self.files / self.seconds if self.seconds else 0.0
         lines.append(

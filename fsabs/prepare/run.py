@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from .. import __version__
-from ..errors import corrupt, without_secrets
-from ..fs import FS
+from ..core.errors import corrupt, without_secrets
+from ..core.fs import FS
 from ..readers.recordio import Reader
 from ..readers.recordio.format import COMPRESSORS
 from .inputs import InputListing, InputRoots, list_files
 from .local import LocalRunner
 from .model import Model, ModelSource
 from .output import Commit, OutputDirectory
-from .plan import FileFailure, OutputFormat, PrepareJob, Unit, UnitResult, fingerprint, units_of
+from .plan import OutputFormat, PrepareJob, Unit, UnitResult, fingerprint, units_of
 from .report import OutputShard, PrepareProgress, PrepareReport, PrepareTally
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PrepareError(ValueError):
 class Runner(Protocol):
     """An object that works on the units of a job."""
 
-    def run(self, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
+    def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
 
 
@@ -89,7 +89,15 @@ def prepare(
         raise ValueError(f"compressor is one of {', '.join(COMPRESSORS)}, not {compressor!r}")
     source = ModelSource.read(model_file)
     Model(source)
-    with contextlib.closing(OutputDirectory(output_directory)) as output:
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(contextlib.closing(OutputDirectory(output_directory)))
+        runner: Runner
+        if mode == "cluster" or master is not None:
+            from .spark import SparkRunner
+
+            runner = SparkRunner(output, master, num_workers)
+        else:
+            runner = stack.enter_context(contextlib.closing(LocalRunner(num_workers or os.cpu_count() or 1)))
         listing = list_files(raw_data_directory, manifest)
         output.check(listing.urls)
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes)
@@ -98,14 +106,13 @@ def prepare(
         job = job._replace(work=output.work(job_id))
         if on_error == "fail":
             _check_empty(listing)
-        runner: Runner
-        if mode == "cluster" or master is not None:
-            from .spark import SparkRunner
-
-            runner = SparkRunner(job, output, master, num_workers)
-        else:
-            runner = LocalRunner(job, num_workers or os.cpu_count() or 1)
-        return _Run(job, job_id, listing, output, progress).run(runner, validate, started)
+        units = list(units_of(listing, records_per_file))
+        resumed_files = _work(job, job_id, listing, units, runner, output, progress or (lambda _: None))
+        report, moves = _report(output, len(units), prefix, resumed_files, started)
+        if validate:
+            _validate(output.fs, zip(moves, report.shards, strict=True))
+        output.commit(Commit(moves, report.to_json()))
+        return report
 
 
 def _check_arguments(
@@ -135,73 +142,59 @@ def _check_empty(listing: InputListing) -> None:
         raise PrepareError(f"{len(empty)} of {len(listing.files)} files are empty: {names}{more}")
 
 
-class _Run:
-    """One run of a job."""
-
-    def __init__(
-        self,
-        job: PrepareJob,
-        job_id: str,
-        listing: InputListing,
-        output: OutputDirectory,
-        progress: Callable[[PrepareProgress], object] | None,
-    ) -> None:
-        self._job, self._job_id, self._listing, self._output = job, job_id, listing, output
-        self._progress = progress or (lambda _: None)
-
-    def run(self, runner: Runner, validate: bool, started: float) -> PrepareReport:
-        """Do what is left of the job and commit it."""
-        listing, output = self._listing, self._output
-        units = list(units_of(listing, self._job.format.records_per_file))
-        earlier = output.begin(self._job_id)
-        tally = PrepareTally(len(listing.files), sum(file.size for file in listing.files), earlier)
-        done = {result.number for result in earlier}
-        left = [unit for unit in units if unit.number not in done]
-        self._progress(tally.progress())
-        if left:
-            with contextlib.closing(runner.run(left)) as results:
-                for result in results:
-                    if result is not None and result.error:
-                        raise _error(result.failures[0])
-                    self._progress(tally.progress() if result is None else tally.add(result))
-        return self._commit(len(units), tally.resumed_files, validate, started)
-
-    def _commit(self, units: int, resumed_files: int, validate: bool, started: float) -> PrepareReport:
-        results = sorted(self._output.done())
-        if [result.number for result in results] != list(range(units)):
-            raise RuntimeError(f"{len(results)} of {units} units are done: please report this as a bug")
-        files = [file for result in results for file in result.files]
-        failures = tuple(failure for result in results for failure in result.failures)
-        if not files:
-            raise PrepareError("there are no records" + (f"; the first reason: {failures[0]}" if failures else ""))
-        if validate:
-            _validate(self._output.fs, [(file.path, file.records) for file in files])
-        last, prefix = len(files) - 1, self._job.format.prefix
-        names = [f"{prefix}-{number:05}-of-{last:05}" for number in range(len(files))]
-        report = PrepareReport(
-            output=without_secrets(self._output.url),
-            files=sum(result.inputs for result in results),
-            records=sum(file.records for file in files),
-            input_bytes=sum(result.input_bytes for result in results),
-            output_bytes=sum(file.bytes for file in files),
-            failures=failures,
-            shards=tuple(OutputShard(name, file.records, file.bytes) for name, file in zip(names, files, strict=True)),
-            resumed_files=resumed_files,
-            seconds=round(time.monotonic() - started, 3),
-        )
-        moves = {file.path: name for name, file in zip(names, files, strict=True)}
-        self._output.commit(Commit(moves, report.to_json()))
-        return report
+def _work(
+    job: PrepareJob,
+    job_id: str,
+    listing: InputListing,
+    units: Sequence[Unit],
+    runner: Runner,
+    output: OutputDirectory,
+    progress: Callable[[PrepareProgress], object],
+) -> int:
+    """Do what is left of the job; return the number of files that were done before."""
+    earlier = output.begin(job_id)
+    tally = PrepareTally(len(listing.files), sum(file.size for file in listing.files), earlier)
+    done = {result.number for result in earlier}
+    left = [unit for unit in units if unit.number not in done]
+    progress(tally.progress())
+    with contextlib.closing(runner.run(job, left)) as results:
+        for result in results if left else ():
+            if result is not None and result.error:
+                raise PrepareError(str(result.failures[0]))
+            progress(tally.progress() if result is None else tally.add(result))
+    return tally.resumed_files
 
 
-def _error(failure: FileFailure) -> PrepareError:
-    return PrepareError(f"{failure.file}: {failure.reason}")
+def _report(
+    output: OutputDirectory, units: int, prefix: str, resumed_files: int, started: float
+) -> tuple[PrepareReport, dict[str, str]]:
+    """Return the report of a job that is done, and the names of its files by their staged paths."""
+    results = sorted(output.done())
+    if [result.number for result in results] != list(range(units)):
+        raise RuntimeError(f"{len(results)} of {units} units are done: please report this as a bug")
+    files = [file for result in results for file in result.files]
+    failures = tuple(failure for result in results for failure in result.failures)
+    if not files:
+        raise PrepareError("there are no records" + (f"; the first reason: {failures[0]}" if failures else ""))
+    names = [f"{prefix}-{number:05}-of-{len(files) - 1:05}" for number in range(len(files))]
+    report = PrepareReport(
+        output=without_secrets(output.url),
+        files=sum(result.inputs for result in results),
+        records=sum(file.records for file in files),
+        input_bytes=sum(result.input_bytes for result in results),
+        output_bytes=sum(file.bytes for file in files),
+        failures=failures,
+        shards=tuple(OutputShard(name, file.records, file.bytes) for name, file in zip(names, files, strict=True)),
+        resumed_files=resumed_files,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    return report, {file.path: name for name, file in zip(names, files, strict=True)}
 
 
-def _validate(fs: FS, files: Sequence[tuple[str, int]]) -> None:
+def _validate(fs: FS, files: Iterable[tuple[str, OutputShard]]) -> None:
     """Read files of records; raise `CorruptFileError` for damage or another number of records."""
-    for path, records in files:
+    for path, shard in files:
         with Reader(fs, path) as reader:
             found = sum(1 for _ in reader)
-        if found != records:
-            raise corrupt(fs.url(path), f"{found} records, and {records} were written", "validate")
+        if found != shard.records:
+            raise corrupt(fs.url(path), f"{found} records, and {shard.records} were written", "validate")

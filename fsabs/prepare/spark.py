@@ -23,7 +23,9 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import __version__, errors
+from .. import __version__
+from ..core import errors
+from .local import ATTEMPTS
 from .output import OutputDirectory
 from .plan import PrepareJob, Unit, UnitResult
 from .work import UnitWorker
@@ -33,36 +35,36 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.5
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)\])?")
 _REASON = re.compile(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
 
 
 class SparkRunner:
     """Works on units as tasks of Spark."""
 
-    def __init__(self, job: PrepareJob, output: OutputDirectory, master: str | None, num_workers: int | None) -> None:
+    def __init__(self, output: OutputDirectory, master: str | None, num_workers: int | None) -> None:
+        try:
+            import pyspark  # noqa: F401
+        except ImportError:
+            raise errors.missing("pyspark", "spark", "preparing data on Spark") from None
+        self._output = output
+        self._master = _with_retries(master)
+        self._num_workers = num_workers
+        self._error: Exception | None = None
+
+    def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
+        """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
         for url in (job.base, *(part for root in job.roots for part in root)):
             if url is not None and errors.without_secrets(url) != url:
                 raise ValueError(
                     "credentials in a URL would be seen in Spark's plan: give them by the environment or pfio.ini"
                 )
-        try:
-            import pyspark  # noqa: F401
-        except ImportError:
-            raise errors.missing("pyspark", "spark", "preparing data on Spark") from None
-        self._job = job
-        self._output = output
-        self._master = master
-        self._num_workers = num_workers
-        self._error: Exception | None = None
-
-    def run(self, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
-        """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
         wanted = {unit.number for unit in units}
         group = f"fsabs-prepare-{uuid.uuid4().hex}"
         with self._context() as context:
             ship_package(context)
             thread = threading.Thread(
-                target=self._collect, args=(context, group, units), name="fsabs-prepare-spark", daemon=True
+                target=self._collect, args=(context, group, job, units), name="fsabs-prepare-spark", daemon=True
             )
             thread.start()
             try:
@@ -84,11 +86,11 @@ class SparkRunner:
             if self._error is not None:
                 raise RuntimeError(f"the Spark job failed: {reason_of(self._error)}") from self._error
 
-    def _collect(self, context: SparkContext, group: str, units: Sequence[Unit]) -> None:
+    def _collect(self, context: SparkContext, group: str, job: PrepareJob, units: Sequence[Unit]) -> None:
         """Run the job; its results are read from staging, and its error is kept."""
         try:
             context.setJobGroup(group, f"fsabs prepare {self._output.url}", interruptOnCancel=True)
-            context.parallelize(units, len(units)).foreachPartition(partial(run_units, self._job))
+            context.parallelize(units, len(units)).foreachPartition(partial(run_units, job))
         except Exception as exc:
             self._error = exc
 
@@ -99,7 +101,7 @@ class SparkRunner:
 
         active = SparkSession.getActiveSession()
         if active is not None:
-            if self._master is not None and active.sparkContext.master != self._master:
+            if self._master not in (None, _with_retries(active.sparkContext.master)):
                 raise ValueError(f"there is a Spark session on {active.sparkContext.master}, not on {self._master}")
             yield active.sparkContext
             return
@@ -115,6 +117,7 @@ class SparkRunner:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("fsabs prepare")
+        builder = builder.config("spark.executorEnv.PYTHONSAFEPATH", "1")  # no import from the working directory
         master = self._master
         if master is not None:
             builder = builder.master(master)
@@ -129,6 +132,12 @@ class SparkRunner:
             return builder.getOrCreate()
         except Exception as exc:  # of py4j: a stack of Java
             raise RuntimeError(f"Spark can't start: {reason_of(exc)}") from exc
+
+
+def _with_retries(master: str | None) -> str | None:
+    """Return a master whose tasks are tried again: Spark itself gives those of `local[N]` one attempt."""
+    match = _LOCAL.fullmatch(master or "")
+    return f"local[{match[1] or 1},{ATTEMPTS}]" if match else master
 
 
 # ---- on the executors

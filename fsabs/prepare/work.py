@@ -14,11 +14,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import urls
-from ..errors import CorruptFileError, stale, without_secrets
-from ..fs import FS
+from ..core.errors import CorruptFileError, stale, without_secrets
+from ..core.fs import FS
 from ..readers.prefetch import prefetch
 from ..readers.recordio import Writer
+from ..urls import opening
 from .inputs import InputFile, InputRoots
 from .model import Model, RecordError
 from .plan import FileFailure, OutputFile, PrepareJob, Unit, UnitResult
@@ -38,7 +38,7 @@ class UnitWorker:
         self._job = job
         self._model = Model(job.model)
         self._roots = InputRoots(job.roots)
-        self._output = urls.from_url(job.base)
+        self._output = opening.from_url(job.base)
         self._copies: str | None = None  # a folder of copies of the current file
 
     def run(self, unit: Unit) -> UnitResult:

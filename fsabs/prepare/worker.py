@@ -21,11 +21,11 @@ def main() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    sys.path[:], job = pickle.load(tasks)
+    sys.path[:] = pickle.load(tasks)
     worker: UnitWorker | None = None
     try:
         while True:
-            unit = pickle.load(tasks)
+            job, unit = pickle.load(tasks)
             try:
                 worker = worker or UnitWorker(job)
                 answer: object = worker.run(unit)
@@ -44,7 +44,3 @@ def _portable(exc: Exception) -> Exception:
     except Exception:
         return RuntimeError(f"{type(exc).__name__}: {exc}")
     return exc
-
-
-if __name__ == "__main__":
-    main()

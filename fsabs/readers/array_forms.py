@@ -7,6 +7,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ..core.limits import parse_json
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -96,7 +98,7 @@ def _dtype(form: bytes) -> np.dtype[Any]:
     if not text.startswith("["):
         return _dtype_of(text)
     try:
-        return _dtype_of(json.loads(text))
+        return _dtype_of(parse_json(text))
     except (RecursionError, TypeError, OverflowError) as exc:
         raise ValueError(f"no dtype: {type(exc).__name__}") from None
 

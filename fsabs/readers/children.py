@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from .. import errors, process
+from ..core import errors, process
 
 _RUN = 32
 """The items of one message."""

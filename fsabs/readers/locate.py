@@ -5,18 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import errors, keys
-from ..fs import FS, Path
-from ..urls import from_url
+from ..core import errors, keys
+from ..core.fs import FS, Path
+from ..urls.opening import from_url
 
 if TYPE_CHECKING:
     from typing import Self
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*/?")
 _MAGIC = re.compile(r"[*?\[]")
+_SHARD = re.compile(r"(.*)-\d{5,}-of-(\d{5,})", re.DOTALL)
 PUBLISHING = ".fsabs-publishing"
 """A file that marks a directory whose files are being replaced: they are no data set now."""
 
@@ -36,6 +37,13 @@ def locate(url: Path, **options: Any) -> tuple[FS, str]:
         raise errors.error(errno.EISDIR, "open", text)
     name = keys.from_url_path(text[cut:]) if match else text[cut:]
     return from_url(text[:cut] or ".", **options), name
+
+
+def is_pattern(url: Path) -> bool:
+    """Return whether a URL or path has `*`, `?` or `[` after its scheme and authority."""
+    text = os.fspath(url)
+    match = _SCHEME.match(text)
+    return _MAGIC.search(text, match.end() if match else 0) is not None
 
 
 class LocatedFiles:
@@ -85,6 +93,8 @@ def _matches(fs: FS, path: str) -> list[str]:
         matches = [name for name in fs.glob(path) if fs.isfile(name)]
         if not matches:
             raise errors.error(errno.ENOENT, "glob", fs.url() + path, "no file matches")
+        marks = {publishing_mark(match[1]) for match in map(_SHARD.fullmatch, matches) if match}
+        check_published([mark for mark in sorted(marks) if fs.exists(mark)], fs.url())
         return matches
     if not fs.stat(path).directory:
         return [path]
@@ -102,8 +112,26 @@ def _files(fs: FS) -> list[str]:
     return [name for name in names if not name.endswith("/") and not name.startswith(".")]
 
 
-def check_published(names: Container[str], url: str) -> None:
+def publishing_mark(prefix: str) -> str:
+    """Return the path of the file that marks the shards with a prefix as being replaced."""
+    folder, slash, name = prefix.rpartition("/")
+    return f"{folder}{slash}{PUBLISHING}-{name}"
+
+
+def check_published(names: Iterable[str], url: str) -> None:
     """Raise an `OSError` (EBUSY) if the files in a directory, of these names, are being replaced."""
-    if PUBLISHING in names:
-        reason = "fsabs prepare is replacing this data set, or was interrupted while it did: run it again"
+    if any(name.rpartition("/")[2].startswith(PUBLISHING) for name in names):
+        reason = "fsabs prepare or convert is replacing this data set, or was interrupted while it did: run it again"
         raise errors.error(errno.EBUSY, "list", url, reason)
+
+
+def check_one_run(paths: Iterable[str], url: str) -> None:
+    """Raise an `OSError` (EINVAL) if files are the shards of two runs of one data set: their numbers differ."""
+    runs: dict[str, str] = {}
+    for path in paths:
+        if match := _SHARD.fullmatch(path):
+            prefix, last = match[1], match[2]
+            if runs.setdefault(prefix, last) != last:
+                both = f"{prefix}-*-of-{runs[prefix]} and {prefix}-*-of-{last}"
+                reason = f"there are shards of two runs, {both}: remove one, or name one by its pattern"
+                raise errors.error(errno.EINVAL, "list", url, reason)

@@ -13,12 +13,13 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import errors, urls
-from ..fs import FS, Path
+from ..core import errors
+from ..core.fs import FS, Path
+from ..urls import opening
 from . import instances
-from .background import mapped, read_ahead
+from .ahead import mapped, read_ahead
 from .children import in_processes
-from .locate import find
+from .locate import check_one_run, find
 from .recordio import Reader
 from .recordio.index import OnError
 
@@ -60,7 +61,8 @@ class Creator:
             decode: what makes an instance of a record, in place of `instances.decode`.
             on_error: `raise` for what is damaged, or `skip` it.
 
-        What names no file is a `FileNotFoundError` here, not first when it is read. A record that is no instance is a
+        What names no file is a `FileNotFoundError` here, not first when it is read, and the shards of two runs of a
+        data set, of different numbers, are an `OSError`. A record that is no instance is a
         `CorruptFileError` that names the file and the record.
         """
         if buf_size < 1:
@@ -73,7 +75,8 @@ class Creator:
         if not wanted:
             raise ValueError("no paths")
         for found in find(wanted, fs):
-            found.__exit__()
+            with found:
+                check_one_run(found.paths, found.fs.url())
         how = decode or (_decode_any if allow_pickle else instances.decode)
 
         def read() -> Iterator[Any]:
@@ -92,7 +95,7 @@ class Creator:
         """Return a reader of the lines of a file in UTF-8, at a URL or path or in `fs`, without their line ends."""
 
         def read() -> Iterator[str]:
-            with urls.open_url(path, "r") if fs is None else fs.open(path, "r") as file:
+            with opening.open_url(path, "r") if fs is None else fs.open(path, "r") as file:
                 for line in file:
                     yield line.rstrip("\n")
 
@@ -109,6 +112,7 @@ def _decode_any(record: bytes) -> Any:
 def _runs(paths: Sequence[Path], fs: FS | None, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
     for found in find(paths, fs):
         with found:
+            check_one_run(found.paths, found.fs.url())
             for path in found.paths:
                 yield from _runs_of(found.fs, path, decode, on_error)
 

@@ -1,27 +1,24 @@
 """Reading ahead in an order that is known: in batches, within a bound on bytes.
 
 `prefetch` is for a data set that knows its sampler's order; `read_ahead` is the same for anything that is read in
-batches, and `Ahead` is the thread behind both, which is made where it is first needed, in each process anew. An FS that
-can use the order itself (a cache) receives it.
+batches. The thread behind both (`ahead`) is made where it is first needed, in each process anew. An FS that can use the
+order itself (a cache) receives it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from .. import mounts, process
 from ..backends.local import Local
 from ..backends.memory import Memory
 from ..containers.base import Container
-from ..errors import CorruptFileError
-from ..fs import FS, Path
+from ..core import process
+from ..core.errors import CorruptFileError
+from ..core.fs import FS, Path
+from ..disk import mounts
+from .ahead import Ahead, in_lists
 
 T = TypeVar("T")
 
@@ -110,7 +107,7 @@ def _from_there(
     coming = wanted[start:] if start else wanted
     begin(coming)
     chunks = functools.partial(_in_batches, read, coming, weigh, max_bytes, largest_batch)
-    return items_of(Ahead(chunks, lambda chunk: sum(map(weigh, chunk)), max_bytes))
+    return in_lists(Ahead(chunks, max_bytes, lambda chunk: sum(map(weigh, chunk))))
 
 
 def _in_batches(
@@ -146,135 +143,3 @@ def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         return ([item] for item in items)
     size = max(1, min(_CHUNK, size))
     return (items[at : at + size] for at in range(0, len(items), size))
-
-
-class Ahead(Iterator[T], Generic[T]):
-    """The items of `source()`, taken from it by a thread while the consumer works.
-
-    `weigh(item)` is its size in bytes; the thread waits while `max_bytes` or more are held. What `source` raises is
-    raised where its next item would have come. The thread ends with the items, at `close()`, or when this is dropped.
-    """
-
-    def __init__(self, source: Callable[[], Iterator[T]], weigh: Callable[[T], int], max_bytes: int) -> None:
-        self._shelf: _Shelf[T] = _Shelf(max_bytes)
-        self._generation = process.generation()
-        # The thread must not hold this object, or it would never be dropped.
-        thread = threading.Thread(target=_fill, args=(self._shelf, source, weigh), daemon=True, name="fsabs-ahead")
-        weakref.finalize(self, _close, self._shelf, self._generation).atexit = False
-        thread.start()
-
-    def __next__(self) -> T:
-        if self._generation != process.generation():
-            raise RuntimeError("reading ahead was begun in another process")
-        return self._shelf.take()
-
-    def close(self) -> None:
-        """End the thread, after what it is reading now; nothing is to be had after that."""
-        _close(self._shelf, self._generation)
-
-
-def items_of(chunks: Ahead[list[T]]) -> Iterator[T]:
-    """Yield the items of the lists that a thread reads; closing the iterator ends the thread."""
-    with contextlib.closing(chunks):
-        for chunk in chunks:
-            yield from chunk
-
-
-def _close(shelf: _Shelf[Any], generation: int) -> None:
-    if not process.inherited(generation):  # a forked child may have inherited the lock as its parent's thread held it
-        shelf.close()
-
-
-class _Shelf(Generic[T]):
-    """The batches that were read and not yet taken.
-
-    A thread waits in a queue of C's: an exception of a signal handler leaves `threading.Condition` without its lock.
-    Each queue holds one token at most, and a thread that gets it looks for what has changed.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._items: deque[tuple[T, int]] = deque()  # with the weight of all items before it
-        self._total = 0
-        self._arrived: SimpleQueue[None] = SimpleQueue()
-        self._taken: SimpleQueue[None] = SimpleQueue()
-        self._closed = False
-        self._ended = False
-        self._failure: BaseException | None = None
-
-    def put(self, item: T, weight: int) -> bool:
-        """Add an item once there is room; return False if the consumer has stopped."""
-        while not self._closed and self._waiting() >= self._max_bytes:
-            self._taken.get()
-        if self._closed:
-            return False
-        self._items.append((item, self._total))
-        self._total += weight
-        _wake(self._arrived)
-        return True
-
-    def _waiting(self) -> int:
-        """Return the weight of the items that were not taken yet."""
-        try:
-            return self._total - self._items[0][1]
-        except IndexError:
-            return 0
-
-    def end(self, failure: BaseException | None) -> None:
-        """No item follows."""
-        self._failure = failure
-        self._ended = True
-        _wake(self._arrived)
-
-    def take(self) -> T:
-        """The next item."""
-        try:
-            return self._take()
-        finally:  # another thread may wait for an item that is there, or for the end
-            _wake(self._arrived)
-
-    def _take(self) -> T:
-        while True:
-            if self._closed:
-                raise StopIteration
-            ended = self._ended  # read before the items: all of them are there once it is set
-            try:
-                item, _ = self._items.popleft()
-            except IndexError:
-                pass
-            else:
-                _wake(self._taken)
-                return item
-            if ended:
-                failure, self._failure = self._failure, None
-                raise failure if failure is not None else StopIteration
-            _wake(self._taken)  # an interrupt may have ended an earlier call before it did this
-            self._arrived.get()
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self._closed = True
-        self._items.clear()
-        _wake(self._taken)
-        _wake(self._arrived)
-
-
-def _wake(queue: SimpleQueue[None]) -> None:
-    if queue.empty():
-        queue.put(None)
-
-
-def _fill(shelf: _Shelf[T], source: Callable[[], Iterator[T]], weigh: Callable[[T], int]) -> None:
-    items: Iterator[T] | None = None
-    try:
-        items = source()
-        for item in items:
-            if not shelf.put(item, weigh(item)):
-                return
-        shelf.end(None)
-    except BaseException as exc:  # whatever it is, it is the consumer's
-        shelf.end(exc)
-    finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()

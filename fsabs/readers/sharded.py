@@ -8,16 +8,20 @@ not there; none appears before the reader has come to its end.
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..fs import FS, Path
-from ..threads import TaskOutcome, Threads, most_at_once
-from ..urls import from_url
+from ..core import errors
+from ..core.fs import FS, Path
+from ..core.threads import Threads, most_at_once
+from ..urls.opening import from_url
 from . import instances
-from .background import Channel
+from .locate import check_one_run, publishing_mark
 from .recordio import Writer
 from .shards import DataSetReport, ShardReport, repair, verify
 
@@ -65,20 +69,37 @@ def convert(
         progress: called with the number of instances done so far, now and then, and at the end
             (`progress_bar()` gives one that shows a bar).
 
-    Files of the same names are replaced, each when it is complete; if anything fails before that, none is. A store
-    that fails in the middle of completing them raises, and `verify` names the shards that are missing.
+    Files of the same names are replaced when all are complete; if anything fails before that, none is. While they are
+    replaced, and after a crash in the middle of it, readers of this package refuse them (`EBUSY`) until a run
+    completes. Shards of the same prefix and another number are a `FileExistsError` before anything is read: they and
+    the new ones would be read as one data set.
     """
     if not 1 <= num_shards <= 100_000:
         raise ValueError(f"num_shards must be 1 to 100000, not {num_shards}")
     names = [f"{_prefix(name_prefix)}-{number:05}-of-{num_shards - 1:05}" for number in range(num_shards)]
     limit = max_chunk_bytes or max(_SMALLEST_CHUNK, min(_LARGEST_CHUNK, _IN_HAND // num_shards))
-    with _opened(output_path) as fs, _Writers() as writers:
-        for name in names:
-            writers.append(Writer(fs, name, compressor=compressor, max_chunk_bytes=limit))
-        jobs = ((number % num_shards, instance) for number, instance in enumerate(reader()))
-        how = encode or _encoder(allow_pickle)
-        _each_to_its_shard(jobs, writers, how, min(workers, num_shards), progress)
+    with _opened(output_path) as fs:
+        _check_other_runs(fs, name_prefix, names[-1])
+        with _Writers(fs, name_prefix) as writers:
+            for name in names:
+                writers.append(Writer(fs, name, compressor=compressor, max_chunk_bytes=limit))
+            jobs = ((number % num_shards, instance) for number, instance in enumerate(reader()))
+            how = encode or _encoder(allow_pickle)
+            _each_to_its_shard(jobs, writers, how, min(workers, num_shards), progress)
     return names
+
+
+def _check_other_runs(fs: FS, prefix: str, name: str) -> None:
+    if not fs.capabilities.read:
+        return
+    with contextlib.suppress(FileNotFoundError):
+        for other in fs.list():
+            if other.startswith(prefix):
+                try:
+                    check_one_run([name, other], fs.url())
+                except OSError:
+                    reason = f"there are shards of another run, with another number: {other!r}; remove them first"
+                    raise errors.error(errno.EEXIST, "convert", fs.url(), reason) from None
 
 
 def convert_lines(
@@ -128,8 +149,6 @@ def progress_bar(total: int | None = None, description: str = "instances") -> Ca
     try:
         from tqdm import tqdm
     except ImportError:
-        from .. import errors
-
         raise errors.missing("tqdm", "cli", "a progress bar") from None
     bar = tqdm(total=total, desc=description, unit=" instances", unit_scale=True)
 
@@ -165,6 +184,10 @@ def _opened(where: Path | FS) -> Iterator[FS]:
 class _Writers(list[Writer]):
     """Shards that are completed together at the end of a `with` block, or thrown away together."""
 
+    def __init__(self, fs: FS, prefix: str) -> None:
+        super().__init__()
+        self._fs, self._mark = fs, publishing_mark(prefix)
+
     def __enter__(self) -> _Writers:
         return self
 
@@ -173,8 +196,13 @@ class _Writers(list[Writer]):
     ) -> None:
         try:
             if kind is None:
+                marked = len(self) > 1 and self._fs.capabilities.remove
+                if marked:
+                    self._fs.write_bytes(self._mark, b"these shards are being replaced\n")
                 for writer in self:
                     writer.close()
+                if marked:
+                    self._fs.remove(self._mark)
         finally:
             for writer in self:
                 writer.abort()  # nothing happens to those that are closed
@@ -200,62 +228,33 @@ def _each_to_its_shard(
             if done % _BATCH == 0:
                 tell(done)
     else:
-        with _Threads(writers, encode, workers) as threads:
-            for shard, instance in jobs:
-                threads.put(shard, instance)
-                done += 1
-                if done % _BATCH == 0:
-                    tell(done)
+        for done in _in_threads(jobs, writers, encode, min(workers, most_at_once())):
+            if done % _BATCH == 0:
+                tell(done)
     tell(done)
 
 
-class _Threads:
-    """Threads that encode and write; the first error of one ends all, and is raised by `put` or at the end."""
+def _in_threads(jobs: Iterator[tuple[int, Any]], writers: list[Writer], encode: Encode, workers: int) -> Iterator[int]:
+    """Have threads encode and write, each of which has its own shards; yield how many instances they were given."""
+    batches: list[list[tuple[int, Any]]] = [[] for _ in range(workers)]
+    waiting: list[deque[Callable[[], None]]] = [deque() for _ in range(workers)]
+    with contextlib.ExitStack() as stack:
+        threads = [stack.enter_context(Threads[None](1, wait=True)) for _ in range(workers)]
+        for done, (shard, instance) in enumerate(jobs, 1):
+            which = shard % workers
+            batches[which].append((shard, instance))
+            if len(batches[which]) >= _BATCH:
+                if len(waiting[which]) >= _WAITING:
+                    waiting[which].popleft()()  # raises what went wrong
+                batch, batches[which] = batches[which], []
+                waiting[which].append(threads[which].start(partial(_write, batch, writers, encode)))
+            yield done
+        for which, batch in enumerate(batches):
+            waiting[which].append(threads[which].start(partial(_write, batch, writers, encode)))
+        for outcome in itertools.chain.from_iterable(waiting):
+            outcome()
 
-    def __init__(self, writers: list[Writer], encode: Encode, workers: int) -> None:
-        self._writers = writers
-        self._encode = encode
-        self._failure: BaseException | None = None
-        workers = min(workers, most_at_once())
-        self._batches: list[list[tuple[int, Any]]] = [[] for _ in range(workers)]
-        self._channels = [Channel[list[tuple[int, Any]]](_WAITING) for _ in range(workers)]
-        self._threads = Threads[None](workers, wait=True)
 
-    def put(self, shard: int, instance: Any) -> None:
-        """Have an instance written to its shard."""
-        which = shard % len(self._channels)
-        batch = self._batches[which]
-        batch.append((shard, instance))
-        if len(batch) >= _BATCH:
-            self._batches[which] = []
-            self._channels[which].put(batch)
-            self._raise()
-
-    def _work(self, channel: Channel[list[tuple[int, Any]]]) -> None:
-        for batch in channel:
-            if self._failure is None:
-                try:
-                    for shard, instance in batch:
-                        self._writers[shard].write(self._encode(instance))
-                except BaseException as exc:  # whatever it is, it is raised where `convert` was called
-                    self._failure = exc
-
-    def _raise(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def __enter__(self) -> _Threads:
-        for channel in self._channels:
-            self._threads.submit(partial(self._work, channel), TaskOutcome.result)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        for batch, channel in zip(self._batches, self._channels, strict=True):
-            if kind is None:
-                channel.put(batch)
-                channel.finish()
-            else:
-                channel.drop()
-        self._threads.finish()
-        if kind is None:
-            self._raise()
+def _write(batch: list[tuple[int, Any]], writers: list[Writer], encode: Encode) -> None:
+    for shard, instance in batch:
+        writers[shard].write(encode(instance))

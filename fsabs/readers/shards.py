@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .. import errors
-from ..errors import CorruptFileError
-from ..fs import FS, Path
-from ..threads import in_threads
+from ..core import errors
+from ..core.errors import CorruptFileError
+from ..core.fs import FS, Path
+from ..core.threads import in_threads
 from .locate import find
 from .recordio import Reader, Skipped
 from .recordio.codecs import decompress

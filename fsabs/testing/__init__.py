@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import errors
+from ..core import errors
 from .faulty import Delay, Fault, FaultyFS, Kill, Raise, Stale, Truncate
 from .kit import Check, Failure, Report, all_checks, checks, run
 from .subject import Subject

@@ -5,8 +5,8 @@ from __future__ import annotations
 import stat as stat_bits
 from collections.abc import Iterable
 
-from .. import keys
-from ..fs import FS, FileStat, Path
+from ..core import keys
+from ..core.fs import FS, FileStat, Path
 from . import expect
 from .trees import Files, below, directories_of, listing, members, walked
 
@@ -73,7 +73,7 @@ def _check_file(fs: FS, path: str, data: bytes) -> None:
     expect.equal(fs.read_bytes(path), data, f"read_bytes({path!r})")
     with fs.open(path, "rb") as file:
         expect.equal(file.read(), data, f"open({path!r}).read()")
-        blob = getattr(file, "blob", None)
+        blob = getattr(file.raw, "blob", None)
         expect.true(blob is not None, f"open({path!r}, 'rb') has no blob to read by position")
         if fs.capabilities.versions:
             expect.true(stat.version is not None, f"`versions` is declared, and stat({path!r}).version is None")

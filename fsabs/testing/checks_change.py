@@ -6,7 +6,7 @@ import errno
 import warnings
 
 from ..backends.memory import Memory
-from ..errors import UnnamedKeysWarning
+from ..core.errors import UnnamedKeysWarning
 from . import expect
 from .agreement import check_tree
 from .faulty import Fault, FaultyFS, Raise
@@ -206,9 +206,11 @@ def the_root_is_emptied_and_stays(subject: Subject) -> None:
             expect.os_error(IsADirectoryError, errno.EISDIR, (fs, ".."), fs.remove, path)
         fs.cwd = ".."
         sub = fs.subfs("foo")
-        sub.remove("", recursive=True)
+        for remove in (sub.remove, sub.rmdir, lambda path: sub.remove(path, recursive=True)):
+            expect.raises(FileNotFoundError, "an empty path", remove, "")
+        sub.remove(".", recursive=True)
         expect.equal(subject.files(fs), {key: TREE[key] for key in TREE if key[:4] != "foo/"}, "files beside a subfs")
-        fs.remove("", recursive=True)
+        fs.remove(".", recursive=True)
         expect.equal(subject.files(fs), {}, "files in a root that was emptied")
         fs.write_bytes("new", b"new")
         expect.equal(list(fs.list()), ["new"], "the root, after it was emptied")
@@ -230,7 +232,7 @@ def files_are_copied(subject: Subject) -> None:
         fs.copy("a.bin", "dir/b.txt")
         fs.copy("empty", "dir/empty")
         fs.copy("empty", "copied.bin")
-        fs.copy("a.bin", "a.bin")
+        expect.os_error(OSError, errno.EINVAL, (fs, "a.bin"), fs.copy, "a.bin", "a.bin")
         check_tree(fs, {"a.bin": data, "empty": b"", "dir/b.txt": data, "dir/empty": b"", "copied.bin": b""})
         for path, kind, code in (
             ("no such", FileNotFoundError, errno.ENOENT),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..fs import FS
+from ..core.fs import FS
 from . import expect
 from .kit import check
 from .subject import Subject

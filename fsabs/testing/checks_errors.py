@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..backends.memory import Memory
-from ..fs import FS
+from ..core.fs import FS
 from . import expect
+from .error_cases import FILES, cases_for
 from .kit import check
 from .subject import Subject
 from .trees import TREE
@@ -100,3 +101,26 @@ def errors_in_a_subfs_name_the_whole_url(subject: Subject) -> None:
         fs.cwd = "foo"
         for call in _calls(fs):
             expect.os_error(FileNotFoundError, errno.ENOENT, [whole], call, "no such")
+
+
+@check("error-missing", "error-directory", "error-file", "error-attributes")
+def the_same_mistake_is_the_same_error(subject: Subject) -> None:
+    """What a store of objects would need one more request to see may pass there, as the table says."""
+    objects = subject.capabilities.implied_directories and subject.live
+    fs: FS | None = subject.make(FILES)
+    assert fs is not None
+    for case in cases_for(fs.capabilities):
+        fs = fs or subject.make(FILES)
+        codes = {case.code, *(case.objects if objects else ())}
+        try:
+            case.call(fs)
+        except OSError as exc:
+            expect.true(exc.errno in codes, f"the errno, to {case.name}, is {exc.errno} and not of {codes}")
+            expect.equal(type(exc), type(OSError(exc.errno, "")), f"the error, to {case.name}")
+            expect.true(exc.filename, f"the error names a URL, to {case.name}")
+        else:
+            expect.true(0 in codes, f"to {case.name} is refused")
+            fs.close()
+            fs = None
+    if fs is not None:
+        fs.close()

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
-from ..files import BlobReader
-from ..fs import FS
+from ..core.files import ReadFile
+from ..core.fs import FS
 from . import expect
 from .agreement import check_tree, listed
 from .children import Child, forked, threaded
@@ -49,7 +49,7 @@ class HalfUsed:
         found["detailed list"] = [stat.filename for stat in found["detailed list"]]
         found["reader"] = self.reader.read(10_000) + self.reader.read()
         found["text"] = list(self.text)
-        found["pread"] = cast(BlobReader, self.reader).blob.pread(100, 500_000)
+        found["pread"] = cast("ReadFile", self.reader).raw.blob.pread(100, 500_000)
         found["read_bytes"] = self.fs.read_bytes("foo/inside.txt")
         found["new reader"] = _first_line(self.fs)
         return found
@@ -169,7 +169,7 @@ def forking_while_threads_read(subject: Subject) -> None:
         names = list(TREE)
 
         def read_on(number: int) -> None:
-            blob = cast(BlobReader, half.reader).blob
+            blob = cast("ReadFile", half.reader).raw.blob
             while not stop.is_set():
                 number = (number * 7919 + 13) % len(DATA)
                 expect.equal(blob.pread(100, number), DATA[number : number + 100], "pread while forking")

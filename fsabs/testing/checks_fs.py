@@ -9,8 +9,8 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 
-from ..fs import FS, Capabilities
-from ..identity import Identity
+from ..core.fs import FS, Capabilities
+from ..core.identity import Identity
 from . import expect
 from .children import forked
 from .kit import check
@@ -161,12 +161,12 @@ def another_content_has_another_identity(subject: Subject) -> None:
 
 def _identity(fs: FS, path: str) -> Identity | None:
     with fs.open(path, "rb") as file:
-        return file.blob.identity
+        return file.raw.blob.identity
 
 
 def _settled(fs: FS, path: str) -> bool:
     with fs.open(path, "rb") as file:
-        return file.blob.settled
+        return file.raw.blob.settled
 
 
 @check("whole-container", needs=("not live", "write"))

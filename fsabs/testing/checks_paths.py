@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from .. import keys
-from ..fs import FS
+from ..core import keys
+from ..core.fs import FS
 from . import expect
 from .agreement import check_tree, listed
 from .kit import check
@@ -80,6 +80,20 @@ def nothing_else_is_a_path(subject: Subject) -> None:
             for what, call in _calls(fs, path):  # type: ignore[arg-type]
                 expect.raises(TypeError, f"{what} of {path!r}", call)
         check_tree(fs, TREE)
+
+
+@check("path-directory")
+def a_path_with_a_slash_at_its_end_names_a_directory(subject: Subject) -> None:
+    with subject.make(TREE) as fs:
+        for path in ("a.txt/", "foo/inside.txt/", "a.txt/."):
+            place = (fs, path.rstrip("/."))
+            for what in (fs.read_bytes, fs.open, fs.open_blob, fs.stat):
+                expect.os_error(NotADirectoryError, errno.ENOTDIR, place, what, path)
+            expect.os_error(NotADirectoryError, errno.ENOTDIR, place, lambda path=path: list(fs.read_many([path])))
+            expect.equal((fs.exists(path), fs.isfile(path), fs.isdir(path)), (False, False, False), path)
+        expect.equal((fs.exists("foo/"), fs.isfile("foo/"), fs.isdir("foo/")), (True, False, True), "a directory")
+        expect.equal(fs.stat("foo/").directory, True, "whether a directory is one")
+        expect.os_error(IsADirectoryError, errno.EISDIR, (fs, "foo"), fs.read_bytes, "foo/")
 
 
 @check("path-absolute", "path-cwd", "walk")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import IO, Any
 
-from ..fs import FS
+from ..core.fs import FS
 from . import expect
 from .agreement import check_tree
 from .checks_fork import DATA, FILES, LINES, HalfUsed, same_rest

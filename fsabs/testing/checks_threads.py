@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from ..files import BlobReader
-from ..fs import FS
+from ..core.files import ReadFile
+from ..core.fs import FS
 from . import expect
 from .agreement import check_tree, listed
 from .children import threaded
@@ -21,16 +21,16 @@ _THREADS = 8
 _DATA = noise(1_000_003)
 
 
-def _positioned(file: BlobReader, seed: int) -> None:
+def _positioned(file: ReadFile, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(25):
         size, offset = chance.randrange(1, 60_000), chance.randrange(len(_DATA))
         expect.equal(
-            file.blob.pread(size, offset), _DATA[offset : offset + size], f"pread({size}, {offset}) in a thread"
+            file.raw.blob.pread(size, offset), _DATA[offset : offset + size], f"pread({size}, {offset}) in a thread"
         )
     ranges = [(chance.randrange(1, 5000), chance.randrange(len(_DATA))) for _ in range(10)]
     expected = [_DATA[offset : offset + size] for size, offset in ranges]
-    expect.equal(file.blob.pread_many(ranges), expected, "pread_many in a thread")
+    expect.equal(file.raw.blob.pread_many(ranges), expected, "pread_many in a thread")
 
 
 @check("threads")

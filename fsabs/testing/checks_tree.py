@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 
-from ..fs import FileStat
+from ..core.fs import FileStat
 from . import expect
 from .agreement import check_tree, listed
 from .kit import check

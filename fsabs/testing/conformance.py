@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from ..fs import Capabilities
+from ..core.fs import Capabilities
 from . import expect
 from .kit import Check, Declared, checks, declared_by
 from .subject import Subject

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from ..fs import FS
+from ..core.fs import FS
 
 E = TypeVar("E", bound=BaseException)
 

@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from .. import errors, process
-from ..blobs import Blob
-from ..files import Writer
-from ..fs import FS, FileStat
-from ..layers import LayerFS
+from ..core import errors, process
+from ..core.blobs import Blob, BlobLayer
+from ..core.fs import FS, FileStat
+from ..core.layers import LayerFS
+from ..core.writing import LayerWriter, Writer
 
 Operation = Literal["stat", "list", "open", "read", "create", "append", "write", "commit", "mkdir", "rename", "remove"]
 """What a fault meets: the core's methods.
@@ -236,17 +236,26 @@ class FaultyFS(LayerFS):
         return f"FaultyFS({', '.join(map(repr, (self.inner, *self.faults)))})"
 
 
-class FaultyBlob(Blob):
+class FaultyBlob(BlobLayer):
     """A blob whose reads meet the faults of its FS."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ()
     _origin: FaultyFS
 
     def __init__(self, origin: FaultyFS, key: str, inner: Blob, effect: Effect | None) -> None:
         size = min(inner.size, effect.size) if isinstance(effect, Truncate) else inner.size
         version = _other(inner.version) if isinstance(effect, Stale) else inner.version
-        super().__init__(origin, key, size, version)
-        self._inner = inner
+        super().__init__(origin, key, inner, size, version)
+
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        return Blob._pread_into(self, view, offset)
+
+    def _stream(self, start: int) -> Iterator[memoryview] | None:
+        return None
+
+    def fileno(self) -> int:
+        """`UnsupportedOperation`: what is read by a descriptor meets no faults."""
+        return Blob.fileno(self)
 
     def _pread(self, size: int, offset: int) -> bytes:
         effect = self._meet()
@@ -268,32 +277,28 @@ class FaultyBlob(Blob):
         self._inner.close()
 
 
-class FaultyWriter(Writer):
+class FaultyWriter(LayerWriter):
     """A writer whose blocks meet the faults of its FS."""
 
     def __init__(self, fs: FaultyFS, key: str, inner: Writer) -> None:
+        super().__init__(inner)
         self._fs = fs
         self._key = key
-        self._inner = inner
         self._written = 0
 
     def write(self, data: bytes) -> None:
         """Hand `data` on, or what comes before the fault."""
         effect = self._fs._meet("write", self._key)
         if isinstance(effect, Raise | Kill) and self._written + len(data) >= effect.after:
-            self._inner.write(data[: max(0, effect.after - self._written)])
+            super().write(data[: max(0, effect.after - self._written)])
             _fail(effect)
-        self._inner.write(data)
+        super().write(data)
         self._written += len(data)
 
     def commit(self) -> None:
         """Commit, or fail to."""
         self._fs._meet("commit", self._key)
-        self._inner.commit()
-
-    def abort(self) -> None:
-        """Abort."""
-        self._inner.abort()
+        super().commit()
 
 
 def _fail(effect: Raise | Kill) -> None:

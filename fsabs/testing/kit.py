@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from ..fs import Capabilities
+from ..core.fs import Capabilities
 from .subject import Subject
 
 MODULES = (

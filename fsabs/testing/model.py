@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ..fs import FS
+from ..core.fs import FS
 from . import expect
 from .agreement import listed_stats
 from .reference import Reference, paths_of
@@ -151,6 +151,8 @@ class _Machine(RuleBasedStateMachine):
         if self.can.implied_directories and self.reference.isdir(dst):
             return
         problems = self.reference.unreadable(src) | self.reference.unwritable(dst)
+        if src == dst and not self.reference.absent(src):
+            problems |= {errno.EINVAL}  # onto itself
         self._do(problems, self.fs.copy, src, dst)
         if not problems:
             self.reference.write(dst, self.reference.files[src])

@@ -6,8 +6,8 @@ import errno
 import fnmatch
 from collections.abc import Iterator
 
-from .. import keys
-from ..fs import Capabilities
+from ..core import keys
+from ..core.fs import Capabilities
 from .trees import directories_of, listing
 
 

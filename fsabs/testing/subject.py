@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from ..fs import FS, Capabilities
+from ..core.fs import FS, Capabilities
 
 F = TypeVar("F", bound=FS)
 Files = Mapping[str, bytes]
@@ -75,7 +75,7 @@ class Subject(abc.ABC):
 
         Override this where `from_url` needs options.
         """
-        from ..urls import from_url
+        from ..urls.opening import from_url
 
         return from_url(url)
 

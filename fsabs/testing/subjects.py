@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .. import keys
 from ..backends import memory
-from ..backends.local import PARTIAL_SUFFIX, Local
+from ..backends.local import Local
 from ..containers.base import Container
-from ..fs import FS
-from ..layers import LayerFS, lazify
+from ..core import keys
+from ..core.fs import FS
+from ..core.layers import LayerFS, lazify
+from ..core.writing import PARTIAL_SUFFIX
 from .subject import Files, Subject
 
 _numbers = itertools.count(1)

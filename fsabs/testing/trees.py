@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 
-from .. import keys
-from ..files import BUFFER_SIZE
+from ..core import keys
+from ..core.files import FIRST_WINDOW
 from .subject import Subject
 
 Files = Mapping[str, bytes]
@@ -31,7 +31,7 @@ TREE: dict[str, bytes] = {
 EMPTY = "void"
 """An empty directory beside `TREE`, where a store can have one."""
 
-SIZES = (0, 1, BUFFER_SIZE - 1, BUFFER_SIZE, BUFFER_SIZE + 1, (1 << 20) + 7)
+SIZES = (0, 1, FIRST_WINDOW - 1, FIRST_WINDOW, FIRST_WINDOW + 1, (1 << 20) + 7)
 """Sizes of files about the size of a buffer."""
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import exports
+from ..core.lazy import exports
 
 if TYPE_CHECKING:
     from .analysis import analyse
-    from .html import report
-    from .layer import TracedFS, traced
     from .merge import merge
     from .reading import events
+    from .reports import report
     from .results import Analysis
     from .schema import Event
     from .session import span, start, step, steps, stop, trace
@@ -29,11 +28,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "Analysis": "results",
     "Event": "schema",
-    "TracedFS": "layer",
     "analyse": "analysis",
     "events": "reading",
     "merge": "merge",
-    "report": "html",
+    "report": "reports",
     "span": "session",
     "start": "session",
     "step": "session",
@@ -41,13 +39,12 @@ _HOMES = {
     "stop": "session",
     "summary": "terminal",
     "trace": "session",
-    "traced": "layer",
+    "traced": "session",
 }
 
 __all__ = [
     "Analysis",
     "Event",
-    "TracedFS",
     "analyse",
     "events",
     "merge",
@@ -59,7 +56,6 @@ __all__ = [
     "stop",
     "summary",
     "trace",
-    "traced",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from .breakdown import StepBreakdown
-from .facts import Calls
+from . import rules
+from .attribution import Attribution
+from .facts import LISTINGS, Batches, Facts
 from .figures import Grid, UnderWay
-from .findings import find
 from .intervals import Array
-from .notebook import ShownAnalysis
-from .reading import TraceSource, sources
-from .results import (
-    Amplification,
-    Analysis,
-    CacheUse,
-    HeatMap,
-    Row,
-    Stall,
-    Timeline,
-)
-from .schema import (
-    READS,
-    ProcessInfo,
-    operation,
-)
-from .tables import Columns, FileTable, Key, OperationTable, Slowest, Steps, columns
+from .reading import Columns, TraceSource, sources
+from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
+from .schema import READS, ProcessInfo, operation
+from .tables import FileTable, Misses, OperationTable, Slowest
 
-AT_ONCE = 16 * 1024
-"""Events that are turned into arrays together."""
 FILES = 1000
 SLOWEST = 100
 FEW_BATCHES, FEW_CALLS = 5, 50
@@ -59,11 +43,12 @@ class _Pass:
         self.table = OperationTable()
         self.files = FileTable()
         self.slowest = Slowest(SLOWEST)
-        self.steps = Steps()
-        self.breakdown = StepBreakdown()
+        self.misses = Misses()
+        self.attribution = Attribution()
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
         self.processes: list[ProcessInfo] = []
-        self.calls: list[Calls] = []
+        self.batches: list[Batches] = []
+        self.cores = 1 << 16
         self.busy: list[Grid] = []
         self.bytes: list[Grid] = []
         self.failed_requests = 0
@@ -76,9 +61,7 @@ class _Pass:
         under_way = UnderWay(_spreader(busy))
         calls, batches = _Sum(), _Sum()
         first, last = source.header["monotonic_ns"] + source.offset, 0
-        numbers: dict[Key, int] = {}
-        for chunk in _together(source.chunks()):
-            some = columns(chunk, source.offset, numbers)
+        for some in source.columns():
             self._add(some, source.number)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
@@ -88,28 +71,27 @@ class _Pass:
             batches.add(some.duration[some.of("fetch")])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         under_way.total()
-        self.table.end_process((source.tally or {}).get("histograms", ()))
-        self.steps.end_process(source.number)
-        self.breakdown.end_process(source.header)
+        self.table.end_process(source.tallies)
+        if last:
+            self.attribution.end_process(source.header, source.number, (first, last))
+            self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
         self.bytes.append(data)
-        info = _info(source, first, max(first, last))
+        info = source.info(first, max(first, last))
         self.processes.append(info)
+        self.cores = min(self.cores, max(1, source.header["cores"]))
         done = batches if batches.count >= FEW_BATCHES else calls
         if done is batches or done.count >= FEW_CALLS:
-            self.calls.append(Calls(info.label, done.count, done.nanoseconds / 1e9, info.begin, info.end))
-        if last:
-            self.begin = min(self.begin or first, first)
-            self.end = max(self.end, last)
+            self.batches.append(Batches(info.label, done.count, done.nanoseconds / 1e9, info.begin, info.end))
 
     def _add(self, some: Columns, process: int) -> None:
         self.table.add(some)
         self.files.add(some)
         self.slowest.add(some, process)
-        self.steps.add(some)
-        self.breakdown.add(some)
+        self.misses.add(some)
+        self.attribution.add(some)
         reads, requests = some.reads(), some.of("request")
-        down = requests & ~_upward(some)
+        down = some.which(lambda key: key[0] == "request" and operation(key[1]) not in UPWARD | LISTINGS)
         self.asked.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
         self.fetched.spread(some.begin[down], _after(some, down), _rate(some, down))
         self.reads.spread(some.begin[reads], some.end[reads], 1.0)
@@ -151,13 +133,13 @@ def analyse(folder: str | os.PathLike[str]) -> Analysis:
         taken.process(source)
         notes += source.notes
     timeline, heat = taken.timeline()
-    table, steps = taken.table, taken.steps
-    steps.rows.sort(key=lambda step: step.begin)
+    table = taken.table
+    breakdown, steps = taken.attribution.results()
     keys = list(table.all)
     read = [key for key in keys if key[0] == "fs" and operation(key[1]) in READS]
     requests = [key for key in keys if key[0] == "request"]
     operations = table.operations()
-    analysis = ShownAnalysis(
+    analysis = Analysis(
         folder=os.fspath(folder),
         begin=taken.zero,
         seconds=max(0, taken.end - taken.zero) / 1e9,
@@ -178,25 +160,23 @@ def analyse(folder: str | os.PathLike[str]) -> Analysis:
         files=taken.files.rows(FILES),
         files_seen=taken.files.seen,
         slowest=taken.slowest.rows(),
-        steps=steps.rows,
-        stall=Stall(steps.count, steps.wait, max(0.0, steps.seconds - steps.wait)) if steps.count else None,
-        breakdown=taken.breakdown.rows(),
+        steps=steps,
+        stall=_stall(breakdown),
+        breakdown=breakdown,
         findings=(),
         notes=notes,
     )
-    return analysis._replace(findings=find(analysis, taken.calls, taken.files.stats_first))
+    facts = Facts(
+        analysis, taken.batches, stats_first=taken.files.stats_first, missed_again=taken.misses.again, cores=taken.cores
+    )
+    return analysis._replace(findings=rules.find(facts))
 
 
-def _together(chunks: Iterator[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
-    """Chunks of a good size for arrays; none is empty."""
-    kept: list[dict[str, Any]] = []
-    for chunk in chunks:
-        kept += chunk
-        if len(kept) >= AT_ONCE:
-            yield kept
-            kept = []
-    if kept:
-        yield kept
+def _stall(breakdown: Sequence[Breakdown]) -> Stall | None:
+    if len(breakdown) < 2:
+        return None
+    wait = sum(row.causes[cause] for row in breakdown[1:] for cause in WAITS)
+    return Stall(breakdown[0].steps, wait, sum(row.seconds for row in breakdown[1:]) - wait)
 
 
 def _spreader(grid: Grid) -> Callable[[Array, Array], None]:
@@ -216,24 +196,10 @@ def _rate(some: Columns, which: Array) -> Array:
     return some.size[which] / some.duration[which].clip(1)
 
 
-def _upward(some: Columns) -> Array:
-    import numpy as np
-
-    return np.isin(some.key, [number for number, (_, name) in enumerate(some.keys) if operation(name) in UPWARD])
-
-
-def _info(source: TraceSource, begin: int, end: int) -> ProcessInfo:
-    header = source.header
-    return ProcessInfo(
-        source.number, header["host"], header["pid"], header["rank"], header["worker"], header["program"],
-        begin, end, source.read, source.dropped, source.footer is not None,
-    )  # fmt: skip
-
-
 def _amplification(operations: list[Row]) -> Amplification:
     asked = sum(row.bytes for row in operations if row.kind == "fs" and row.operation in READS)
     requests = [row for row in operations if row.kind == "request"]
-    fetched = sum(row.bytes for row in requests if row.operation not in UPWARD)
+    fetched = sum(row.bytes for row in requests if row.operation not in UPWARD | LISTINGS)
     return Amplification(asked, fetched if requests else None)
 
 

@@ -1,24 +1,26 @@
-"""The figures that the rules of findings look at, and what a finding costs."""
+"""What the rules of findings know of a trace, and the models by which their costs are computed.
+
+A cost is what the advice would have saved. Where batches are made ahead, by workers or threads, a loop that waits is as
+fast as they are: if the advice removes a part of their time, it removes as much of the loop's, until nothing is waited
+for. Else it removes what the loop lost by that cause.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .results import (
-    Analysis,
-    Breakdown,
-    Finding,
-    Row,
-)
+from .results import CAUSES, STORE, WAITS, Analysis, Row
+from .schema import operation
 
-WORTH = 0.01
-"""The least part of the time that is worth reporting."""
-GRAVITY = {"high": 0.2, "medium": 0.05, "low": 0.0}
-"""The part of the time that a finding costs at least, by its severity."""
+IN_FLIGHT = 16
+"""Requests that `read_many` has in flight."""
+LISTINGS = frozenset({"list", "head", "stat"})
+"""Operations of requests that find objects."""
 
 
-class Calls(NamedTuple):
+class Batches(NamedTuple):
     """The batches that one process made for a DataLoader; where there are few, the user's calls in it."""
 
     label: str
@@ -30,33 +32,44 @@ class Calls(NamedTuple):
 
     @property
     def each(self) -> float:
-        """Seconds that a call takes."""
+        """Seconds that a batch takes."""
         return self.seconds / self.calls
 
-    def ran_beside(self, other: Calls) -> bool:
+    def ran_beside(self, other: Batches) -> bool:
         """Return whether both ran at the same time for at least half of the shorter one's time."""
         shorter = min(self.end - self.begin, other.end - other.begin)
         return 2 * (min(self.end, other.end) - max(self.begin, other.begin)) >= shorter
 
 
-class Facts(NamedTuple):
-    """The figures that the rules look at."""
+class Facts:
+    """The figures of a trace that rules look at."""
 
-    analysis: Analysis
-    calls: Sequence[Calls]
-    stats_first: int
+    def __init__(
+        self, analysis: Analysis, batches: Sequence[Batches], *, stats_first: int, missed_again: int, cores: int
+    ) -> None:
+        self.analysis = analysis
+        self.batches = batches
+        self.stats_first = stats_first
+        """Opens of a file whose stat was asked for since it was last opened."""
+        self.missed_again = missed_again
+        """Misses of what a cache had missed in an earlier epoch."""
+        self.cores = cores
+        """CPUs of the machine with the fewest."""
+        rows = analysis.breakdown
+        self.whole = rows[0] if rows else None
+        self.epochs = rows[1:]
+        self.inside = {cause: sum(row.causes[cause] for row in self.epochs) for cause in CAUSES}
+        """Seconds of each cause inside of steps; all of the time, where no step was marked."""
+        if self.whole is not None and not self.epochs:
+            self.inside = dict(self.whole.causes)
+        self.total = self.whole.seconds if self.whole is not None else 0.0
+        self.waits = sum(self.inside[cause] for cause in WAITS)
+        self.workers = self.whole.workers if self.whole is not None else 0
+        self.threads = self.whole.threads if self.whole is not None else 0
 
     def rows(self, kind: str) -> list[Row]:
         """Return the operations of a kind."""
         return [row for row in self.analysis.operations if row.kind == kind]
-
-    def layers(self, kind: str) -> list[Row]:
-        """Return the layers of a kind."""
-        return [row for row in self.analysis.layers if row.kind == kind]
-
-    def opens(self) -> int:
-        """Return how many times a file was opened to be read."""
-        return sum(row.calls for row in self.rows("fs") if row.operation in ("open", "read_bytes", "read_many"))
 
     def seconds(self, kind: str) -> float:
         """Return the time in a kind, summed up."""
@@ -66,54 +79,78 @@ class Facts(NamedTuple):
         """Return how many there were of a kind."""
         return sum(row.calls for row in self.rows(kind))
 
+    def calls(self, *operations: str) -> int:
+        """Return how many of the user's calls are one of `operations`."""
+        return sum(row.calls for row in self.rows("fs") if row.operation in operations)
+
+    @functools.cached_property
+    def opens(self) -> int:
+        """How many times a file was opened to be read."""
+        return self.calls("open", "read_bytes", "read_many")
+
+    @functools.cached_property
+    def requests(self) -> Row | None:
+        """The requests for data of the store that took the most time."""
+        rows = [row for row in self.rows("request") if operation(row.operation) not in LISTINGS]
+        return max(rows, key=lambda row: row.seconds, default=None)
+
+    @property
+    def in_flight(self) -> float:
+        """Requests of a process in flight while any is."""
+        row = self.requests
+        return row.seconds / row.busy if row is not None and row.busy > 0 else 0.0
+
     @property
     def cached(self) -> bool:
-        """Return whether the program reads through a cache."""
+        """True if the program reads through a cache."""
         return self.analysis.cache.hit_rate is not None
 
     @property
     def batched(self) -> bool:
-        """Return whether the program reads many files by one call."""
-        return any(row.operation == "read_many" for row in self.rows("fs"))
+        """True if the program reads many files by one call."""
+        return bool(self.calls("read_many"))
 
-    @property
-    def epochs(self) -> Sequence[Breakdown]:
-        """Return the epochs, where there are several."""
-        return self.analysis.breakdown[1:]
+    def lost(self, *causes: str) -> float:
+        """Return the seconds that the steps lose to causes; where no step was marked, the processes."""
+        return sum(self.inside[cause] for cause in causes)
 
-    def total(self) -> float:
-        """Return the steps' time, or without steps that of the processes."""
-        if self.analysis.breakdown:
-            return self.analysis.breakdown[0].seconds
-        return sum(process.end - process.begin for process in self.analysis.processes) / 1e9
+    def outside(self, *causes: str) -> float:
+        """Return the seconds of causes outside of steps."""
+        if self.whole is None or not self.epochs:
+            return 0.0
+        return sum(self.whole.causes[cause] - self.inside[cause] for cause in causes)
 
-    def lost(self, part: str) -> float:
-        """Return how much of `total` a part of the breakdown took; without steps, the time in calls."""
-        if self.analysis.breakdown:
-            return self.analysis.breakdown[0].parts[part]
-        inflating = self.seconds("decompress")
-        if part == "storage":
-            return max(self.seconds("fs") - inflating, 0.0) if self.rows("fs") else self.seconds("request")
-        return inflating if part == "decompression" else 0.0
+    def saved(self, *causes: str, part: float = 1.0) -> float:
+        """Return what is saved if a part of the time of these causes is no longer needed."""
+        part = max(0.0, min(1.0, part))
+        lost, outside = self.lost(*causes) * part, self.outside(*causes) * part
+        if self.workers + self.threads and self.waits and self.epochs:
+            busy = sum(row.seconds for row in self.epochs) - self.lost("checkpoint", "startup")
+            waits = self.waits - self.lost("startup")
+            lost = min(waits, busy * lost / waits) if waits > 0 else lost
+        return lost + outside
 
-    def of_storage(self, share: float) -> float:
-        """Return the cost of something that takes a share of the time in which a store is waited for."""
-        return self.lost("storage") * max(0.0, min(1.0, share))
+    def saved_of_store(self, part: float) -> float:
+        """Return what is saved if a part of the time of waiting for a store is no longer needed."""
+        return self.saved(*STORE, part=part)
 
-    def finding(
-        self, code: str, seconds: float, title: str, evidence: Mapping[str, float | int | str], advice: str
-    ) -> Finding | None:
-        """Return a finding that costs so many seconds; None if it isn't worth reporting."""
-        share = seconds / self.total() if self.total() else 0.0
-        if share < WORTH:
-            return None
-        severity = next(name for name, least in GRAVITY.items() if share >= least)
-        return Finding(code, severity, title, evidence, advice, seconds)
+    def of_workers(self, workers: int) -> float:
+        """Return what is saved with so many workers: waiting is shared by workers, computing by CPUs."""
+        old = max(1, self.workers)
+        computing = self.lost("decode", "decompress")
+        waiting = self.waits - computing - self.lost("startup", "read_ahead")
+        shared = 1 - min(old, self.cores) / min(workers, max(old, self.cores))
+        if not self.waits:
+            return 0.0
+        part = ((1 - old / workers) * waiting + max(0.0, shared) * computing) / self.waits
+        every = sum(row.seconds for row in self.epochs) if self.epochs else self.total
+        if self.workers:
+            return max(0.0, min(self.waits - self.lost("startup"), (every - self.lost("checkpoint")) * part))
+        step = every - self.waits
+        made = (waiting / workers + computing / min(workers, self.cores)) if self.epochs else self.waits
+        return max(0.0, every - max(step, made) - self.lost("startup"))
 
 
 def share(part: float, whole: float) -> float:
     """Return a part of a whole, 0 if there is nothing."""
     return part / whole if whole > 0 else 0.0
-
-
-Rule = Callable[[Facts], Finding | None]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
-from .. import hooks
+from ..core import hooks
 
 FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 

@@ -64,17 +64,17 @@ def bad_first(analysis: Analysis) -> str:
 
 
 def costs(analysis: Analysis, finding: Finding) -> str:
-    """Return what a finding costs, as a sentence; empty where that is not known."""
+    """Return what a finding costs and by which model, as sentences; empty where that is not known."""
     if not finding.seconds:
         return ""
     whole = analysis.breakdown[0].seconds if analysis.breakdown else 0.0
-    share = f", {units.percent(finding.seconds / whole)} of the steps' time" if whole else " in calls"
-    return f"Costs about {units.duration(finding.seconds)}{share}."
+    share = f", {units.percent(finding.seconds / whole)} of the time" if whole else ""
+    return f"Costs about {units.duration(finding.seconds)}{share}. Model: {finding.model}"
 
 
-def part_of(breakdown: Breakdown, part: str) -> float:
-    """Return the share, 0 to 1, of a part in the steps' time."""
-    return breakdown.parts[part] / breakdown.seconds if breakdown.seconds else 0.0
+def part_of(breakdown: Breakdown, cause: str) -> float:
+    """Return the share, 0 to 1, of a cause in the time."""
+    return breakdown.causes[cause] / breakdown.seconds if breakdown.seconds else 0.0
 
 
 def calls(analysis: Analysis) -> list[Row]:

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from ..disk.files import Replacement
 from .reading import TraceSource, sources
-from .schema import OVERLAPPING
-from .writer import title
+from .schema import INSTANTS, OVERLAPPING
 
 FIRST_MADE_UP_PID = 10_000_000
 ROUNDING = 0.001
@@ -31,23 +31,19 @@ def merge(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = 
     found, notes = sources(folder)
     zero = min((source.header["monotonic_ns"] + source.offset for source in found), default=0)
     pids = _pids(found)
-    partial = f"{target}.{os.getpid()}.partial"
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # as what it has
-        with os.fdopen(descriptor, "wb") as raw, gzip.open(raw, "wt", compresslevel=2, encoding="utf-8") as file:
-            file.write("[\n")
-            for source in found:
-                for text in _process(source, pids[source.number], zero):
-                    file.write(text)
-                notes += source.notes
-            about = {"begin_wall_ns": zero, "notes": notes}
-            file.write(json.dumps({"ph": "M", "name": "fsabs.merged", "pid": 0, "tid": 0, "ts": 0, "args": about}))
-            file.write("\n]\n")
-        os.replace(partial, target)
-    except BaseException:
-        if os.path.exists(partial):
-            os.unlink(partial)
-        raise
+    with (
+        Replacement(target, mode=0o600) as out,  # as private as what it is made of
+        open(out.descriptor, "wb", closefd=False) as raw,
+        gzip.open(raw, "wt", compresslevel=2, encoding="utf-8") as file,
+    ):
+        file.write("[\n")
+        for source in found:
+            for text in _process(source, pids[source.number], zero):
+                file.write(text)
+            notes += source.notes
+        about = {"begin_wall_ns": zero, "notes": notes}
+        file.write(json.dumps({"ph": "M", "name": "fsabs.merged", "pid": 0, "tid": 0, "ts": 0, "args": about}))
+        file.write("\n]\n")
     return target
 
 
@@ -66,30 +62,39 @@ def _pids(found: list[TraceSource]) -> list[int]:
 
 def _process(source: TraceSource, pid: int, zero: int) -> Iterator[str]:
     for name, args in (
-        ("process_name", {"name": title(source.header)}),
+        ("process_name", {"name": _title(source.header)}),
         ("process_sort_index", {"sort_index": source.number}),
         ("fsabs.process", source.header),
     ):
         yield json.dumps({"ph": "M", "name": name, "pid": pid, "tid": 0, "ts": 0, "args": args}) + ",\n"
-    shift, overlapping, quoted, nesting = (source.offset - zero) / 1000, 0, _Quoted(), _Nesting()
-    for chunk in source.chunks():
+    overlapping, quoted, nesting = 0, _Quoted(), _Nesting()
+    for some in source.columns():
         lines = []
-        for event in chunk:
-            begin = max(0.0, event["ts"] + shift)
-            common = f'"cat":{quoted[event["cat"]]},"name":{quoted[event["name"]]},"pid":{pid},"tid":{event["tid"]}'
-            common += f',"ts":{begin:.3f}'
-            if event["ph"] == "i":
-                lines.append(f'{{"ph":"i","s":"t",{common},"args":{_args(event["args"], quoted)}}},\n')
-            elif event["cat"] not in OVERLAPPING and nesting.holds(event["tid"], begin, begin + event["dur"]):
-                how = f'"ph":"X",{common},"dur":{event["dur"]:.3f}'
-                lines.append(f'{{{how},"args":{_args(event["args"], quoted)}}},\n')
+        for at in range(len(some.begin)):
+            event = some.event(at, source.number)
+            begin, took = max(0, event.begin - zero) / 1000, event.duration / 1000
+            args = {"size": event.size}
+            args |= {"offset": event.offset} if event.offset >= 0 else {}
+            args |= {name: value for name in ("where", "error") if (value := getattr(event, name))}
+            common = f'"cat":{quoted[event.kind]},"name":{quoted[event.name]},"pid":{pid},"tid":{event.thread}'
+            timed = f'{common},"ts":{begin:.3f}'
+            if event.kind in INSTANTS:
+                lines.append(f'{{"ph":"i","s":"t",{timed},"args":{_args(args, quoted)}}},\n')
+            elif event.kind not in OVERLAPPING and nesting.holds(event.thread, begin, begin + took):
+                lines.append(f'{{"ph":"X",{timed},"dur":{took:.3f},"args":{_args(args, quoted)}}},\n')
             else:
                 overlapping += 1
                 number = f'"id":"{source.number}.{overlapping}"'
-                ended = common[: common.rindex(":") + 1] + f"{begin + event['dur']:.3f}"
-                lines.append(f'{{"ph":"b",{number},{common},"args":{_args(event["args"], quoted)}}},\n')
-                lines.append(f'{{"ph":"e",{number},{ended}}},\n')
+                lines.append(f'{{"ph":"b",{number},{timed},"args":{_args(args, quoted)}}},\n')
+                lines.append(f'{{"ph":"e",{number},{common},"ts":{begin + took:.3f}}},\n')
         yield "".join(lines)
+
+
+def _title(header: dict[str, Any]) -> str:
+    """Return the name of a process in a timeline."""
+    parts = [f"{header['program']} {header['host']}:{header['pid']}"]
+    parts += [f"{name} {header[name]}" for name in ("rank", "worker") if header[name] is not None]
+    return " ".join(parts)
 
 
 class _Nesting:

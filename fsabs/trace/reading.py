@@ -1,157 +1,226 @@
-"""Reading a trace folder: the files of each process, what a killed one left in its ring, and one time axis for all.
+"""Reading a trace folder: the file of each process, and one time axis for all.
 
-Nothing here needs more memory than a few members of one file. What is torn or cannot be read is left out, with a note.
+Nothing here needs more memory than a chunk of one file. What is torn, damaged or no trace is left out, with a note.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
-from collections.abc import Iterable, Iterator
-from typing import Any
+import posixpath
+import re
+import stat as stat_bits
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import quote
 
-from . import ring
-from .lines import CHUNK, FOOTER, HEADER, Lines, parsed
-from .schema import (
-    SCHEMA,
-    Event,
-)
+from . import chunks
+from .intervals import Array
+from .schema import READS, SCHEMA, Event, ProcessInfo, operation
 
-PIECE = 64 * 1024
-"""Bytes that are read at once: what follows a member in them is copied for each member."""
-SUFFIX = ".json.gz"
+SUFFIX = ".fstrace"
+MOST_NAMES = 2048
+"""Distinct kinds and names of a process, and errors; those beyond are `other`."""
+LONGEST = 10**18
+"""Nanoseconds: no time of an event lies further from the begin of its process."""
+_PLAIN = re.compile(r"(?!\.{0,2}/)(?!\.)[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
+_HEADER_TYPES: dict[str, type | tuple[type, ...]] = {
+    "schema": int, "host": str, "boot": str, "pid": int, "parent": int, "main": int, "cores": int,
+    "rank": (int, type(None)), "worker": (int, type(None)), "program": str, "monotonic_ns": int, "wall_ns": int,
+    "events": bool,
+}  # fmt: skip
+_TALLY_TYPES = {
+    "kind": str, "name": str, "calls": int, "errors": int, "bytes": int, "nanoseconds": int, "least": int, "most": int,
+    "latency": list, "sizes": list,
+}  # fmt: skip
+
+Key = tuple[str, str]
+"""Kind and name."""
+
+
+class Columns(NamedTuple):
+    """Some thousand events of one process, as arrays of one length."""
+
+    begin: Array
+    """Nanoseconds since 1970."""
+    end: Array
+    duration: Array
+    size: Array
+    offset: Array
+    thread: Array
+    key: Array
+    """Indexes of `keys`."""
+    keys: list[Key]
+    """All of the process so far."""
+    error: Array
+    """Indexes of `errors`; 0 is none."""
+    errors: list[str]
+    where: Array
+    """Indexes of `urls`."""
+    urls: list[str]
+
+    def of(self, kind: str) -> Array:
+        """Return a mask of the events of a kind."""
+        return self.which(lambda key: key[0] == kind)
+
+    def which(self, wanted: Any) -> Array:
+        """Return a mask of the events whose key is wanted."""
+        import numpy as np
+
+        return np.array([bool(wanted(key)) for key in self.keys] or [False])[self.key]
+
+    def reads(self) -> Array:
+        """Return a mask of the user's own reads."""
+        return self.which(lambda key: key[0] == "fs" and operation(key[1]) in READS)
+
+    @property
+    def failed(self) -> Array:
+        """A mask of what ended by an exception; that something isn't there is an answer of a store's."""
+        import numpy as np
+
+        answers = [number for number, error in enumerate(self.errors) if error in ("", "FileNotFoundError")]
+        return (self.error != 0) & ~(np.isin(self.error, answers) & self.of("request"))
+
+    def event(self, at: int, process: int) -> Event:
+        """Return one of them."""
+        kind, name = self.keys[self.key[at]]
+        return Event(
+            int(self.begin[at]), int(self.duration[at]), kind, name, int(self.size[at]), int(self.offset[at]),
+            self.urls[self.where[at]], self.errors[self.error[at]], process, int(self.thread[at]),
+        )  # fmt: skip
 
 
 class TraceSource:
-    """The files of one process, read once from front to back by `chunks()`; the rest is known after that."""
+    """The file of one process, read from front to back by `columns()`; the rest is known after that."""
 
-    def __init__(self, base: str) -> None:
-        self.base = base
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
         self.header: dict[str, Any] = {}
-        self.footer: dict[str, Any] | None = None
-        """What the process said at its orderly end."""
-        self.tally: dict[str, Any] | None = None
-        """The counters, at most a second old where there is no footer."""
         self.number = 0
         self.notes: list[str] = []
         self.read = 0
         """Events that were read."""
-        self.recorded = 0
-        """Events that there were."""
+        self.tally: dict[str, Any] = {}
+        """The last counts that the process wrote."""
+        self.ended = False
+        """Whether it ended in an orderly way."""
         self.offset = 0
         """What makes its clock's nanoseconds those since 1970."""
-        self._kept = 0  # records up to here are in the file
 
     @property
     def dropped(self) -> int:
         """Events that there were, and that could not be read."""
-        return max(0, self.recorded - self.read) if self.header.get("events") else 0
+        return max(0, self.tally.get("recorded", 0) - self.read) if self.header.get("events") else 0
 
     @property
-    def name(self) -> str:
-        """For notes."""
-        return os.path.basename(self.base)
+    def tallies(self) -> list[dict[str, Any]]:
+        """What the process counted of each operation."""
+        return [one for one in self.tally.get("histograms", ()) if _fits(one, _TALLY_TYPES)]
 
     def open(self) -> bool:
         """Read the header; False, and a note, where there is none."""
-        for member in self._members():
-            for event in member:
-                if event.get("name") == HEADER:
-                    self.header = event["args"]
-            break
-        if not self.header and (left := self._left()) is not None:
-            self.header = left.header
-        self.notes.clear()  # what is wrong further on is noted when it is read for good
-        if not self.header:
+        try:
+            with _opened(self.path) as file:
+                for chunk in chunks.read(file):
+                    self.header = chunk.head.get("process", {})
+                    break
+        except (OSError, ValueError) as exc:
+            self.notes.append(f"{self.name}: left out: {exc}")
+        if not self.notes and not _fits(self.header, _HEADER_TYPES):
             self.notes.append(f"{self.name}: no header can be read, so it is left out")
-        elif self.header["schema"] > SCHEMA:
+        elif not self.notes and self.header["schema"] > SCHEMA:
             self.notes.append(f"{self.name}: of a newer version of fsabs, so it is left out")
+        if self.notes:
             self.header = {}
-        self.offset = self.header["wall_ns"] - self.header["monotonic_ns"] if self.header else 0
-        return bool(self.header)
+            return False
+        self.offset = self.header["wall_ns"] - self.header["monotonic_ns"]
+        return True
 
-    def chunks(self) -> Iterator[list[dict[str, Any]]]:
-        """The events, as in the file, some thousand at a time; first those of the file, then those of the ring."""
-        left = self._left()
-        for member in self._members(left is None):
-            found = []
-            for event in member:
-                if event["ph"] != "M":
-                    found.append(event)
-                elif event["name"] == CHUNK:
-                    self._kept = event["args"]["to"]
-                elif event["name"] == FOOTER:
-                    self.footer = self.tally = event["args"]
-            self.read += len(found)
-            yield found
-        if left is not None:
-            yield from self._of_ring(left)
-        if self.tally is not None:
-            self.recorded = max(self.recorded, self.tally["recorded"])
-        self.recorded = max(self.recorded, self._kept)
+    def columns(self) -> Iterator[Columns]:
+        """The events, in the order in which they ended; none of the parts is empty."""
+        keys: dict[Key, int] = {}
+        errors: dict[str, int] = {"": 0}
+        self.read, self.ended = 0, False
+        try:
+            with _opened(self.path) as file:
+                for chunk in chunks.read(file):
+                    self.tally = chunk.head.get("tally", self.tally)
+                    self.ended = self.ended or chunk.head.get("end") is True
+                    if len(chunk.begin):
+                        self.read += len(chunk.begin)
+                        yield self._columns(chunk, keys, errors)
+        except (OSError, ValueError) as exc:
+            self.notes.append(f"{self.name}: can't be read further: {exc}")
+        if type(self.tally.get("recorded", 0)) is not int or type(self.tally.get("histograms", [])) is not list:
+            self.tally = {}
         if self.dropped:
             self.notes.append(f"{self.name}: {self.dropped} events were dropped")
-        if self.footer is None:
+        if self.tally.get("failure"):
+            self.notes.append(f"{self.name}: {self.tally['failure']}")
+        if not self.ended:
             self.notes.append(f"{self.name}: the process did not end in an orderly way, or is still running")
 
-    def _of_ring(self, left: ring.Left) -> Iterator[list[dict[str, Any]]]:
-        names = [(kind, name) for kind, _, name in (text.partition("\t") for text in left.names)]
-        lines = Lines(self.header["pid"], names, lambda number: left.texts.get(number, ""))
-        records = [record for record in left.records if record[-1] > self._kept]
-        self.recorded, self.tally = left.recorded, left.tally or self.tally
-        for at in range(0, len(records), 1024):
-            found = parsed(lines.render(records[at : at + 1024]).encode())
-            self.read += len(found)
-            yield found
+    def info(self, begin: int, end: int) -> ProcessInfo:
+        """What is known of the process, which is read by now."""
+        header = self.header
+        return ProcessInfo(
+            self.number, header["host"], header["pid"], header["rank"], header["worker"], header["program"],
+            begin, end, self.read, self.dropped, self.ended,
+        )  # fmt: skip
 
-    def _left(self) -> ring.Left | None:
-        path = self.base + ".ring"
-        try:
-            return ring.read(path)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as exc:
-            self.notes.append(f"{self.name}: the ring can't be read: {exc}")
-            return None
+    def _columns(self, chunk: chunks.Chunk, keys: dict[Key, int], errors: dict[str, int]) -> Columns:
+        import numpy as np
 
-    def _members(self, torn_lines: bool = False) -> Iterator[list[dict[str, Any]]]:
-        """The events of each gzip member; of a torn one at the end the whole lines, if `torn_lines`."""
-        text, at = b"", 0
-        try:
-            for text, whole, at in _texts(self.base + SUFFIX):
-                if whole:
-                    yield parsed(text)
-                    continue
-                self.notes.append(f"{self.name}: the file is torn from byte {at} on, and was trimmed there")
-                if torn_lines:
-                    yield parsed(text[: text.rfind(b"\n") + 1])
-        except FileNotFoundError:
-            self.notes.append(f"{self.name}: there is only a ring")
-        except (OSError, ValueError, KeyError) as exc:
-            self.notes.append(f"{self.name}: can't be read from byte {at} on: {exc}")
+        key = np.array([_number(keys, one[:2], ("span", "other")) for one in chunk.names], np.int64)[chunk.name]
+        error = np.array([_number(errors, one[2], "other") for one in chunk.names], np.int64)[chunk.name]
+        zero = self.header["monotonic_ns"]
+        begin = chunk.begin.clip(zero - LONGEST, zero + LONGEST) + self.offset
+        duration = chunk.duration.clip(0, LONGEST)
+        return Columns(
+            begin, begin + duration, duration, chunk.size.clip(0), chunk.offset, chunk.thread, key, list(keys), error,
+            list(errors), chunk.where, [url(*text) for text in chunk.texts],
+        )  # fmt: skip
 
 
-def _texts(path: str) -> Iterator[tuple[bytes, bool, int]]:
-    """The text of each gzip member of a file, whether it is whole, and where in the file it begins."""
-    with open(path, "rb") as file:
-        begin, at, found = 0, 0, bytearray()
-        inflate, rest = zlib.decompressobj(31), b""
-        while True:
-            data = rest or file.read(PIECE)
-            if not data:
-                break
-            try:
-                found += inflate.decompress(data)
-            except zlib.error:
-                break
-            rest = inflate.unused_data
-            at += len(data) - len(rest)
-            if inflate.eof:
-                yield bytes(found), True, begin
-                begin, found, inflate = at, bytearray(), zlib.decompressobj(31)
-        if at > begin or data:
-            yield bytes(found), False, begin
+def _number(known: dict[Any, int], one: Any, other: Any) -> int:
+    """Return the number of a key, a new one if it is new; that of `other`, if there are too many."""
+    if one not in known and len(known) >= MOST_NAMES:
+        one = other
+    return known.setdefault(one, len(known))
+
+
+def url(text: str, folder: str, root: str) -> str:
+    """Return the URL of a text of a trace: itself, or a path below an FS's current directory, or below its root."""
+    if not folder:
+        return text
+    if _PLAIN.fullmatch(text):
+        return f"{folder.rstrip('/')}/{text}"
+    base = root if text.startswith("/") else folder
+    path = posixpath.normpath(text.strip("/") or ".")
+    return base if path == "." else f"{base.rstrip('/')}/{quote(path, safe='/!$&()*+,;=:@~')}"
+
+
+def _fits(found: Any, types: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and all(
+            name in found and isinstance(found[name], kind) and (kind is bool or not isinstance(found[name], bool))
+            for name, kind in types.items()
+        )
+        and all(abs(value) < 1 << 62 for value in found.values() if isinstance(value, int))
+        and all(
+            type(one) is int and 0 <= one < 1 << 62 for name in ("latency", "sizes") for one in found.get(name, ())[:65]
+        )
+    )
+
+
+def _opened(path: str) -> BinaryIO:
+    """Open a trace file; what is no regular file is a `ValueError`, and is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    if not stat_bits.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("no regular file")
+    return open(descriptor, "rb")
 
 
 def sources(folder: str | os.PathLike[str]) -> tuple[list[TraceSource], list[str]]:
@@ -159,23 +228,42 @@ def sources(folder: str | os.PathLike[str]) -> tuple[list[TraceSource], list[str
 
     Raises `FileNotFoundError` where the folder is none of a trace.
     """
-    bases = set()
-    for name in os.listdir(folder):
-        stem, suffix = os.path.splitext(name.removesuffix(".gz"))
-        if name.startswith("trace-") and (name.endswith(SUFFIX) or suffix == ".ring"):
-            bases.add(os.path.join(folder, stem))
-    if not bases:
+    names = [name for name in os.listdir(folder) if name.startswith("trace-") and name.endswith(SUFFIX)]
+    if not names:
         raise FileNotFoundError(2, "there is no trace here", os.fspath(folder))
-    every = [TraceSource(base) for base in sorted(bases)]
+    every = [TraceSource(os.path.join(folder, name)) for name in sorted(names)]
     found = [source for source in every if source.open()]
     notes = [note for source in every if not source.header for note in source.notes]
-    found.sort(key=lambda source: (source.header["wall_ns"], source.base))
+    found.sort(key=lambda source: (source.header["wall_ns"], source.path))
     offsets: dict[str, int] = {}
     for number, source in enumerate(found):
         source.number = number
         # Processes of one machine share its monotonic clock: they are placed by one offset, the first one's.
         source.offset = offsets.setdefault(source.header["boot"], source.offset)
-    return found, notes
+    return found, notes + _aligned(found)
+
+
+def _aligned(found: list[TraceSource]) -> list[str]:
+    """Move the machines whose clocks can't be right beside the first one: the ranks of a job run at the same time."""
+    times: dict[str, tuple[int, int]] = {}
+    if len({source.header["boot"] for source in found if source.header["rank"] is not None}) > 1:
+        for source in found:
+            for some in source.columns():
+                begin, end = times.get(source.header["boot"], (1 << 63, 0))
+                times[source.header["boot"]] = min(begin, int(some.begin.min())), max(end, int(some.end.max()))
+            source.notes.clear()
+    notes, moved = [], {}
+    first, *others = times or [""]
+    for boot in others:
+        (begin, end), (reference, until) = times[boot], times[first]
+        apart = max(begin - until, reference - end)
+        if apart > max(end - begin, until - reference, 10**9):
+            moved[boot] = reference - begin
+            host = next(source.header["host"] for source in found if source.header["boot"] == boot)
+            notes.append(f"the clock of {host} is about {-moved[boot] / 1e9:+.1f} s off that of the first machine")
+    for source in found:
+        source.offset += moved.get(source.header["boot"], 0)
+    return notes
 
 
 def events(folder: str | os.PathLike[str]) -> Iterator[Event]:
@@ -185,32 +273,6 @@ def events(folder: str | os.PathLike[str]) -> Iterator[Event]:
     """
     found, _ = sources(folder)
     for source in found:
-        for chunk in source.chunks():
-            yield from as_events(source, chunk)
-
-
-def as_events(source: TraceSource, chunk: Iterable[dict[str, Any]]) -> Iterator[Event]:
-    """Events of a file as `Event`."""
-    for event in chunk:
-        args = event["args"]
-        yield Event(
-            round(event["ts"] * 1000) + source.offset,
-            round(event.get("dur", 0) * 1000),
-            event["cat"],
-            event["name"],
-            args["size"],
-            args.get("offset", -1),
-            args.get("where", ""),
-            args.get("error", ""),
-            source.number,
-            event["tid"],
-        )
-
-
-def read_json(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The events of a merged file. Raises `ValueError` for what is no JSON."""
-    import gzip
-
-    with gzip.open(path) as file:
-        found: list[dict[str, Any]] = json.load(file)
-    return found
+        for some in source.columns():
+            for at in range(len(some.begin)):
+                yield some.event(at, source.number)

@@ -1,77 +1,74 @@
-"""The recorder: the instrument that counts all that happens in one process, and keeps each event in the ring.
+"""The recorder: the instrument that keeps each event of one process, and appends them to its trace file.
 
-It is called for every read, so that its two methods are written for speed: no object is made that outlives the call, no
-lock is taken unless a URL or a name is seen for the first time, and an event is one `pack_into` of a mapped file at a
-place of its own. Counters are lists that are added to in place, which no other thread can come between (CPython looks
-for other threads at calls and at jumps, not between a list's item being read and written).
+An event is a tuple in a list. A thread takes what is there every `PERIOD` seconds, counts it, and writes it as one
+chunk; so does a thread that records faster than that, every `CROWD` events, and whoever forks or ends the process. A
+process that is killed loses what it did in the last `PERIOD`.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
+import _thread
+import collections
+import contextlib
+import os
 import threading
+import time
 from _thread import get_ident
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Any
 
-from .. import hooks
-from . import clean
-from .ring import LONGEST, RECORD, Record, Ring
+from ..core import hooks
+from ..core.threads import Flag
+from ..disk.descriptors import write_all
+from . import chunks
 
-OTHER = "other"
+PERIOD = 0.25
+"""Seconds between two flushes."""
+CROWD = 1 << 15
+"""Events that are written together at most: a thread that finds so many waiting writes them."""
+MOST = 8 * CROWD
+"""Events that wait at most, while a disk hangs; further ones are counted, and dropped."""
+HANG = 3.0
+"""Seconds that a thread waits for room; then events are dropped until something could be written."""
+MAX_BYTES = 512 * 1024 * 1024
+"""What a process's trace file may grow to."""
+COUNTS_EVERY = 0.02
+"""A killed process loses the counts of this part of its time, where there are no events to count."""
 NAMES_BOUND = 1024
-"""The limit of distinct kinds and names; those of a program beyond it are counted as `other`."""
-LONGEST_NAME = 200
-"""Characters of a name that are kept."""
+"""Distinct kinds and names that are counted; those of a program beyond it are counted as `other`."""
 BUCKETS = 65
-
-_NO_TEXT = 0
-_LONG = (1 << 63) - 1
 
 
 class Counter:
-    """The counts of one kind and name."""
+    """The counts of one kind and name, in log2 histograms."""
 
-    __slots__ = (
-        "bytes",
-        "calls",
-        "errors",
-        "kind",
-        "latency",
-        "least",
-        "most",
-        "name",
-        "nanoseconds",
-        "number",
-        "sizes",
-    )
+    __slots__ = ("bytes", "errors", "latency", "least", "most", "nanoseconds", "sizes")
 
-    def __init__(self, kind: str, name: str, number: int) -> None:
-        self.kind = kind
-        self.name = name
-        self.number = number
+    def __init__(self) -> None:
         self.latency = [0] * BUCKETS
         self.sizes = [0] * BUCKETS
-        self.calls = self.nanoseconds = self.bytes = self.errors = self.most = 0
-        self.least = _LONG
+        self.nanoseconds = self.bytes = self.errors = self.most = 0
+        self.least = (1 << 63) - 1
 
-    def tally(self) -> dict[str, Any]:
+    def add(self, durations: Sequence[int], sizes: Sequence[int], failed: bool) -> None:
+        """Count some, at least one."""
+        for counts, values in ((self.latency, durations), (self.sizes, sizes)):
+            for bucket, count in collections.Counter(map(int.bit_length, values)).items():
+                counts[bucket] += count
+        self.nanoseconds += sum(durations)
+        self.bytes += sum(sizes)
+        self.errors += len(durations) if failed else 0
+        self.most = max(self.most, *durations)
+        self.least = min(self.least, *durations)
+
+    def tally(self, kind: str, name: str) -> dict[str, Any]:
         """As `schema.Tally` has it."""
-        calls = self.calls or sum(self.latency)
         return {
-            "kind": self.kind,
-            "name": self.name,
-            "calls": calls,
-            "errors": self.errors,
-            "bytes": self.bytes,
-            "nanoseconds": self.nanoseconds,
-            "least": 0 if self.least == _LONG else self.least,
-            "most": self.most,
-            "latency": _trimmed(self.latency),
-            "sizes": _trimmed(self.sizes),
-        }
+            "kind": kind, "name": chunks.cleaned(name), "calls": sum(self.latency), "errors": self.errors,
+            "bytes": self.bytes, "nanoseconds": self.nanoseconds, "least": min(self.least, self.most),
+            "most": self.most, "latency": _trimmed(self.latency), "sizes": _trimmed(self.sizes),
+        }  # fmt: skip
 
 
 def _trimmed(counts: list[int]) -> list[int]:
@@ -82,234 +79,224 @@ def _trimmed(counts: list[int]) -> list[int]:
 
 
 class Recorder(hooks.Instrument):
-    """Counts, and keeps no events."""
+    """Keeps every event of this process, or with `detail="histograms"` only counts them.
+
+    The file is made at the first flush, the thread at the first event. `describe` returns the process's header;
+    `failed` is called once with the `OSError` of a file that can't be made.
+    """
 
     calls = True
 
-    def __init__(self, ring: Ring) -> None:
-        self.ring = ring
-        self.refused = 0
-        """What could not be recorded, since its arguments made no sense."""
-        self._lock = threading.RLock()  # a finalizer may tell of something while its thread holds the lock
-        self._counters: dict[str, Counter] = {}
-        self._more: dict[tuple[str, str], Counter] = {}
-        self._errors: dict[str, int] = {"": 0}
-        self.names: list[tuple[str, str]] = []
-        """Kind and name (or `error` and a name), by their number."""
-        self.by_number: dict[int, Counter] = {}
-        self._number("error", "")
-        self._other = self._number("span", OTHER)
+    def __init__(
+        self,
+        folder: str,
+        describe: Callable[[], dict[str, Any]],
+        *,
+        detail: str = "events",
+        max_bytes: int = MAX_BYTES,
+        failed: Callable[[OSError], None] = lambda exc: None,
+    ) -> None:
+        self.detail = detail
+        self.path = ""
+        self.failure = ""
+        """Why no more events are written, if so."""
+        self._folder, self._describe, self._max_bytes, self._failed = folder, describe, max_bytes, failed
+        self._descriptor = -1
+        self._rows: list[chunks.Row] = []
+        self._append = self._rows.append
+        self._room = 0  # until the thread has been started
+        self._threads: dict[int, int] = {}
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self._recorded = self._kept = self._dropped = self._refused = self._size = self._described = 0
+        self._flushing = threading.RLock()
+        self._dropping = threading.RLock()
+        self._writes = self._hangs = False
+        self._stopping = Flag()
+        self._begun = self._counted = time.monotonic()
 
     def record_span(
-        self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
+        self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
     ) -> None:
-        """Count a piece of work that has ended now."""
+        """Keep a piece of work that has ended now."""
+        now = monotonic_ns()
+        if len(self._rows) >= self._room and not self._make_room():
+            return
         try:
-            took = monotonic_ns() - begin if begin else 0  # 0: the trace was started in the middle of it
-            try:
-                counter = self._counters[name]
-                if counter.kind is not kind:
-                    counter = self.counter(kind, name)
-            except KeyError:  # it is seen for the first time
-                counter = self.counter(kind, name)
-            bucket = took.bit_length()
-            counter.latency[bucket] += 1
-            counter.nanoseconds += took
-            bucket = size.bit_length()
-            counter.sizes[bucket] += 1
-            counter.bytes += size
-            if took > counter.most:
-                counter.most = took
-            if took < counter.least:
-                counter.least = took
-            if error:
-                counter.errors += 1
-        except Exception:  # whatever the arguments are: tracing must not break what it watches
-            self.refused += 1
+            thread = self._threads[get_ident()]
+        except KeyError:
+            thread = self._thread()
+        try:
+            self._append((begin or now, now - begin if begin else 0, size, offset, thread, where, kind, name, error))
+        except TypeError:  # a begin that is no number
+            self._append((now, 0, size, offset, thread, where, kind, None, error))  # type: ignore[arg-type] # refused
 
-    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
-        """Count something with no duration."""
-        try:
-            self._count(kind, name, size)
-        except Exception:  # as above
-            self.refused += 1
+    def record_event(self, kind: str, name: str, size: int = 1, where: Any = "") -> None:
+        """Keep something with no duration."""
+        self.record_span(kind, name, 0, size, where)
 
     def tally(self) -> dict[str, Any]:
-        """Return the counts so far: `FOOTER_FIELDS`."""
-        counters = [counter.tally() for counter in [*self._more.values()]]
-        recorded = sum(one["calls"] for one in counters)
-        return {"recorded": recorded, "dropped": self.dropped(), "refused": self.refused, "histograms": counters}
+        """Return the counts so far: `schema.TALLY_FIELDS`."""
+        self.flush()
+        return self._tally()
 
-    def dropped(self) -> int:
-        """Events that were recorded, and that no file will have."""
-        return 0
-
-    def save_tally(self) -> None:
-        """Write the counters where they outlive the process."""
-        self.ring.save_tally(json.dumps(self.tally()).encode())
-
-    def _count(self, kind: str, name: str, size: int) -> Counter:
-        counter = self.counter(kind, name)
-        bucket = size.bit_length()
-        counter.latency[0] += 1
-        counter.sizes[bucket] += 1
-        counter.bytes += size
-        return counter
-
-    def counter(self, kind: str, name: str) -> Counter:
-        """The counter of a kind and name; of two kinds with one name, the first one is found faster."""
-        found = self._more.get((kind, name))
-        if found is not None:
-            return found
-        with self._lock:
-            found = self._more.get((kind, name))
-            if found is None:
-                shown = clean.url(name)[:LONGEST_NAME] if "://" in name else name[:LONGEST_NAME]
-                number = self._number(kind, shown) if len(self._more) < NAMES_BOUND else self._other
-                if number == self._other:
-                    kind, name, shown = "span", OTHER, OTHER
-                    if (found := self._more.get((kind, name))) is not None:
-                        return found
-                found = self.by_number[number] = Counter(kind, shown, number)
-                self._counters.setdefault(name, found)
-                self._more[kind, name] = found
-            return found
-
-    def _error(self, error: str) -> int:
-        with self._lock:
-            number = self._errors.get(error)
-            if number is None:
-                if len(self._errors) >= NAMES_BOUND:
-                    return self._other
-                number = self._errors[error] = self._number("error", error[:LONGEST_NAME])
-            return number
-
-    def _number(self, kind: str, name: str) -> int:
-        """The next number; `other`'s where there is no more room."""
-        if not self.ring.add_name(f"{kind}\t{name}"):
-            return self._other
-        self.names.append((kind, name))
-        return len(self.names) - 1
-
-
-class EventRecorder(Recorder):
-    """Keeps every event in the ring, in place of what was there a whole turn of it ago.
-
-    Calls, errors, bytes and nanoseconds are summed up at once; the histograms are made of the ring's records when it is
-    emptied, by `distribute`.
-    """
-
-    def __init__(self, ring: Ring) -> None:
-        super().__init__(ring)
-        self.texts: dict[int, str] = {_NO_TEXT: ""}
-        """URLs by their number: the last ones."""
-        self.older_texts: dict[int, str] = {}
-        self.kept = 0
-        """Events that are in the file."""
-        self.wheres: dict[str, int] = {"": _NO_TEXT}
-        self._last_text = 0
-        self.threads: dict[int, int] = {}
-        self.claim = itertools.count(RECORD.size, RECORD.size).__next__
-        self.records = ring.records
-        self.mask = ring.capacity * RECORD.size - 1
-
-    def record_span(
-        self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
-    ) -> None:
-        """Count a piece of work that has ended now, and keep it."""
-        try:
-            took = monotonic_ns() - begin if begin else 0  # 0: the trace was started in the middle of it
+    def flush(self) -> None:
+        """Count what has been recorded, and write it."""
+        with self._flushing:
+            if self._writes:  # a finalizer recorded something in the middle of it
+                return
+            self._writes = True
             try:
-                counter, thread = self._counters[name], self.threads[get_ident()]
-                if counter.kind is not kind:
-                    counter = self.counter(kind, name)
-            except KeyError:  # something is seen for the first time
-                counter, thread = self.counter(kind, name), self.thread()
-            if (text := self.wheres.get(where)) is None:  # that is usual where many small files are read
-                text = self.text_number(where)
-            counter.calls += 1
-            counter.bytes += size
-            counter.nanoseconds += took
-            failure = 0
-            if error:
-                counter.errors += 1
-                failure = self._errors.get(error) or self._error(error)
-            at = self.claim()
-            _pack(
-                self.records, at & self.mask,
-                begin or monotonic_ns(), took, size, offset, text, thread, counter.number, failure, at,
-            )  # fmt: skip
-        except Exception:  # whatever the arguments are: tracing must not break what it watches
-            self.refused += 1
+                while rows := self._rows[:CROWD]:
+                    del self._rows[: len(rows)]
+                    self._write(rows)
+                    self._hangs = False
+            finally:
+                self._writes = False
+            elapsed = time.monotonic() - self._begun
+            if (self.detail != "events" or self.failure) and elapsed - self._counted > COUNTS_EVERY * elapsed:
+                self._counted = elapsed
+                self._put(chunks.framed(chunks.content({}, tally=self._tally())))
 
-    def record_event(self, kind: str, name: str, size: int = 1, where: str = "") -> None:
-        """Count something with no duration, and keep it."""
-        now = monotonic_ns()
+    def finish(self) -> None:
+        """Write what is left and the counts, and close the file; after `finish` nothing is recorded."""
+        self._stopping.set()
+        if not self._flushing.acquire(timeout=10):  # a disk that hangs
+            return
         try:
-            counter, text, thread = self.counter(kind, name), self.text_number(where), self.thread()
-            counter.calls += 1
-            counter.bytes += size
-            at = self.claim()
-            _pack(self.records, at & self.mask, now, 0, size, -1, text, thread, counter.number, 0, at)
-        except Exception:  # as above
-            self.refused += 1
+            self.flush()
+            self._room = -1
+            if self._make_file():
+                end = chunks.framed(chunks.content({}, tally=self._tally(), end=True))
+                if not self._put(end, reserve=0) and self._described + len(end) <= chunks.RESERVED:
+                    with contextlib.suppress(OSError):
+                        os.pwrite(self._descriptor, end, self._described)
+                with contextlib.suppress(OSError):
+                    os.close(self._descriptor)
+                self._descriptor = -1
+        finally:
+            self._flushing.release()
 
-    def distribute(self, records: Iterable[Record]) -> None:
-        """Count records of the ring in the histograms; each once."""
-        counters = self.by_number
-        for _, took, size, _, _, _, number, _, _ in records:
-            if (counter := counters.get(number)) is not None:
-                counter.latency[took.bit_length()] += 1
-                counter.sizes[size.bit_length()] += 1
-                if took > counter.most:
-                    counter.most = took
-                if took < counter.least:
-                    counter.least = took
+    def open(self) -> None:
+        """Make the file now. Raises `OSError`."""
+        with self._flushing:
+            self._open()
 
-    def dropped(self) -> int:
-        """Events that are neither in the file nor waiting to be."""
-        return max(0, sum(counter.calls for counter in [*self._more.values()]) - self.kept)
-
-    def text(self, number: int) -> str:
-        """The URL of that number, as long as it is kept."""
-        return self.texts.get(number) or self.older_texts.get(number, "")
-
-    def text_number(self, where: str) -> int:
-        if (known := self.wheres.get(where)) is not None:
-            return known
-        with self._lock:
-            return self.wheres.get(where) or self._add_text(where)
-
-    def text_numbers(self, wheres: Sequence[str]) -> list[int]:
-        """Return the numbers of URLs."""
-        with self._lock:
-            add = self._add_text
-            return [self.wheres.get(where) or add(where) for where in wheres]
-
-    def _add_text(self, where: str) -> int:
-        """Give a URL the next number; the lock is held."""
-        if not where:
-            return _NO_TEXT
-        shown = clean.url(where)
-        if len(shown) > LONGEST:
-            shown = shown[:LONGEST]
-        number = self._last_text + 1
-        if self.ring.add_text(shown, number):
-            self.older_texts = self.texts
-            self.texts = {_NO_TEXT: ""}
-            self.wheres = {"": _NO_TEXT}
-        self._last_text = self.wheres[where] = number
-        self.texts[number] = shown
+    def _thread(self) -> int:
+        if len(self._threads) > 4096:  # threads come and go: a number that is used again is found again
+            self._threads.clear()
+        number = self._threads[get_ident()] = threading.get_native_id()
         return number
 
-    def thread(self) -> int:
-        if (known := self.threads.get(get_ident())) is not None:
-            return known
-        if len(self.threads) > 4096:  # threads come and go: a number that is used again is found again
-            self.threads.clear()
-        number = self.threads[get_ident()] = threading.get_native_id()
-        return number
+    def _make_room(self) -> bool:
+        """Start the thread at the first event; write, if so many events wait; return whether one more may."""
+        if self._room < 0:
+            return False
+        if not self._room:
+            with self._dropping:
+                if not self._room:
+                    self._room = CROWD
+                    with contextlib.suppress(RuntimeError):  # the interpreter is ending
+                        _thread.start_new_thread(self._run, ())
+            return True
+        full = len(self._rows) >= MOST
+        if self._flushing.acquire(timeout=HANG if full and not self._hangs else 0):
+            try:
+                self.flush()
+            finally:
+                self._flushing.release()
+        elif full:
+            self._hangs = True
+            with self._dropping:
+                self._dropped += 1
+            return False
+        return True
 
+    def _run(self) -> None:
+        while not self._stopping.wait(PERIOD):
+            with self._flushing:
+                if self._stopping.is_set():
+                    return
+                self.flush()
 
-_pack = RECORD.pack_into
-assert RECORD.size == 64, "as EventRecorder has it"
+    # ---- under the lock `_flushing`
+
+    def _write(self, rows: list[chunks.Row]) -> None:
+        self._recorded += len(rows)
+        try:
+            groups = chunks.grouped(rows)
+            content = chunks.content(groups)
+            if len(content) > chunks.MAX_CONTENT:
+                raise ValueError("too long for a chunk")
+            for (kind, name, error), (_, durations, sizes, *_) in groups.items():
+                (self._counters.get((kind, name)) or self._counter(kind, name)).add(durations, sizes, bool(error))
+        except Exception:  # whatever the arguments were: tracing must not break what it watches
+            if len(rows) == 1:
+                self._refused += 1
+                self._recorded -= 1
+                return
+            self._recorded -= len(rows)
+            for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+                self._write(part)
+            return
+        if self.detail == "events" and self._make_file() and self._put(chunks.framed(content)):
+            self._kept += len(rows)
+
+    def _counter(self, kind: str, name: str) -> Counter:
+        if len(self._counters) >= NAMES_BOUND:
+            kind, name = "span", "other"
+        return self._counters.setdefault((kind, name), Counter())
+
+    def _tally(self) -> dict[str, Any]:
+        lost = self._recorded - self._kept if self.detail == "events" else 0
+        return {
+            "recorded": self._recorded + self._dropped,
+            "dropped": self._dropped + lost,
+            "refused": self._refused,
+            "failure": self.failure,
+            "histograms": [counter.tally(*key) for key, counter in self._counters.items()],
+        }
+
+    def _make_file(self) -> bool:
+        if self._descriptor < 0 and not self.failure:
+            try:
+                self._open()
+            except OSError as exc:
+                self.failure = f"the trace file could not be made: {exc.strerror}"
+                self._failed(exc)
+        return self._descriptor >= 0
+
+    def _open(self) -> None:
+        header = self._describe()
+        os.makedirs(self._folder, exist_ok=True)
+        host = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "_" for char in header["host"])
+        path = os.path.join(self._folder, f"trace-{host}-{header['pid']}-{header['wall_ns']:x}.fstrace")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            described = chunks.framed(chunks.content({}, process=header))
+            write_all(descriptor, described.ljust(chunks.RESERVED, b"\0"))
+        except BaseException as exc:
+            os.close(descriptor)
+            os.unlink(path)
+            if isinstance(exc, OSError) and exc.filename is None:
+                exc.filename = path
+            raise
+        self._descriptor, self.path, self._described, self._size = descriptor, path, len(described), chunks.RESERVED
+
+    def _put(self, data: bytes, reserve: int = chunks.RESERVED) -> bool:
+        """Append a chunk, whole or not at all; return False, for good, where there is no more room."""
+        if self._descriptor < 0 or (self.failure and reserve):
+            return False
+        if self._size + len(data) + reserve > self._max_bytes + chunks.RESERVED:
+            self.failure = f"the trace file reached its bound of {self._max_bytes} bytes"
+            return False
+        try:
+            write_all(self._descriptor, data)
+        except OSError as exc:
+            self.failure = f"the trace file could not be written: {exc.strerror}"
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+                os.lseek(self._descriptor, self._size, os.SEEK_SET)
+            return False
+        self._size += len(data)
+        return True

@@ -131,6 +131,30 @@ class FileRow(NamedTuple):
     errors: int
 
 
+CAUSES: dict[str, str] = {
+    "connect": "store: connecting",
+    "first_byte": "store: first byte",
+    "transfer": "store: transfer",
+    "throttle": "store: throttled",
+    "backoff": "store: backing off",
+    "list": "listing and opening",
+    "disk": "reading disk, memory or cache",
+    "decompress": "decompressing",
+    "decode": "decoding, transforming (own code)",
+    "read_ahead": "batches on their way",
+    "startup": "starting workers",
+    "checkpoint": "writing (checkpoints)",
+    "step": "the step itself",
+    "outside": "outside of steps",
+}
+"""What an instant of a process can go to: exactly one of these."""
+
+STORE = ("connect", "first_byte", "transfer", "throttle", "backoff")
+"""The causes that are waiting for a store."""
+WAITS = tuple(cause for cause in CAUSES if cause not in ("checkpoint", "step", "outside"))
+"""The causes that data is waited for."""
+
+
 class Step(NamedTuple):
     """A training step of one process."""
 
@@ -139,9 +163,13 @@ class Step(NamedTuple):
     begin: int
     """Nanoseconds since 1970."""
     seconds: float
-    wait: float
-    """Seconds of it in which its thread waited for data: in `fs` calls of its own, or for the DataLoader's next batch
-    (`fsabs.trace.steps`). The rest is compute."""
+    causes: Mapping[str, float]
+    """Seconds, by the names of `CAUSES`, without zeros; they add up to `seconds`."""
+
+    @property
+    def wait(self) -> float:
+        """Seconds in which data was waited for."""
+        return sum(self.causes.get(cause, 0.0) for cause in WAITS)
 
 
 class Stall(NamedTuple):
@@ -160,32 +188,22 @@ class Stall(NamedTuple):
         return 100.0 * self.wait / total if total else 0.0
 
 
-PARTS: dict[str, str] = {
-    "storage": "waiting for a store",
-    "cache": "reading from a cache, or filling it",
-    "decompression": "decompression",
-    "code": "decoding and other own code",
-    "startup": "starting workers",
-    "transfer": "transfer between processes",
-    "writing": "writing files",
-    "compute": "the step itself",
-}
-"""The parts of the time of training steps."""
-
-
 class Breakdown(NamedTuple):
-    """The parts of the time of training steps, summed over the processes that train."""
+    """The time of the processes that train, by cause; of all processes but workers, where no step was marked."""
 
     epoch: int
-    """From 1: the steps of one loop over `fsabs.trace.steps`; 0 for all together."""
+    """From 1: the steps of one loop over `fsabs.trace.steps`; 0 for the whole time, with what is outside of steps."""
     steps: int
     seconds: float
+    """The wall time, summed over the processes."""
+    processes: int
+    """Those whose time it is."""
     workers: int
     """Other processes that made batches."""
     threads: int
-    """Other threads of the training process that made batches."""
-    parts: Mapping[str, float]
-    """Seconds, by the names of `PARTS`; they add up to `seconds`."""
+    """Other threads of a training process that made batches."""
+    causes: Mapping[str, float]
+    """Seconds, by the names of `CAUSES`; they add up to `seconds`."""
 
 
 class Finding(NamedTuple):
@@ -194,7 +212,7 @@ class Finding(NamedTuple):
     code: str
     """`F001`, ...: stable, for scripts and documentation."""
     severity: str
-    """`high`, `medium` or `low`."""
+    """`high`, `medium`, or `note`: what costs less than a second, or less than 5 % of the time."""
     title: str
     """One line, with its main figure."""
     evidence: Mapping[str, float | int | str]
@@ -202,7 +220,9 @@ class Finding(NamedTuple):
     advice: str
     """One or two sentences."""
     seconds: float = 0.0
-    """The estimated cost: of the steps' time, or without steps of the time in calls, summed over processes."""
+    """The cost: what the advice would have saved, by the model that `model` says."""
+    model: str = ""
+    """How the cost is computed."""
 
 
 class Analysis(NamedTuple):
@@ -246,8 +266,14 @@ class Analysis(NamedTuple):
     stall: Stall | None
     """None where no step was marked."""
     breakdown: Sequence[Breakdown]
-    """Of all epochs together, then, where there are several, of each; empty where no step was marked."""
+    """Of the whole time, then of each epoch; empty where there are no events."""
     findings: Sequence[Finding]
     """The most expensive first."""
     notes: Sequence[str]
     """Limits of the figures: dropped events, torn files, processes that were killed."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from .reports import fragment
+
+        return fragment(self)

@@ -1,21 +1,8 @@
 """The schema of traces: files and events; data definitions only.
 
-A trace is a folder, with two files for each process that was traced:
-
-`trace-HOST-PID-START.json.gz`
-    Chrome's trace events, one a line, in independent gzip members: what is there can be read while it is being written,
-    and after the process was killed. The format is Chrome's "Trace Event Format" (the JSON array, whose `]` may be
-    missing) as Perfetto and chrome://tracing take it: `ph` is `X` (a piece of work), `i` (something with no duration)
-    or `M` (about the process), `ts` and `dur` are microseconds with three digits behind the point. `ts` counts on the
-    machine's monotonic clock. The first line is `[`; the second is the *header*, an `M` event of the name
-    `fsabs.process`, whose `args` are `HEADER_FIELDS`. The last line, where the process ended in an orderly way, is the
-    *footer*, an `M` event of the name `fsabs.end`, whose `args` are `FOOTER_FIELDS`.
-`trace-HOST-PID-START.ring`
-    The newest events as fixed records in a mapped file (see `ring.py`), which outlives its process whatever it died of.
-    It is removed when the process ends in an orderly way; what it holds and the other file doesn't is read from it.
-
-START is the time when the process began to trace, so that a pid that is used again names another file. A merge makes
-`merged.json.gz` of them, one valid JSON array on one time axis.
+A trace is a folder, with a file `trace-HOST-PID-START.fstrace` for each process that was traced; `chunks` has its
+format. START is the time when the process began to trace, so that a pid that is used again names another file. `merge`
+makes one timeline of them, in Chrome's "Trace Event Format", as Perfetto and chrome://tracing take it.
 
 An event is of a *kind* (`KINDS`) and has a name `LAYER.OPERATION`: `zip.read`, `s3.get`. The layer is what did the
 work. URLs in a trace have neither credentials nor query.
@@ -26,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the files; a reader refuses a newer one."""
 
 KINDS: dict[str, str] = {
     "fs": "a call of the user's on a traced FS, or a read of a file of it: open, read, stat, list, write, ...",
     "request": "one attempt at a store; they overlap one another on one thread",
     "connect": "a new connection",
-    "wait": "for a lock, for a turn, for a free connection; `steps.next` is for the next batch",
+    "wait": "`steps.next` is for the next batch, `*.read_ahead` for what is read ahead; the others are a part of a "
+    "request or come before it: `*.transfer` (of its body), `*.connection`, `*.throttle` (a turn), `*.backoff`",
     "decompress": "one decompression; its size is that of what came out",
     "batch": "ranges that are read together",
     "cache": "filling or validating an entry of a cache",
@@ -53,10 +41,10 @@ INSTANTS = frozenset({"retry", "hit", "miss", "evict"})
 OVERLAPPING = frozenset({"request", "connect", "batch"})
 """The kinds of which one thread has several under way at once."""
 
-READS = frozenset({"read", "read_bytes", "read_many", "stream"})
+READS = frozenset({"read", "read_bytes", "read_many"})
 """The operations of the kind `fs` whose size is bytes that the user asked for and got."""
 
-METADATA = frozenset({"stat", "list", "walk", "open"})
+METADATA = frozenset({"stat", "list", "glob", "usage", "open", "open_container"})
 """The operations of the kind `fs` that find files."""
 
 
@@ -76,6 +64,8 @@ HEADER_FIELDS: dict[str, str] = {
     "boot": "str: what tells one start of a machine from another: processes with the same one share a monotonic clock",
     "pid": "int: as the process itself sees it",
     "parent": "int: of the process that it was started by",
+    "main": "int: the system's number of its main thread",
+    "cores": "int: CPUs that it may use",
     "rank": "int or null: of distributed training, from RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID",
     "worker": "int or null: of a DataLoader, where torch was loaded; found at the first event",
     "program": "str: the base name of what is run",
@@ -85,12 +75,14 @@ HEADER_FIELDS: dict[str, str] = {
 }
 """The `args` of a header."""
 
-FOOTER_FIELDS: dict[str, str] = {
+TALLY_FIELDS: dict[str, str] = {
     "recorded": "int: events of this process, those that are not in the file included",
-    "dropped": "int: events that are not in the file: the ring was overrun, or the file had reached its bound",
+    "dropped": "int: events that are not in the file: it had reached its bound, or the disk was full or hung",
+    "refused": "int: what could not be recorded, since its arguments made no sense",
+    "failure": "str: why events are not in the file",
     "histograms": "list of `Tally` as objects: complete even where events were dropped",
 }
-"""The `args` of a footer."""
+"""The `tally` of a chunk."""
 
 
 class Event(NamedTuple):

@@ -1,4 +1,4 @@
-"""Starting and stopping: which process traces into which folder, what a forked child does, a program's own marks."""
+"""Starting and stopping: which process traces into which folder, what a child process does, a program's own marks."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import atexit
 import contextlib
 import functools
 import os
-import re
+import socket
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple, TypeVar
+from multiprocessing import util
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from .. import hooks, process
+from ..core import hooks, process
 from . import fetches
-from .recorder import EventRecorder, Recorder
-from .ring import CAPACITY, Ring
-from .schema import (
-    SCHEMA,
-)
-from .writer import MAX_BYTES, Flusher, TraceFile
+from .recorder import MAX_BYTES, Recorder
+from .schema import SCHEMA
+
+if TYPE_CHECKING:
+    from ..core.fs import FS
 
 T = TypeVar("T")
 Detail = Literal["events", "histograms"]
@@ -38,24 +39,19 @@ class TraceSettings(NamedTuple):
     max_bytes: int
 
 
-class _Running(NamedTuple):
-    """A trace of this process that has begun."""
-
-    plan: TraceSettings
-    recorder: Recorder
-    flusher: Flusher
-
-
-_plan: TraceSettings | None = None
-_running: _Running | None = None
+_settings: TraceSettings | None = None
+_recorder: Recorder | None = None
+_parent = 0  # the process that started this one, where that is not the system's parent
 _lock = threading.RLock()
 
 
 def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> None:
     """Trace this process, and those that it starts from now on, into `folder`, which is made if it is missing.
 
-    What a process was tracing before ends; tracing into the same folder goes on. Children find the folder by their
-    memory (forked) or by `$FSABS_TRACE` (spawned), which is set here. Take a new folder for each run.
+    Every FS, loader and data set is traced, those that were made before, too. What a process was tracing before ends;
+    tracing into the same folder goes on. Children take the settings over: forked ones by their memory, those of spawn
+    and forkserver when they are started, other programs by `$FSABS_TRACE`, which is set here. Take a new folder for
+    each run.
 
     Args:
         folder: on a disk of this machine, best; several machines may share it.
@@ -64,50 +60,35 @@ def start(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
 
     Raises `OSError` where the files can't be made, and `ValueError` for a detail that there isn't.
     """
-    global _plan
     if detail not in ("events", "histograms"):
         raise ValueError(f"detail is 'events' or 'histograms', not {detail!r}")
-    plan = TraceSettings(os.path.abspath(os.fspath(folder)), detail, max_bytes)
+    settings = TraceSettings(os.path.abspath(os.fspath(folder)), detail, max_bytes)
     with _lock:
-        if _plan == plan:
+        if _settings == settings:
             return
-        _leave()
-        recorder = _begin(plan)
-        _plan = plan
-        os.environ[FOLDER_VARIABLE] = plan.folder
-        os.environ[DETAIL_VARIABLE] = plan.detail
-        hooks.install(recorder)
+        stop()
+        recorder = _made(settings)
+        recorder.open()
+        _begin(settings, recorder)
 
 
 def stop() -> None:
     """End the trace of this process: all is written when this returns. Without a trace, nothing happens."""
+    global _settings
     with _lock:
-        _leave()
-
-
-def _leave() -> None:
-    global _plan
-    if _plan is None and not isinstance(hooks.active, hooks.Deferred):
-        return
-    _plan = None
-    os.environ.pop(FOLDER_VARIABLE, None)
-    os.environ.pop(DETAIL_VARIABLE, None)
-    _take_away()
-    _finish()
-
-
-def _take_away() -> None:
-    """The instrument, if it is ours."""
-    if isinstance(hooks.active, Recorder | hooks.Deferred):
-        hooks.install(None)
+        if _settings is not None:
+            _settings = None
+            os.environ.pop(FOLDER_VARIABLE, None)
+            os.environ.pop(DETAIL_VARIABLE, None)
+            _finish()
 
 
 @contextlib.contextmanager
 def trace(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
     """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither."""
-    before = _plan
+    before = _settings
     start(folder, detail=detail, max_bytes=max_bytes)
-    mine = _plan
+    mine = _settings
     try:
         yield
     finally:
@@ -117,95 +98,82 @@ def trace(folder: str | os.PathLike[str], *, detail: Detail = "events", max_byte
 
 def current() -> TraceSettings | None:
     """Return this process's trace, or None."""
-    if _plan is None and isinstance(hooks.active, hooks.Deferred):
-        return _environments_plan()
-    return _plan
+    return _settings
 
 
-def resume(plan: TraceSettings) -> None:
-    """Trace as another process does, from the first event on, if this one traces nothing."""
-    global _plan
-    with _lock:
-        if hooks.active is None and _plan is None:
-            _plan = plan
-            hooks.install(hooks.Deferred(functools.partial(_begin_quietly, plan)))
+def traced(fs: FS, trace: str | os.PathLike[str] | bool) -> FS:
+    """Return `fs`, and start a trace into the folder `trace`; for the option `trace=` of `from_url`.
+
+    True and False, also as words of a configuration file, start none.
+    """
+    if not isinstance(trace, bool) and str(trace).lower() not in ("true", "false"):
+        start(trace)
+    return fs
 
 
-def from_environment() -> Recorder | None:
-    """The recorder that `$FSABS_TRACE` asks for."""
-    global _plan
-    plan = _environments_plan()
-    if plan is None:
-        return None
-    with _lock:
-        if _plan is None:
-            _plan = plan
-        return _begin_quietly(_plan)
-
-
-def _environments_plan() -> TraceSettings | None:
+def start_from_environment() -> None:
+    """Trace from the first event on, as `$FSABS_TRACE` asks."""
     folder = os.environ.get(FOLDER_VARIABLE)
     detail: Detail = "histograms" if os.environ.get(DETAIL_VARIABLE) == "histograms" else "events"
-    return TraceSettings(os.path.abspath(folder), detail, MAX_BYTES) if folder else None
+    _resume(TraceSettings(os.path.abspath(folder), detail, MAX_BYTES) if folder else None)
 
 
 # ---- one process
 
 
-def _begin_quietly(plan: TraceSettings) -> Recorder | None:
-    """As `_begin`, but a process that can't trace warns instead of raising."""
-    try:
-        with _lock:
-            if _plan is not plan:  # it was stopped meanwhile
-                return None
-            return _running.recorder if _running is not None else _begin(plan)
-    except OSError as exc:
-        warnings.warn(f"not traced, since {plan.folder} can't be written to: {exc}", RuntimeWarning, stacklevel=2)
-        return None
+def _made(settings: TraceSettings) -> Recorder:
+    describe = functools.partial(_header, settings, time.monotonic_ns(), time.time_ns())
+    return Recorder(settings.folder, describe, detail=settings.detail, max_bytes=settings.max_bytes, failed=_warn)
 
 
-def _begin(plan: TraceSettings) -> Recorder:
-    global _running
+def _begin(settings: TraceSettings, recorder: Recorder) -> None:
+    global _settings, _recorder
+    _settings, _recorder = settings, recorder
+    os.environ[FOLDER_VARIABLE] = settings.folder
+    os.environ[DETAIL_VARIABLE] = settings.detail
     fetches.watch()
-    os.makedirs(plan.folder, exist_ok=True)
-    header = _header(plan)
-    host = re.sub(r"[^A-Za-z0-9.-]", "_", header["host"])
-    base = os.path.join(plan.folder, f"trace-{host}-{header['pid']}-{header['wall_ns']:x}")
-    events = plan.detail == "events"
-    ring = Ring(base + ".ring", header, CAPACITY if events else 0)
-    try:
-        file = TraceFile(base + ".json.gz", header, plan.max_bytes)
-    except BaseException:
-        ring.remove()
-        raise
-    recorder = EventRecorder(ring) if events else Recorder(ring)
-    flusher = Flusher(recorder, file)
-    _running = _Running(plan, recorder, flusher)
-    flusher.start()
-    _at_end_of_multiprocessing()
-    return recorder
+    hooks.install(recorder)
+
+
+def _resume(settings: TraceSettings | None) -> None:
+    """Trace as another process does; its files are made at the first event."""
+    with _lock:
+        if settings == _settings:
+            fetches.watch()
+            return
+        stop()
+        if settings is not None:
+            _begin(settings, _made(settings))
 
 
 def _finish() -> None:
-    global _running
-    running, _running = _running, None
-    if running is not None:
-        running.flusher.finish()
+    global _recorder
+    recorder, _recorder = _recorder, None
+    if hooks.active is recorder and recorder is not None:
+        hooks.install(None)
+    if recorder is not None:
+        recorder.finish()
 
 
-def _header(plan: TraceSettings) -> dict[str, Any]:
+def _warn(exc: OSError) -> None:
+    warnings.warn(f"not traced: {exc}", RuntimeWarning, stacklevel=2)
+
+
+def _header(settings: TraceSettings, monotonic_ns: int, wall_ns: int) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "host": os.uname().nodename,
+        "host": socket.gethostname(),
         "boot": _boot(),
         "pid": os.getpid(),
-        "parent": os.getppid(),
+        "parent": _parent or os.getppid(),
+        "main": threading.main_thread().native_id or 0,
+        "cores": process.cpu_count(),
         "rank": _rank(),
         "worker": _worker(),
         "program": os.path.basename(sys.argv[0] if sys.argv else "") or "python",
-        "monotonic_ns": time.monotonic_ns(),
-        "wall_ns": time.time_ns(),
-        "events": plan.detail == "events",
+        "monotonic_ns": monotonic_ns,
+        "wall_ns": wall_ns,
+        "events": settings.detail == "events",
     }
 
 
@@ -214,8 +182,8 @@ def _boot() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
-    except OSError:  # not Linux: each process is placed by its own wall clock
-        return f"{os.uname().nodename}:{os.getpid()}"
+    except OSError:  # not Linux: the processes of a machine share its clock there, too
+        return socket.gethostname()
 
 
 def _rank() -> int | None:
@@ -232,32 +200,60 @@ def _worker() -> int | None:
     return None if info is None else int(info.id)
 
 
-def _at_end_of_multiprocessing() -> None:
-    """Such a child ends without `atexit`."""
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util.Finalize(None, _finish_at_exit, exitpriority=0)
+def _finish_child(module: object) -> None:
+    """A child of multiprocessing ends without `atexit`."""
+    util.Finalize(None, _finish, exitpriority=0)
 
 
-@atexit.register
-def _finish_at_exit() -> None:
-    if _running is not None:
-        _take_away()
-        _finish()
+atexit.register(_finish)
+util.register_after_fork(sys.modules[__name__], _finish_child)  # in each child, also a spawned one
+
+
+# ---- children: forked ones have a recorder of their own; others are told the settings when they are started
+
+
+def _before_fork() -> None:
+    if _recorder is not None:
+        _recorder.flush()
 
 
 def _in_child() -> None:
-    """The parent's ring and file are its own; the child begins others when something happens in it."""
-    global _running, _lock
-    _lock = threading.RLock()
-    running, _running = _running, None
-    if running is not None:
-        process.abandon(running)
-    if _plan is not None:
-        hooks.install(hooks.Deferred(functools.partial(_begin_quietly, _plan)))
+    global _recorder, _lock, _parent
+    _lock, _parent = threading.RLock(), 0
+    if _recorder is not None:
+        process.abandon(_recorder)
+    recorder, _recorder = _recorder, None
+    if _settings is not None:
+        made = _made(_settings)
+        if hooks.active is recorder:
+            _begin(_settings, made)
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+
+
+def _with_settings(child: Any) -> tuple[Any, ...]:
+    """Pickle a process that is about to be started: a forkserver has the environment of when it was started itself."""
+    made = child.__reduce_ex__(2)
+    return (*made[:2], (_settings, os.getpid(), made[2]), None, None, _started)
+
+
+def _started(child: Any, state: tuple[TraceSettings | None, int, dict[str, Any]]) -> None:
+    global _parent
+    settings, _parent, own = state
+    child.__dict__.update(own)
+    _resume(settings)
+
+
+def _take_processes_over() -> None:
+    from multiprocessing import context
+
+    for name in ("SpawnProcess", "ForkServerProcess"):
+        if (kind := getattr(context, name, None)) is not None:
+            ForkingPickler.register(kind, _with_settings)
+
+
+_take_processes_over()
 
 
 # ---- a program's own marks
@@ -312,15 +308,23 @@ def step() -> None:
     _mark.begin, _mark.generation = time.monotonic_ns(), process.generation()
 
 
+def begin_steps() -> None:
+    """Mark the beginning of the first step of an epoch, for those who call `step` before each further one."""
+    fetches.watch()
+    _mark.begin = 0
+    step()
+
+
 def steps(batches: Iterable[T]) -> Iterator[T]:
     """The items of `batches` (a DataLoader, say), each with a step of its own, in which waiting for it counts as wait.
 
     for batch in fsabs.trace.steps(loader):
         train(batch)
     """
-    fetches.watch()
-    _mark.begin = 0
-    step()
+    if getattr(batches, "marks_steps", False):  # as fsabs's own Loader does
+        yield from batches
+        return
+    begin_steps()
     begin = time.monotonic_ns()  # workers are started by `iter`
     items = iter(batches)
     while True:

@@ -1,89 +1,24 @@
-"""The tables of an analysis: operations, files and steps; each takes one process after the other."""
+"""The tables of an analysis: operations, files and the slowest calls; each takes one process after the other."""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import figures
 from .figures import UnderWay
-from .intervals import Array, covered, joined
-from .results import (
-    FileRow,
-    Histogram,
-    Row,
-    Step,
-)
-from .schema import (
-    KINDS,
-    READS,
-    Event,
-    layer,
-    operation,
-)
+from .intervals import Array
+from .reading import Columns, Key
+from .results import FileRow, Histogram, Row
+from .schema import KINDS, Event, layer, operation
 
 FILES_KEPT = 200_000
 """The limit of distinct files."""
-STEPS_KEPT = 10_000
 OPENS = frozenset({"open", "create", "append", "open_update"})
 OPENINGS = frozenset({"open", "read_bytes", "read_many"})
 """What finds a file by its name, to read it."""
-
-Key = tuple[str, str]
-"""Kind and name."""
-
-
-class Columns(NamedTuple):
-    """Some thousand events of one process, as arrays of one length."""
-
-    begin: Array
-    """Nanoseconds since 1970."""
-    end: Array
-    duration: Array
-    size: Array
-    thread: Array
-    key: Array
-    """Indexes into `keys`."""
-    failed: Array
-    """Whether there was an error."""
-    keys: list[Key]
-    events: list[dict[str, Any]]
-    """The same, as in the file."""
-
-    def of(self, kind: str) -> Array:
-        """Return a mask of the events of a kind."""
-        import numpy as np
-
-        return np.isin(self.key, [number for number, key in enumerate(self.keys) if key[0] == kind])
-
-    def reads(self) -> Array:
-        """Return a mask of the user's own reads."""
-        import numpy as np
-
-        return np.isin(self.key, _of(self.keys, READS))
-
-
-def columns(chunk: list[dict[str, Any]], offset: int, numbers: dict[Key, int]) -> Columns:
-    """The columns of events; `numbers` has the number of each kind and name, and gets the new ones."""
-    import numpy as np
-
-    args = [event["args"] for event in chunk]
-    begin = np.rint(np.array([event["ts"] for event in chunk]) * 1000).astype(np.int64) + offset
-    duration = np.rint(np.array([event.get("dur", 0.0) for event in chunk]) * 1000).astype(np.int64).clip(0)
-    keys = [(event["cat"], event["name"]) for event in chunk]
-    return Columns(
-        begin,
-        begin + duration,
-        duration,
-        np.array([each["size"] for each in args], np.int64).clip(0),
-        np.array([event["tid"] for event in chunk], np.int64),
-        np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64),
-        np.array(["error" in each for each in args], bool),
-        list(numbers),
-        chunk,
-    )
 
 
 class Sums:
@@ -235,20 +170,23 @@ class FileTable:
         import numpy as np
 
         chosen = some.of("fs").nonzero()[0]
-        numbers = np.array([self._number(some.events[at]["args"].get("where", "")) for at in chosen], np.int64)
+        used = np.unique(some.where[chosen])
+        of_text = np.full(len(some.urls), -1, np.int64)
+        of_text[used] = [self._number(some.urls[at]) for at in used]
+        numbers = of_text[some.where[chosen]]
         chosen, numbers = chosen[numbers >= 0], numbers[numbers >= 0]
         if not len(chosen):
             return
         self._make_room(int(numbers.max()) + 1)
         opens, reads, data, seconds, slowest, errors = self._rows
-        called, duration, read = some.key[chosen], some.duration[chosen] / 1e9, some.reads()[chosen]
-        np.add.at(opens, numbers[np.isin(called, _of(some.keys, OPENS))], 1)
+        duration, read = some.duration[chosen] / 1e9, some.reads()[chosen]
+        np.add.at(opens, numbers[_among(some, OPENS)[chosen]], 1)
         np.add.at(reads, numbers[read], 1)
         np.add.at(data, numbers[read], some.size[chosen][read])
         np.add.at(seconds, numbers, duration)
         np.maximum.at(slowest, numbers, duration)
         np.add.at(errors, numbers[some.failed[chosen]], 1)
-        self._look_for_stats(some, called, numbers)
+        self._look_for_stats(_among(some, {"stat"})[chosen], _among(some, OPENINGS)[chosen], numbers)
 
     def rows(self, count: int) -> list[FileRow]:
         """Those with the most seconds."""
@@ -281,13 +219,10 @@ class FileTable:
             more = np.zeros(max(count, 2 * len(self._rows[0])) - len(self._rows[0]))
             self._rows = [np.concatenate((row, more)) for row in self._rows]
 
-    def _look_for_stats(self, some: Columns, called: Array, numbers: Array) -> None:
-        import numpy as np
-
-        stats = np.isin(called, _of(some.keys, {"stat"}))
+    def _look_for_stats(self, stats: Array, openings: Array, numbers: Array) -> None:
         if not self._asked and not stats.any():
             return
-        which = stats | np.isin(called, _of(some.keys, OPENINGS))
+        which = stats | openings
         for asked, number in zip(stats[which].tolist(), numbers[which].tolist(), strict=True):
             if asked:
                 self._asked.add(number)
@@ -296,9 +231,9 @@ class FileTable:
                 self.stats_first += 1
 
 
-def _of(keys: list[Key], operations: Set[str]) -> list[int]:
-    """The numbers of the user's calls that are one of `operations`."""
-    return [number for number, (kind, name) in enumerate(keys) if kind == "fs" and operation(name) in operations]
+def _among(some: Columns, operations: Set[str]) -> Array:
+    """Return a mask of the user's calls that are one of `operations`."""
+    return some.which(lambda key: key[0] == "fs" and operation(key[1]) in operations)
 
 
 class Slowest:
@@ -313,13 +248,8 @@ class Slowest:
         """Events of a process."""
         least = self._heap[0][0] if len(self._heap) >= self._count else -1
         which = (some.of("fs") | some.of("request")) & (some.duration > least)
-        for number in which.nonzero()[0]:
-            event = some.events[number]
-            args = event["args"]
-            made = Event(
-                int(some.begin[number]), int(some.duration[number]), event["cat"], event["name"], args["size"],
-                args.get("offset", -1), args.get("where", ""), args.get("error", ""), process, event["tid"],
-            )  # fmt: skip
+        for at in which.nonzero()[0]:
+            made = some.event(at, process)
             self._made += 1
             entry = (made.duration, self._made, made)
             if len(self._heap) < self._count:
@@ -332,49 +262,26 @@ class Slowest:
         return [event for _, _, event in sorted(self._heap, key=lambda entry: -entry[0])]
 
 
-class Steps:
-    """The training steps of a process, and how long the thread of each waited for data."""
+class Misses:
+    """What caches missed, and had missed in an earlier epoch: such a miss comes after a hit or a miss of another name.
+
+    A file that is cached in blocks is missed many times in a row, once for each; a file that is missed when another one
+    has been missed since is missed again.
+    """
 
     def __init__(self) -> None:
-        self.rows: list[Step] = []
-        self.count = 0
-        self.wait = 0.0
-        self.seconds = 0.0
-        self._steps: dict[int, list[tuple[Array, Array, Array]]] = {}
-        self._waits: dict[int, list[tuple[Array, Array]]] = {}
-        self._pending = 0
+        self.again = 0
+        self._counts: dict[str, int] = {}
+        self._last = ""
 
     def add(self, some: Columns) -> None:
         """Events of a process."""
-        import numpy as np
-
-        steps, waits = some.of("step"), some.of("fs")
-        next_batch = [number for number, key in enumerate(some.keys) if key == ("wait", "steps.next")]
-        waits |= np.isin(some.key, next_batch)
-        for which, kept in ((steps, self._steps), (waits, self._waits)):
-            for thread in np.unique(some.thread[which]):
-                mine = which & (some.thread == thread)
-                extra = (some.size[mine],) if kept is self._steps else ()
-                kept.setdefault(int(thread), []).append((some.begin[mine], some.end[mine], *extra))
-        self._pending += int(waits.sum())
-        if self._pending > 4 * figures.PENDING:  # of a thread with no step so far, what it waited for is forgotten
-            self._waits = {thread: found for thread, found in self._waits.items() if thread in self._steps}
-            self._pending = 0
-
-    def end_process(self, process: int) -> None:
-        """The process is over."""
-        import numpy as np
-
-        for thread, found in self._steps.items():
-            begin, end, number = (np.concatenate(column) for column in zip(*found, strict=True))
-            waits = self._waits.get(thread, [])
-            waited = covered(begin, end, joined(waits))
-            self.count += len(begin)
-            self.wait += float(waited.sum()) / 1e9
-            self.seconds += float((end - begin).sum()) / 1e9
-            room = max(0, STEPS_KEPT - len(self.rows))
-            self.rows += [
-                Step(process, int(number[at]), int(begin[at]), int(end[at] - begin[at]) / 1e9, int(waited[at]) / 1e9)
-                for at in range(min(room, len(begin)))
-            ]
-        self._steps, self._waits, self._pending = {}, {}, 0
+        which = some.which(lambda key: key[0] == "miss" and layer(key[1]) != "index_cache")
+        for where in some.where[which].tolist():
+            url = some.urls[where]
+            if url != self._last and url:
+                count = self._counts.get(url, 0)
+                self.again += count > 0
+                if count or len(self._counts) < FILES_KEPT:
+                    self._counts[url] = count + 1
+            self._last = url

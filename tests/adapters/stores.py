@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 
 import fsabs
-from fsabs import roots
+from fsabs.urls import roots
 
 ROOT = Path(__file__).parent.parent.parent
 _numbers = itertools.count()

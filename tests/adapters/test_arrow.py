@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import fsabs
-from fsabs import hooks
+from fsabs.core import hooks
 from tests.adapters import stores
 
 ROWS = 20_000

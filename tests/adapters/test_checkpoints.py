@@ -330,3 +330,113 @@ def test_a_full_disk_is_the_error_of_the_file(tmp_path: Path) -> None:
         assert caught.value.filename == f"file://{tmp_path}/run/checkpoint-000000000002.pt"
         assert os.listdir(tmp_path / "run") == ["checkpoint-000000000001.pt"]
         manager.save(2, large)
+
+
+def test_a_state_is_copied_with_its_types() -> None:
+    """Every scheduler and optimizer of torch goes on from a copy as from itself."""
+    from collections import Counter, OrderedDict, defaultdict
+
+    weights = OrderedDict(weight=torch.ones(2))
+    weights._metadata = {"": {"version": 2}}  # type: ignore[attr-defined]  # as Module.state_dict has it
+    state: dict[str, Any] = {
+        "milestones": Counter(a=3),
+        "groups": defaultdict(list, a=[torch.ones(1)]),
+        "model": weights,
+    }
+    copied = checkpoints.on_host(state)
+    state["groups"]["a"][0].zero_()
+    assert copied["milestones"] == Counter(a=3)
+    assert copied["groups"]["b"] == []
+    assert copied["groups"]["a"] == [torch.ones(1)]
+    assert copied["model"]._metadata == {"": {"version": 2}}
+    for name, scheduler in _schedulers().items():
+        plain, resumed = _trained(scheduler), _trained(scheduler, copies=True)
+        assert plain == resumed, name
+    for name, optimizer in vars(torch.optim).items():
+        if (
+            isinstance(optimizer, type)
+            and optimizer is not torch.optim.Optimizer
+            and name not in ("LBFGS", "SparseAdam")
+        ):
+            assert _trained(None, optimizer) == _trained(None, optimizer, copies=True), name
+
+
+def _schedulers() -> dict[str, Any]:
+    schedulers: Any = torch.optim.lr_scheduler
+    averaged: Any = torch.optim.swa_utils
+    chained: list[Any] = [schedulers.ConstantLR, lambda optimizer: schedulers.StepLR(optimizer, 2)]
+    return {
+        "LambdaLR": lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: 0.9**step),
+        "MultiplicativeLR": lambda optimizer: schedulers.MultiplicativeLR(optimizer, lambda step: 0.9),
+        "StepLR": lambda optimizer: schedulers.StepLR(optimizer, 2),
+        "MultiStepLR": lambda optimizer: schedulers.MultiStepLR(optimizer, [3, 5, 8]),
+        "ConstantLR": lambda optimizer: schedulers.ConstantLR(optimizer),
+        "LinearLR": lambda optimizer: schedulers.LinearLR(optimizer),
+        "ExponentialLR": lambda optimizer: schedulers.ExponentialLR(optimizer, 0.9),
+        "PolynomialLR": lambda optimizer: schedulers.PolynomialLR(optimizer),
+        "CosineAnnealingLR": lambda optimizer: schedulers.CosineAnnealingLR(optimizer, 5),
+        "CosineAnnealingWarmRestarts": lambda optimizer: schedulers.CosineAnnealingWarmRestarts(optimizer, 3),
+        "CyclicLR": lambda optimizer: schedulers.CyclicLR(optimizer, 0.01, 0.1, 2),
+        "OneCycleLR": lambda optimizer: schedulers.OneCycleLR(optimizer, 0.1, 20),
+        "SequentialLR": lambda optimizer: schedulers.SequentialLR(optimizer, [one(optimizer) for one in chained], [3]),
+        "ChainedScheduler": lambda optimizer: schedulers.ChainedScheduler([one(optimizer) for one in chained]),
+        "SWALR": lambda optimizer: averaged.SWALR(optimizer, 0.05),
+    }
+
+
+def _trained(scheduler: Any, optimizer: Any = torch.optim.SGD, copies: bool = False) -> list[Any]:
+    """Train for ten steps, resumed in the middle from a copy of the state; return the rates and the weights."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 2, bias=False)  # which Muon takes
+
+    def made() -> tuple[Any, Any]:
+        one = optimizer(model.parameters(), lr=0.1)
+        return one, None if scheduler is None else scheduler(one)
+
+    steps, rates = made(), []
+    for step in range(10):
+        if copies and step == 4:
+            held = checkpoints.on_host([model.state_dict(), *(one and one.state_dict() for one in steps)])
+            model.load_state_dict(held[0])
+            steps = made()
+            for one, state in zip(steps, held[1:], strict=True):
+                one and one.load_state_dict(state)
+        steps[0].zero_grad()
+        model(torch.ones(2)).square().sum().backward()
+        steps[0].step()
+        steps[1] and steps[1].step()
+        rates.append(steps[0].param_groups[0]["lr"])
+    return [rates, [parameter.tolist() for parameter in model.parameters()]]
+
+
+def test_a_step_that_is_saved_again_and_a_run_that_goes_back(tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path, keep=2)
+    manager.save(10, {"x": 1}, metric=0.9)
+    manager.save(10, {"x": 2}, metric=0.5)
+    assert manager.load() == manager.load(10) == {"x": 2}
+    assert len(manager.checkpoints()) == 1
+    for step in (20, 30, 40):
+        manager.save(step, {"x": step})
+    assert manager.load(30) == {"x": 30}
+    for step in (31, 32, 33):  # from there
+        manager.save(step, {"x": step})
+        assert manager.load() == {"x": step}
+    assert [one.step for one in manager.checkpoints()] == [32, 33]
+    again = CheckpointManager(tmp_path, keep=2)
+    again.save(34, {"x": 34})
+    assert [one.step for one in again.checkpoints()] == [33, 34]
+
+
+def test_a_checkpoint_that_another_replaces_is_logged(tmp_path: Path, caplog: Any) -> None:
+    held = threading.Event()
+    manager = CheckpointManager(tmp_path, keep=5)
+    write = manager._write
+    manager._write = lambda *given: (held.wait(30), write(*given))  # type: ignore[method-assign, assignment]
+    for step in range(1, 5):
+        manager.save_async(step, {"x": step})
+        while step == 1 and manager._writer._waiting is not None:  # until it is being written
+            time.sleep(0.001)
+    held.set()
+    manager.close()
+    assert [one.step for one in manager.checkpoints()] == [1, 4]
+    assert [record.args for record in caplog.records] == [(2, 3), (3, 4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import subprocess
@@ -197,13 +198,15 @@ def test_a_transaction_is_all_or_nothing(url: str) -> None:
 
 def test_in_a_container(url: str) -> None:
     fs, root = filesystem(url)
-    fs.pipe_file(f"{root}/c.zip/in/x.bin", b"0123456789")
-    fs.pipe_file(f"{root}/c.zip/in/y z%.txt", b"y")
+    with fsabs.from_url(f"{url}/c.zip", mode="w") as archive:
+        archive.write_many({"in/x.bin": b"0123456789", "in/y z%.txt": b"y"})
     path = f"{root}/c.zip/in/x.bin"
     assert fs.cat_ranges([path] * 2, [0, 5], [2, 7]) == [b"01", b"56"]
     assert fs.find(f"{root}/c.zip") == [f"{root}/c.zip/in/x.bin", f"{root}/c.zip/in/y z%.txt"]
     assert fs.cat(f"{root}/c.zip/in/y z%.txt") == b"y"
     assert fs.isfile(f"{root}/c.zip")
+    with pytest.raises(io.UnsupportedOperation, match="into a container"):
+        fs.pipe_file(f"{root}/c.zip/in/z", b"z")
 
 
 def test_it_pickles_and_forks(url: str) -> None:
@@ -265,3 +268,13 @@ def test_the_entry_points_are_found_by_fsspec(tmp_path: Path) -> None:
     )
     path = os.pathsep.join([str(stores.ROOT), str(tmp_path)])
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=60)
+
+
+@pytest.mark.quick
+def test_the_root_of_a_store_with_buckets_is_there() -> None:
+    fsabs.add_custom_scheme("stores", "s3", {"anonymous": True})
+    fsabs.adapters.fsspec.register_fsspec("stores")
+    for protocol in ("stores", "fsabs+s3", "fsabs+memory", "fsabs+file"):
+        fs = fsspec.filesystem(protocol)
+        for path in ("", "/", f"{protocol}://", f"{protocol}:///"):
+            assert (fs.exists(path), fs.isdir(path), fs.isfile(path)) == (True, True, False)

@@ -126,17 +126,28 @@ PAIRS: dict[str, Pair] = {
 }
 
 
+OF_PANDAS = ("m.csv", "n.csv.gz", "o.parquet", "p.json", "q.hdf", "r.pkl")  # which has a memory:// of fsspec's
+
+
 def test_results_are_those_of_local_files(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies = tmp_path / "copies"
     copies.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(copies))
     in_zip = url.endswith(".zip")
+    pairs = {name: pair for name, pair in PAIRS.items() if not (url.startswith("memory:") and name in OF_PANDAS)}
     with fsabs.patch(*ALL):
-        for name, (write, read) in PAIRS.items():
+        for name, (write, _) in pairs.items():
+            write(str(tmp_path / name))
+            if not in_zip:
+                write(f"{url}/{name}")
+        if in_zip:
+            with pytest.raises(io.UnsupportedOperation, match="into a container"):
+                numpy.save(f"{url}/x.npy", PICTURE)
+            with fsabs.from_url(url, mode="a") as archive:
+                fsabs.from_url(tmp_path).copy_tree("", "", archive)
+        for name, (_, read) in pairs.items():
             if in_zip and name.startswith("l."):
                 continue  # `l.h5` in a path is a container to walk into, as everywhere
-            write(str(tmp_path / name))
-            write(f"{url}/{name}")
             assert read(f"{url}/{name}") == read(str(tmp_path / name)), name
     assert not os.listdir(copies)
 

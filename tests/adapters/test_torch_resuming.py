@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +76,19 @@ def test_the_kill_matrix_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.filterwarnings("ignore:epoch .* is read once more")
 def test_epochs_after_a_resume_by_torchdata_are_whole(persistent: bool, folder: Path) -> None:
+    def epochs_of(loader: Any, numbers: Iterable[int]) -> Iterator[list[int]]:
+        for number in numbers:
+            loader.dataset.set_epoch(number)
+            yield samples(loader)
+
     def loader() -> Any:
         return StatefulDataLoader(
             sharded(folder), 4, num_workers=2, persistent_workers=persistent, multiprocessing_context="fork"
         )
 
-    whole = loader()
-    epochs = [samples(whole) for _ in range(4)]
+    epochs = list(epochs_of(loader(), range(4)))
     assert all(sorted(epoch) == EVERYTHING for epoch in epochs)
     assert all(a != b for a, b in itertools.pairwise(epochs))
     stopped = loader()
@@ -93,7 +98,7 @@ def test_epochs_after_a_resume_by_torchdata_are_whole(persistent: bool, folder: 
     resumed = loader()
     resumed.load_state_dict(state)
     assert first + samples(resumed) == epochs[0]
-    assert [samples(resumed) for _ in range(3)] == epochs[1:]
+    assert list(epochs_of(resumed, range(1, 4))) == epochs[1:]
     ended = loader()
     ended.load_state_dict(resumed.state_dict())  # of the end of an epoch
     assert sorted(samples(ended)) == EVERYTHING
@@ -133,24 +138,32 @@ def test_files_resume_by_torchdata(workers: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_a_plain_dataloader_advances_by_itself(persistent: bool, folder: Path) -> None:
-    """Without `set_epoch`, also where the loader's seed is the same in each pass, and where a pass is left early."""
+def test_a_plain_dataloader_reads_the_epoch_that_was_set(persistent: bool, folder: Path) -> None:
     dataset = sharded(folder)
     loader = DataLoader(dataset, 4, num_workers=2, persistent_workers=persistent, multiprocessing_context="fork")
     epochs = []
-    for _ in range(3):
-        torch.manual_seed(0)
+    for number in range(3):
+        dataset.set_epoch(number)
         epochs.append(samples(loader))
     assert all(sorted(epoch) == EVERYTHING for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2]
     assert epochs[0] == samples(Loader(sharded(folder), 4, num_workers=2, multiprocessing_context="fork"))
-    assert dataset.epoch == 2
-    with pytest.raises(RuntimeError, match="tagged"):
+    with pytest.raises(RuntimeError, match="Loader"):
         dataset.state_dict()
     next(iter(loader))
-    assert sorted(samples(loader)) == EVERYTHING
     dataset.set_epoch(1)
     assert samples(loader) == epochs[1]
+
+
+def test_two_passes_at_once(folder: Path) -> None:
+    """Each pass is of one epoch; a Loader, which counts its epochs, refuses the first one."""
+    loader = DataLoader(sharded(folder), 4, num_workers=2, multiprocessing_context="fork")
+    pairs = list(zip(loader, loader, strict=True))
+    for one in (0, 1):
+        assert sorted(samples(pair[one] for pair in pairs)) == EVERYTHING
+    counted = Loader(sharded(folder), 4)
+    with pytest.raises(RuntimeError, match="another pass"):
+        list(zip(counted, counted, strict=True))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

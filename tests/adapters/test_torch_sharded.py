@@ -20,8 +20,6 @@ from hypothesis import strategies as st
 
 from fsabs import CorruptFileError
 from fsabs.adapters.torch import Loader, ShardedDataset
-from fsabs.adapters.torch.plan import EpochPlan
-from fsabs.adapters.torch.shared import CAPACITY, SharedPlan
 from fsabs.readers.data import Task
 
 from .workers import ByRuns, Numbers, WorkerInfo, Workers, in_worker, saved
@@ -31,7 +29,7 @@ Batches = list[list[int]]
 
 def run(dataset: ShardedDataset, workers: int, batch_size: int, stop: int | None = None) -> list[int]:
     """The samples of the first `stop` batches of an epoch."""
-    batches = dataset.consumed(Workers(dataset, workers, batch_size))
+    batches = Workers(dataset, workers, batch_size)
     return [sample for batch in islice(batches, stop) for sample in batch]
 
 
@@ -56,7 +54,7 @@ def test_ranks_and_workers_share_an_epoch(reader: Numbers, shuffle: dict[str, An
             dataset = ShardedDataset(reader, rank=rank, ranks=ranks, **shuffle)
             mine = run(dataset, workers, 4)
             assert abs(len(mine) - len(whole) / ranks) < 1
-            assert len(mine) == len(dataset) == sum(dataset.lengths(workers))
+            assert len(mine) == len(dataset)
             seen += mine
         assert sorted(seen) == reader.everything
 
@@ -141,7 +139,7 @@ def test_kill_points() -> None:
 def test_what_was_fetched_and_not_consumed_is_still_to_come() -> None:
     reader = Numbers([40])
     dataset = ShardedDataset(reader)
-    batches = dataset.consumed(Workers(dataset, 2, 4, ahead=3))
+    batches = iter(Workers(dataset, 2, 4, ahead=3))
     seen = [*next(batches), *next(batches)]
     resumed = ShardedDataset(reader)
     resumed.load_state_dict(saved(dataset))
@@ -290,12 +288,19 @@ def test_an_error_costs_no_sample(shuffle: dict[str, Any]) -> None:
     assert seen == list(ShardedDataset(Numbers([5, 10, 7]), **shuffle))
 
 
-def test_a_copy_shares_plans_with_its_workers() -> None:
-    dataset = ShardedDataset(Numbers([10]))
+@pytest.mark.filterwarnings("ignore:epoch .* is read once more")
+def test_a_copy_tells_its_own_workers() -> None:
+    dataset = ShardedDataset(Numbers([10]), seed=1, buffer_size=10)
     for one in (copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))):
-        assert one._shared._words.is_shared()
+        with in_worker(WorkerInfo(0, 1)):
+            worker = copy.copy(one)  # which lives on
+            first = list(worker)
         one.set_epoch(3)
-        assert (one._shared.read().epoch, dataset._shared.read().epoch) == (3, 0)
+        with in_worker(WorkerInfo(0, 1)):
+            assert sorted(worker) == sorted(first)
+            assert (list(worker), worker.state_dict()["epoch"]) != (first, 0)
+            dataset_worker = copy.copy(dataset)
+            assert list(dataset_worker) == first
 
 
 def test_ranks_that_come_to_their_end_apart() -> None:
@@ -334,7 +339,7 @@ def test_states_of_ranks_that_are_in_different_epochs_load_together(uneven: Any)
         for dataset in job:
             left = steps
             while left:
-                for sample in islice(dataset.consumed(Workers(dataset, 2, 1)), left):
+                for sample in islice(Workers(dataset, 2, 1), left):
                     seen.setdefault(dataset.epoch, []).extend(sample)
                     left -= 1
         alone = ShardedDataset(reader, seed=3, uneven=uneven)
@@ -357,14 +362,8 @@ def test_a_state_after_the_last_batch_is_of_the_next_epoch() -> None:
     for workers, batch_size, drop_last in itertools.product((0, 1, 2, 3), (1, 4, 127, 254, 300), (False, True)):
         dataset = ShardedDataset(reader, seed=1)
         loader = Loader(dataset, batch_size, num_workers=0, drop_last=drop_last)
-        batches = (
-            len(loader)
-            if workers == 0
-            else sum(
-                length // batch_size if drop_last else -(-length // batch_size) for length in dataset.lengths(workers)
-            )
-        )
-        passes = iter(loader) if workers == 0 else dataset.consumed(Workers(dataset, workers, batch_size, drop_last))
+        passes = iter(loader) if workers == 0 else iter(Workers(dataset, workers, batch_size, drop_last))
+        batches = len(loader) if workers == 0 else dataset.epochs.batches(workers, batch_size, drop_last)
         for _ in range(batches):
             next(passes)
         state = saved(dataset)
@@ -374,21 +373,36 @@ def test_a_state_after_the_last_batch_is_of_the_next_epoch() -> None:
         assert (resumed.epoch, len(list(resumed))) == (epoch, 254), (workers, batch_size, drop_last)
 
 
-def test_workers_that_are_not_counted_have_no_state_in_the_main_process() -> None:
+def test_workers_of_a_plain_loader_read_the_epoch_that_was_set() -> None:
     dataset = ShardedDataset(Numbers([20]), seed=1, buffer_size=20)
-    loader = Workers(dataset, 2, 4)
-    epochs = [[sample for batch in loader for sample in batch.data] for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(20))
-    assert dataset.epoch == 1
-    with pytest.raises(RuntimeError, match="tagged"):
+
+    def read() -> list[int]:
+        found = []
+        for number in range(2):
+            with in_worker(WorkerInfo(number, 2)):
+                found += list(copy.copy(dataset))
+        return found
+
+    first = read()
+    with pytest.warns(UserWarning, match="set_epoch"):
+        assert read() == first
+    with pytest.raises(RuntimeError, match="Loader"):
         dataset.state_dict()
-    dataset.set_epoch(0)
-    assert [sample for batch in loader for sample in batch.data] == epochs[0]
-    third = run(dataset, 2, 4)
-    assert dataset.epoch == 1
-    assert third == epochs[1]
-    dataset.state_dict()
+    dataset.set_epoch(1)
+    second = read()
+    assert first != second
+    assert sorted(first) == sorted(second) == list(range(20))
+    dataset.set_epoch(2)
+    state = saved(dataset)
+    rest = ShardedDataset(Numbers([20]), seed=1, buffer_size=20)
+    rest.load_state_dict(state)
+    run(rest, 2, 4, 2)
+    dataset.load_state_dict(saved(rest))
+    assert len(read()) == 12
+    with pytest.raises(RuntimeError, match="read before"):
+        read()
+    dataset.set_epoch(2)
+    assert sorted(read()) == list(range(20))
 
 
 def test_any_chain_of_jobs_reads_each_sample_once() -> None:
@@ -426,14 +440,3 @@ def test_importing_fsabs_does_not_import_torch() -> None:
     code = "import sys; sys.modules['torch'] = None; import fsabs.adapters.torch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
     assert "MissingDependencyError: fsabs.adapters.torch needs torch: pip install 'fsabs[torch]'" in done.stderr
-
-
-def test_plans_in_shared_memory() -> None:
-    shared = SharedPlan()
-    plan = EpochPlan(3, "rank", (((0, 5), (7, 9)), (), ((20, 21),)))
-    shared.write(7, plan)
-    assert (shared.serial, shared.read()) == (7, plan)
-    shared.write(8, EpochPlan(3, "all", (tuple((3 * number, 3 * number + 1) for number in range(CAPACITY)),)))
-    assert shared.serial == 8
-    with pytest.raises(RuntimeError, match="too many intervals"):
-        shared.read()

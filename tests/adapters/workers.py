@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 from collections import deque
 from collections.abc import Iterator
@@ -13,10 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fsabs.adapters.torch import ShardedDataset, sharded
-from fsabs.adapters.torch.tags import Collate, Tagged
 from fsabs.readers.data import AbstractDataReader, Shard, Task
-
-_seeds = itertools.count(step=1000)
 
 
 class WorkerInfo(NamedTuple):
@@ -61,7 +57,7 @@ class ByRuns(Numbers):
 
 
 class Workers:
-    """What a `DataLoader` does: batches of each worker in turn, of which some are ready before they are wanted."""
+    """What a `Loader` does: batches are drawn in turn, some before they are wanted, and read by copies."""
 
     def __init__(
         self, dataset: ShardedDataset, workers: int, batch_size: int, drop_last: bool = False, ahead: int = 2
@@ -72,27 +68,19 @@ class Workers:
         self.drop_last = drop_last
         self._ahead = ahead
 
-    def __iter__(self) -> Iterator[Tagged]:
-        seed = next(_seeds)
-        infos = [WorkerInfo(number, self._workers, seed + number) for number in range(self._workers)]
-        batches = [self._batches(info) for info in infos]
-        ready: list[deque[Tagged]] = [deque(islice(one, self._ahead)) for one in batches]
-        while any(ready):
-            for one, waiting in zip(batches, ready, strict=True):
-                if waiting:
-                    batch = waiting.popleft()
-                    waiting.extend(islice(one, 1))
-                    yield batch
-
-    def _batches(self, info: WorkerInfo) -> Iterator[Tagged]:
-        worker = copy.copy(self._dataset)  # as a fork does: what is shared stays shared
-        collate = Collate(worker.tag, list)
-        with in_worker(info):
-            samples = iter(worker)
-        while len(batch := list(islice(samples, self.batch_size))) >= (self.batch_size if self.drop_last else 1):
-            with in_worker(info):
-                tagged = collate(batch)
-            yield tagged
+    def __iter__(self) -> Iterator[list[Any]]:
+        dataset = self._dataset
+        readers = [copy.copy(dataset).batch_reader() for _ in range(self._workers)]  # as a fork does
+        running = dataset.epochs.begin(self._workers, self.batch_size, self.drop_last)
+        drawn = enumerate(dataset.drawn(running, self._workers))
+        read = ((tag, readers[number % self._workers].read(tag, batch)) for number, (tag, batch) in drawn)
+        ready = deque(islice(read, self._ahead * self._workers))
+        while ready:
+            tag, samples = ready.popleft()
+            ready.extend(islice(read, 1))
+            dataset.epochs.consumed(running, tag)
+            yield samples
+        dataset.epochs.end(running)
 
 
 class in_worker:  # noqa: N801 - a context manager

@@ -15,7 +15,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hdfs import Hdfs
-from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
+from fsabs.core.writing import PARTIAL_SUFFIX
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 
@@ -299,7 +299,7 @@ def test_many_ranges_at_once_are_the_right_ones_over_blocks(hdfs: HdfsCluster, f
     hdfs.put(f"/{fs._root}/blocks", data, block_size=MIB)
     wanted = [(100_000, at * 700_001 % (4 * MIB)) for at in range(40)] + [(0, 5), (5 * MIB, 0), (3, MIB - 1)]
     with fs.open("blocks", "rb") as file:
-        assert file.blob.pread_many(wanted) == [data[offset : offset + size] for size, offset in wanted]
+        assert file.raw.blob.pread_many(wanted) == [data[offset : offset + size] for size, offset in wanted]
 
 
 def test_long_names_of_long_characters(fs: Hdfs) -> None:

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, calls, writing
-from fsabs.backends.hdfs.reading import HdfsBlob
+from fsabs.backends.hdfs import Hdfs, reading, writing
 from fsabs.backends.hdfs.rpc_errors import one_line
-from fsabs.files import partial_name
+from fsabs.core.writing import partial_name
 from tests.servers.hdfs import QUICK_START, HdfsCluster
 
 
@@ -167,6 +166,80 @@ def test_messages(raw: str, expected: str) -> None:
     assert one_line(raw) == expected
 
 
+def test_a_name_that_reads_like_a_reason_is_a_name(fs: Hdfs) -> None:
+    """The library's own errors may be a path alone."""
+    for name in (
+        "release",
+        "deadline",
+        "timed out, no lease",
+        "StandbyException",
+        "in safe mode",
+        "retry/server too busy",
+    ):
+        assert not fs.exists(name)
+        with pytest.raises(FileNotFoundError):
+            fs.read_bytes(name)
+        with pytest.raises(FileNotFoundError):
+            fs.remove(name)
+        with pytest.raises(FileNotFoundError):
+            fs.chmod(name, 0o600)
+        fs.makedirs(os.path.dirname(name), exist_ok=True)
+        fs.write_bytes(name, b"1")
+        with pytest.raises(FileExistsError):
+            fs.open(name, "xb")
+        with pytest.raises(NotADirectoryError):
+            fs.write_bytes(f"{name}/below", b"")
+        with pytest.raises(NotADirectoryError):
+            list(fs.list(name))
+        assert fs.read_bytes(name) == b"1"
+
+
+@pytest.mark.timeout(120)
+def test_a_file_without_checksums_is_read_and_an_append_to_it_says_why_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    with HdfsCluster(settings={"dfs.checksum.type": "NULL"}) as cluster:
+        cluster.put("/x", b"1" * 300_000)
+        fs = fsabs.from_url(f"{cluster.url}/", timeout=30)
+        assert isinstance(fs, Hdfs)
+        assert fs.read_bytes("x") == b"1" * 300_000
+        begun = time.monotonic()
+        with (
+            pytest.raises(OSError, match="without checksums.*can't be appended to") as caught,
+            fs.open("x", "ab") as file,
+        ):
+            file.write(b"2" * 1000)
+        assert time.monotonic() - begun < 10
+        assert "DataTransferError" not in str(caught.value)
+        while not fs.recover_lease("x"):
+            time.sleep(0.5)
+        assert fs.read_bytes("x") == b"1" * 300_000
+
+
+@pytest.mark.timeout(120)
+def test_bytes_that_do_not_match_their_checksums_are_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.setattr(reading, "MISSING_BLOCK_WAIT", 2.0)
+    with HdfsCluster() as cluster:
+        cluster.put("/x", b"1" * 300_000)
+        fs = fsabs.from_url(f"{cluster.url}/", timeout=30)
+        blocks = [path for path in cluster.conf_dir.parent.rglob("blk_*") if path.suffix != ".meta"]
+        assert blocks
+        for path in blocks:
+            with path.open("r+b") as file:
+                file.seek(100_000)
+                file.write(b"damaged")
+        reads: list[Callable[[], object]] = [
+            lambda: fs.read_bytes("x"),
+            lambda: list(fs.read_many(["x"])),
+            lambda: fs.open_blob("x").read_all(),
+        ]
+        for read in reads:
+            with pytest.raises(OSError, match="don't match their checksums"):
+                read()
+
+
 @pytest.mark.timeout(180)
 def test_an_encryption_zone_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no key provider in the configuration: nothing is created, and nothing encrypted is read."""
@@ -197,21 +270,3 @@ def test_an_encryption_zone_is_refused_by_name(tmp_path: Path, monkeypatch: pyte
             assert "OperationFailed" not in str(caught.value)
         assert list(fs.list()) == ["a"]
         fs.remove("a")
-
-
-def test_a_read_that_is_never_answered_is_begun_anew(hdfs: HdfsCluster) -> None:
-    """As of a DataNode that has stopped, or a connection that was lost without a word."""
-    hdfs.put("/silent", b"content")
-    with fsabs.from_url(f"{hdfs.url}/", timeout=6).open_blob("silent") as blob:
-        assert isinstance(blob, HdfsBlob)
-
-        class Silent:
-            size = blob.size
-
-            def read_range(self, offset: int, size: int, seconds: float) -> bytes:
-                return calls.within(seconds, "read", lambda: time.sleep(6) or b"late")  # type: ignore[func-returns-value]
-
-        blob._reader.adopt(Silent())
-        begun = time.monotonic()
-        assert blob.pread(7, 0) == b"content"
-        assert time.monotonic() - begun < 5

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-import fsabs
-from fsabs.backends.hdfs import Hdfs
-from fsabs.backends.hdfs.calls import each_within, within
-from fsabs.stats import FileStat
+from fsabs.backends.hdfs.calls import begin, each
 
 pytestmark = pytest.mark.quick
+
+
+def outcomes(function: Callable[[int], int], items: Sequence[int], width: int) -> list[Any]:
+    """What `function` returns or raises for each item."""
+    found: list[Any] = []
+    for call in each(function, items, width):
+        assert call.wait(10)
+        try:
+            found.append(call.result())
+        except ValueError as exc:
+            found.append(f"ValueError({exc})")
+    return found
 
 
 def helpers() -> int:
@@ -44,37 +53,38 @@ class Counted:
 
 def test_what_comes_is_in_order_and_failures_stand_at_their_place() -> None:
     call = Counted()
-    found = list(each_within(10, "read", call, range(50), 4))
-    assert [repr(one) if isinstance(one, ValueError) else one for one in found] == [
-        f"ValueError({item})" if item % 10 == 7 else item for item in range(50)
-    ]
+    assert outcomes(call, range(50), 4) == [f"ValueError({item})" if item % 10 == 7 else item for item in range(50)]
     assert (call.most, call.calls) == (4, 50)
 
 
 def test_few_items_need_few_threads() -> None:
     call = Counted()
     before = helpers()
-    assert list(each_within(10, "read", call, [1], 64)) == [1]
-    assert list(each_within(10, "read", call, [], 64)) == []
+    assert outcomes(call, [1], 64) == [1]
+    assert outcomes(call, [], 64) == []
     assert helpers() <= before + 1
 
 
 def test_who_stops_early_leaves_nothing_to_do() -> None:
     call = Counted()
     for _ in range(5):
-        found = each_within(10, "read", call, range(1000), 4)
-        assert next(found) == 0
+        found = each(call, range(1000), 4)
+        first = next(found)
+        assert first.wait(10)
+        assert first.result() == 0
         found.close()
     before = helpers()
     calls = call.calls
-    assert within(10, "read", call, 3) == 3
+    single = begin(call, 3)
+    assert single.wait(10)
+    assert single.result() == 3
     time.sleep(0.05)
     assert call.calls <= calls + 5  # what was under way, and the last one
-    assert list(each_within(10, "read", call, range(4), 4)) == [0, 1, 2, 3]
+    assert outcomes(call, range(4), 4) == [0, 1, 2, 3]
     assert helpers() <= before + 1, "the threads of a batch that was given up serve the next one"
 
 
-def test_a_silent_call_is_a_timeout_and_the_others_go_on() -> None:
+def test_a_silent_call_is_left_alone_and_the_others_go_on() -> None:
     silent = threading.Event()
 
     def call(item: int) -> int:
@@ -82,88 +92,11 @@ def test_a_silent_call_is_a_timeout_and_the_others_go_on() -> None:
             silent.wait(30)
         return item
 
-    first, second, third = each_within(0.2, "read", call, [0, 1, 2], 2)
+    found = []
+    for pending in each(call, [0, 1, 2], 2):
+        if pending.wait(0.2):
+            found.append(pending.result())
+        else:
+            pending.abandon()
     silent.set()
-    assert (first, third) == (0, 2)
-    assert isinstance(second, TimeoutError)
-    assert "no answer to read" in str(second)
-    with pytest.raises(TimeoutError, match="no answer to stat within"):
-        within(0.05, "stat", time.sleep, 0.2)
-
-
-class SilentDriver:
-    """A driver that gets no response to its first `silent` calls, and waits for one as long as it may."""
-
-    timeout = 1.5
-
-    def __init__(self, silent: int) -> None:
-        self.silent = silent
-        self.size = 7
-
-    def _wait(self, seconds: float) -> None:
-        self.silent -= 1
-        if self.silent >= 0:
-            time.sleep(seconds)
-            raise TimeoutError(110, "no answer")
-
-    def read_small(self, path: str, seconds: float, limit: int = 0) -> bytes:
-        self._wait(seconds)
-        return b"content"
-
-    def read_small_once(self, path: str) -> bytes:
-        self._wait(3 * self.timeout)
-        return b"content"
-
-    def stat(self, path: str, seconds: float | None = None) -> FileStat:
-        return FileStat("x", 7, version="v")
-
-    def open(self, path: str, seconds: float) -> tuple[SilentDriver, FileStat]:
-        self._wait(seconds)
-        return self, self.stat(path)
-
-    def read_range(self, offset: int, size: int, seconds: float) -> bytes:
-        self._wait(seconds)
-        return b"content"[offset : offset + size]
-
-
-def opened(fs: fsabs.FS) -> bytes:
-    with fs.open("x", "rb") as file:
-        return file.read()
-
-
-READS: list[Callable[[fsabs.FS], Any]] = [
-    opened,
-    lambda fs: fs.read_bytes("x"),
-    lambda fs: fs.open_blob("x").read_all(),
-    lambda fs: next(fs.read_many(["x"])),
-]
-
-
-def silent_fs(silent: int) -> Hdfs:
-    fs = Hdfs("/", "localhost:1", timeout=SilentDriver.timeout)
-    fs._driver.adopt(SilentDriver(silent))  # type: ignore[arg-type]
-    return fs
-
-
-@pytest.mark.parametrize("read", READS[:2] + READS[3:])
-def test_a_read_without_an_answer_has_a_second_attempt(read: Callable[[fsabs.FS], Any]) -> None:
-    begun = time.monotonic()
-    assert read(silent_fs(1)) == b"content"
-    assert time.monotonic() - begun < SilentDriver.timeout
-
-
-@pytest.mark.parametrize("read", READS)
-def test_a_read_that_nothing_answers_ends_at_its_deadline(read: Callable[[fsabs.FS], Any]) -> None:
-    begun = time.monotonic()
-    with pytest.raises(TimeoutError):
-        read(silent_fs(1000))
-    assert time.monotonic() - begun < SilentDriver.timeout + 1
-
-
-def test_a_small_file_that_is_opened_knows_its_version_when_it_is_asked_for_one() -> None:
-    with silent_fs(0).open("x", "rb") as file:
-        assert (file.read(3), file.blob.version, file.read()) == (b"con", "v", b"tent")
-    with silent_fs(0).open("x", "rb") as file:
-        file.blob._data = b"another"  # type: ignore[attr-defined]
-        with pytest.raises(fsabs.StaleFileError):
-            _ = file.blob.version
+    assert found == [0, 2]

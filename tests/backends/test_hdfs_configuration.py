@@ -195,6 +195,15 @@ def test_a_mount_table(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch, tmp_p
         assert list(fs.read_many(["data/train/x", "data/other/y", "z"])) == [b"1", b"2", b"3"]
         assert fs.stat("data").isdir()
         assert fs.stat("data/train").isdir()
+    nested = fsabs.from_url("viewfs://cluster/", configuration={table + "link./data/train/a/b": "hdfs://one/fallback"})
+    hdfs.mkdir("/federated/train/a/c")
+    assert [name for name in nested.list("data", recursive=True) if "a" in name.split("/")] == [
+        "train/a/",
+        "train/a/b/",
+        "train/a/b/z",
+        "train/a/c/",
+    ]
+    hdfs.rm("/federated/train/a")
     fs = fsabs.from_url("viewfs://cluster/data")
     assert isinstance(fs, ViewFs)
     assert fs.url("train/x") == "viewfs://cluster/data/train/x"

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.hdfs import Hdfs, namenodes, native
+from fsabs.backends.hdfs import Hdfs, client, writing
+from fsabs.backends.hdfs.client import Deadline, HdfsPlace, HdfsRetryPolicy, Nameservice
+from fsabs.backends.hdfs.configuration import HadoopConfiguration, Mount
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.network import Blackhole, Refused
 
@@ -24,7 +26,8 @@ from tests.servers.network import Blackhole, Refused
 def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
-    monkeypatch.setattr(namenodes, "_active", {})
+    monkeypatch.setattr(client, "_active", {})
+    monkeypatch.setattr(client, "_silence", {})
 
 
 @pytest.fixture
@@ -138,8 +141,6 @@ def test_a_job_outlives_a_restart_of_its_only_namenode_and_safe_mode(own_cluster
 def test_a_file_longer_than_what_is_kept_goes_on_after_a_datanode_restart(
     own_cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fsabs.backends.hdfs import writing
-
     monkeypatch.setattr(writing, "REPLAY_BYTES", 16 << 20)
     fs = fsabs.from_url(f"{own_cluster.url}/long", create=True, timeout=60, block_size=8 << 20)
     data = os.urandom(1 << 20)
@@ -185,18 +186,16 @@ class LossyClient:
 @pytest.mark.parametrize(
     "executed", [[], [True], [False], [False, False], [False, True], [False, False, False, True]], ids=str
 )
-def test_a_rename_happens_once_whatever_is_lost(
-    executed: list[bool], overwrite: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = LossyClient(list(executed))
-    monkeypatch.setattr(native, "_connect", lambda *_: client)
+def test_a_rename_happens_once_whatever_is_lost(executed: list[bool], overwrite: bool) -> None:
+    lossy = LossyClient(list(executed))
+    conf = HadoopConfiguration({})
     with Blackhole(connects=True) as port:  # what is connected to before the first call
-        driver = Hdfs("/", f"127.0.0.1:{port.port}", timeout=5).driver
-        driver.rename("/a", "/b", overwrite=overwrite)
-    assert (client.files, client.renames) == ({"/b": 1}, 1)
-    with Blackhole(connects=True) as port:
-        client.executed = [False] * 100_000
-        driver = Hdfs("/", f"127.0.0.1:{port.port}", timeout=0.3).driver
+        addresses = conf.namenodes(f"127.0.0.1:{port.port}")
+        nameservice = Nameservice(addresses, HdfsRetryPolicy.of(5, conf, 1), lambda *_: lossy)
+        a, b, c = (HdfsPlace(nameservice, path, Mount("", "", "")) for path in ("/a", "/b", "/c"))
+        a.rename(b, overwrite, Deadline(5))
+        assert (lossy.files, lossy.renames) == ({"/b": 1}, 1)
+        lossy.executed = [False] * 100_000
         with pytest.raises((ConnectionError, TimeoutError)):
-            driver.rename("/b", "/c", overwrite=overwrite)
-    assert client.files == {"/b": 1}
+            b.rename(c, overwrite, Deadline(0.3))
+    assert lossy.files == {"/b": 1}

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.files import PARTIAL_SUFFIX
+from fsabs.core.writing import PARTIAL_SUFFIX
 from tests import soak
 from tests.servers import hdfs as hdfs_server
 from tests.servers.fixtures import require

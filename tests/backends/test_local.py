@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import descriptors
+from fsabs.backends import local
 from tests.test_process import in_child
 
 pytestmark = pytest.mark.quick
@@ -23,8 +24,25 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     fs = fsabs.from_url("/dev")
     fs.write_bytes("null", b"gone")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-    with pytest.raises(io.UnsupportedOperation, match="regular"):
-        fs.open("null")
+    assert fs.read_bytes("null") == b""
+    with fs.open("null") as file:
+        assert file.read() == ""
+
+
+def test_what_has_no_positions_is_read_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    thread = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"one\ntwo\n"))
+    thread.start()
+    with fsabs.open_url(str(tmp_path / "pipe")) as file:
+        assert list(file) == ["one\n", "two\n"]
+    thread.join()
+    script = "import fsabs, sys; f = fsabs.open_url('/dev/stdin', 'rb'); sys.stdout.buffer.write(f.__enter__().read())"
+    done = subprocess.run([sys.executable, "-c", script], input=b"through", capture_output=True, timeout=60)
+    assert done.stdout == b"through", done.stderr
+    monkeypatch.setattr(local, "_MOST_STREAMED", 1 << 20)
+    with pytest.raises(OSError, match="without positions") as caught:
+        fsabs.from_url("/dev").read_bytes("zero")
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
@@ -118,12 +136,15 @@ def test_append_and_update_in_place(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "ONE\ntwo\n"
 
 
-def test_a_link_to_nothing_is_there_and_can_be_removed(tmp_path: Path) -> None:
+def test_a_link_to_nothing_is_listed_and_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     (tmp_path / "loop").symlink_to("loop")
     fs = fsabs.from_url(tmp_path)
     for name in ("link", "loop"):
-        assert (fs.exists(name), fs.isfile(name), stat.S_ISLNK(fs.stat(name).mode)) == (True, True, True)
+        assert (fs.exists(name), fs.isfile(name), fs.isdir(name)) == (False, False, False)
+        with pytest.raises(OSError) as caught:
+            fs.stat(name)
+        assert caught.value.errno == (errno.ENOENT if name == "link" else errno.ELOOP)
         with pytest.raises(FileExistsError):
             fs.open(name, "x")
     with pytest.raises(FileNotFoundError):
@@ -162,7 +183,7 @@ def test_a_file_that_is_not_to_be_written_is_not_replaced() -> None:
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_names_of_the_full_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool) -> None:
     if not unnamed:
-        monkeypatch.delattr(os, "O_TMPFILE")
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     fs = fsabs.from_url(tmp_path)
     for name in ("x" * 255, "\u6f22" * 85, os.fsdecode(b"\xff" * 255)):
         fs.write_bytes(name, b"1")
@@ -173,20 +194,19 @@ def test_names_of_the_full_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_a_network_filesystem_tells_at_close_comes_before_the_file_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(os, "O_TMPFILE")  # there is none
     fs = fsabs.from_url(tmp_path)
     fs.write_bytes("x", b"old")
-    close = descriptors.close_written
+    close = os.close
 
-    def full(held: descriptors.HeldDescriptors) -> None:
-        close(held)
+    def full(descriptor: int) -> None:
+        close(descriptor)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for mode in ("wb", "xb"):
         file = fs.open("x" if mode == "wb" else "y", mode)
         file.write(b"new")
         with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
-            patch.setattr(descriptors, "close_written", full)
+            patch.setattr(os, "close", full)
             file.close()
         assert (caught.value.errno, caught.value.operation) == (errno.ENOSPC, "close")  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == ["x"]

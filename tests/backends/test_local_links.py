@@ -132,7 +132,7 @@ def test_a_link_is_removed_and_renamed_as_itself(tree: Path, links: str) -> None
     fs.rename("file", "renamed")
     fs.remove("out", recursive=True)
     fs.remove("renamed")
-    fs.remove("", recursive=True)
+    fs.remove(".", recursive=True)
     assert os.listdir(tree) == []
     assert (tree.parent / "outside/secret").read_text() == "secret"
 

@@ -48,7 +48,7 @@ def tree(directories: int) -> fsabs.Memory:
         lambda fs: list(fs.walk()),
         lambda fs: list(fs.glob("*/*/x")),
         lambda fs: fs.rename("d1", "other"),
-        lambda fs: fs.remove("", recursive=True),
+        lambda fs: fs.remove(".", recursive=True),
     ],
     ids=["list", "walk", "glob", "rename", "remove"],
 )
@@ -81,7 +81,7 @@ def test_an_empty_tree_is_freed_with_its_last_fs() -> None:
     assert reference() is not None
     with fsabs.from_url("memory://freed") as again:
         assert again.read_bytes("x") == b"1"
-        again.remove("", recursive=True)
+        again.remove(".", recursive=True)
         second = fsabs.Memory("freed")
         second.write_bytes("y", b"2")
         assert list(again.list()) == ["y"]  # one tree for as long as it is open
@@ -101,7 +101,7 @@ def test_a_forgotten_tree_takes_no_name_again() -> None:
     old.write_bytes("y", b"old")
     assert list(new.list()) == []
     new.write_bytes("z", b"new")
-    old.remove("", recursive=True)
+    old.remove(".", recursive=True)
     del new
     assert list(fsabs.Memory("forgotten").list()) == ["z"]
     memory.forget("forgotten")

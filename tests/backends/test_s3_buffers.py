@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
+import http.server
+import mmap
 import re
+import threading
 import weakref
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from fsabs.backends.s3.buffers import MIN_ADVISED, BodyBuffer
+import fsabs
+from fsabs.backends.objects.buffers import MIN_ADVISED, BodyBuffer
 
 pytestmark = pytest.mark.quick
 
@@ -32,7 +38,10 @@ def test_the_bytes_are_those_that_were_filled(size: int) -> None:
     assert all(content[start] == start >> 20 & 255 for start in range(0, size, 1 << 20))
 
 
-@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="a kernel without huge pages")
+@pytest.mark.skipif(
+    not (hasattr(mmap, "MADV_HUGEPAGE") and Path("/sys/kernel/mm/transparent_hugepage").exists()),
+    reason="a kernel without huge pages",
+)
 def test_large_ones_ask_for_huge_pages() -> None:
     buffer = BodyBuffer(MIN_ADVISED)
     assert "hg" in _flags(ctypes.addressof(ctypes.c_char.from_buffer(buffer.view)) + MIN_ADVISED // 2)
@@ -62,3 +71,50 @@ def _flags(address: int) -> list[str]:
         elif found and line.startswith("VmFlags:"):
             return line.split()[1:]
     raise AssertionError(f"no mapping has {address:x}")
+
+
+class _Claiming(http.server.BaseHTTPRequestHandler):
+    """A store that says of its object that it has 4 PB; no process can have a buffer of that."""
+
+    protocol_version = "HTTP/1.1"
+    requests: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.requests.append(self.command)
+        size, (first, last) = 1 << 52, (0, (1 << 52) - 1)
+        if asked := self.headers.get("Range"):
+            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        self.send_response(206 if asked else 200)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+        self.send_header("Content-Length", str(last + 1 - first))
+        self.send_header("ETag", '"x"')
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.end_headers()
+        self.close_connection = True
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def test_an_object_that_does_not_fit_into_memory_is_an_error_that_names_its_size() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Claiming) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        fs = fsabs.S3("bucket", endpoint=endpoint, aws_access_key_id="x", aws_secret_access_key="y")
+        for read in (
+            lambda: fs.read_bytes("x"),
+            lambda: fs.open_blob("x").read_all(),
+            lambda: fs.open_blob("x").pread_many([(1 << 52, 0)]),
+            lambda: list(fs.read_many(["x", "x"])),
+        ):
+            _Claiming.requests.clear()
+            with pytest.raises(OSError, match="4,503,599,627,370,496 bytes do not fit into memory") as caught:
+                read()
+            assert (caught.value.errno, caught.value.filename) == (errno.ENOMEM, "s3://bucket/x")
+            assert len(_Claiming.requests) <= 4  # it is not tried again
+        server.shutdown()
+        thread.join(10)

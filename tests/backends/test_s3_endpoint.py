@@ -5,7 +5,6 @@ No network: what boto3 sends is caught by an event handler in place of it.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import socket
@@ -23,11 +22,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 import fsabs
-from fsabs.backends.s3 import S3
-from fsabs.backends.s3.boto import make_client, shared_client
-from fsabs.backends.s3.endpoint import EXPRESS, Endpoint, UnsupportedEndpoint, install, invalidate, resolve
+from fsabs.backends.s3 import S3, boto, endpoint
+from fsabs.backends.s3.access import S3Access
+from fsabs.backends.s3.endpoint import EXPRESS, Place, plain, resolve
 from fsabs.backends.s3.options import Options
-from fsabs.process import PerProcess
 
 pytestmark = pytest.mark.quick
 
@@ -114,6 +112,13 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    _forget_all()
+
+
+def _forget_all() -> None:
+    """The files of before are known, by their names."""
+    boto._shared.cache_clear()
+    endpoint._remembered.clear()
 
 
 class Sent(NamedTuple):
@@ -166,9 +171,10 @@ def sent_by_boto3(client: Any, bucket: str, operation: str) -> Sent:
     return Sent(parts.netloc, parts.path, scope[1], scope[2])
 
 
-def ours(endpoint: Endpoint, operation: str) -> Sent:
+def ours(place: Place, operation: str) -> Sent:
+    endpoint = place.endpoint
     path = endpoint.bucket_path if operation == "LIST" else endpoint.path_prefix + "a/b%20c"
-    return Sent(endpoint.host_header, path, endpoint.region, endpoint.signing_name)
+    return Sent(endpoint.host_header, path, place.region, place.signing_name)
 
 
 def configured(setting: Setting, region: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Options, str]:
@@ -177,6 +183,7 @@ def configured(setting: Setting, region: str, monkeypatch: pytest.MonkeyPatch, f
         monkeypatch.setenv(name, value)
     partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(region.rpartition("-")[0].rpartition("-")[0], "aws")
     bucket = setting.bucket.format(region=region, partition=partition)
+    _forget_all()
     return Options(endpoint=setting.endpoint, path_style=setting.path_style), bucket
 
 
@@ -191,10 +198,10 @@ def test_requests_go_where_boto3_sends_them(name: str, monkeypatch: pytest.Monke
         try:
             expected = {operation: sent_by_boto3(users, bucket, operation) for operation in OPERATIONS}
         except BotoCoreError as exc:  # there is no such endpoint in this region
-            with pytest.raises(type(exc)):
-                resolve(PerProcess(functools.partial(make_client, options)), bucket, options)
+            with pytest.raises(OSError, match=re.escape(str(exc)[:40])):
+                resolve(bucket, options)
             continue
-        resolved = resolve(PerProcess(functools.partial(make_client, options)), bucket, options)
+        resolved = resolve(bucket, options)
         found = {operation: ours(resolved, operation) for operation in OPERATIONS}
         assert found == expected, region
         compared += 1
@@ -208,67 +215,73 @@ def test_proxies_certificates_and_retries_are_those_of_the_configuration(
     lines = "max_attempts = 7\nretry_mode = adaptive\nca_bundle = " + str(tmp_path / "ca.pem")
     setting = Setting(lines, environment=(("HTTPS_PROXY", "proxy.example:3128"), ("NO_PROXY", "inner.example")))
     options, bucket = configured(setting, "us-east-1", monkeypatch, tmp_path)
-    found = resolve(shared_client(options), bucket, options)
+    found = resolve(bucket, options).endpoint
     assert (found.proxy, found.verify) == ("http://proxy.example:3128", str(tmp_path / "ca.pem"))
     inner = options._replace(endpoint="https://store.inner.example")
-    assert resolve(shared_client(inner), bucket, inner).proxy is None
+    assert resolve(bucket, inner).endpoint.proxy is None
 
 
 def test_what_is_known_of_an_endpoint_needs_no_client_in_a_forked_child() -> None:
     options = Options(region="us-east-1")
-    client = shared_client(options)
-    parent = resolve(client, "my-bucket", options)
+    parent = resolve("my-bucket", options)
     reader, writer = os.pipe()
     if not (child := os.fork()):
-        found = resolve(client, "my-bucket", options)
-        os.write(writer, b"1" if found == parent and client.peek() is None else b"0")
+        found = resolve("my-bucket", options)
+        os.write(writer, b"1" if found == parent and boto.shared_client(options).peek() is None else b"0")
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reader, 1) == b"1"
 
 
-def test_what_boto3_has_learnt_from_a_redirect_counts_once_the_endpoint_is_invalidated() -> None:
+def test_a_bucket_that_has_moved_is_looked_for_in_its_region() -> None:
     options = Options(region="us-east-1")
-    client = PerProcess(functools.partial(make_client, options))
-    assert resolve(client, "my-bucket", options).host == "my-bucket.s3.amazonaws.com"
-
-    def redirected(request: Any, **_: Any) -> AWSResponse:
-        status = 301 if "eu-west-1" not in request.url else 200
-        headers = HTTPHeaders()
-        headers["x-amz-bucket-region"] = "eu-west-1"
-        return AWSResponse(request.url, status, headers, _Raw(b""))
-
-    client.get().meta.events.register_first("before-send.s3", redirected, unique_id="test")
-    client.get().head_object(Bucket="my-bucket", Key="k")
-    client.get().meta.events.unregister("before-send.s3", unique_id="test")
-    assert resolve(client, "my-bucket", options).region == "us-east-1"
-    invalidate(client, "my-bucket", options)
-    found = resolve(client, "my-bucket", options)
-    assert (found.host, found.region) == ("my-bucket.s3.eu-west-1.amazonaws.com", "eu-west-1")
+    access = S3Access.resolved("my-bucket", options)
+    assert access.endpoint.host == "my-bucket.s3.amazonaws.com"
+    moved = access.moved("eu-west-1")
+    assert isinstance(moved, S3Access)
+    assert (moved.endpoint.host, moved.place.region) == ("my-bucket.s3.eu-west-1.amazonaws.com", "eu-west-1")
+    assert access.moved("us-east-1") is None
 
 
 def test_credentials_of_a_session_of_express_are_asked_for_at_the_first_request() -> None:
     options = Options(region="us-east-1")
-    client = PerProcess(functools.partial(make_client, options))
-    found = resolve(client, "mine--use1-az5--x-s3", options)  # there is no network: nothing was sent
-    client.get().meta.events.register_first(
+    found = resolve("mine--use1-az5--x-s3", options)  # there is no network: nothing was sent
+    boto.shared_client(options).get().meta.events.register_first(
         "before-send.s3", lambda request, **_: AWSResponse(request.url, 200, HTTPHeaders(), _Raw(SESSION))
     )
     assert found.credentials.get_frozen_credentials().token == "t"
-    assert (found.signing_name, found.signature, found.ordered) == ("s3express", EXPRESS, False)
+    assert (found.signing_name, found.signature) == ("s3express", EXPRESS)
 
 
-def test_requests_that_only_boto3_can_sign() -> None:
-    options = Options(region="us-east-1")
-    client = PerProcess(functools.partial(_version_two, options))
-    with pytest.raises(UnsupportedEndpoint, match="signature 's3'"):
-        resolve(client, "my-bucket", options)
+def test_requests_that_only_boto3_can_sign_are_carried_by_it() -> None:
+    session = botocore.session.get_session()
+    options = Options(region="us-east-1", session=session)
+    assert resolve("my-bucket", options).endpoint.transport is None
+    session.set_default_client_config(Config(signature_version="s3", read_timeout=7))
+    _forget_all()
+    endpoint = resolve("my-bucket", options).endpoint
+    assert endpoint.transport is not None
+    assert (endpoint.connect_timeout, endpoint.read_timeout) == (60, 7)  # the session's own settings hold
 
 
-def _version_two(options: Options) -> Any:
-    client = users_client(region_name=options.region, config=Config(signature_version="s3"))
-    install(client)
-    return client
+def test_requests_that_a_hook_of_the_user_changes_are_carried_by_boto3() -> None:
+    session: Any = botocore.session.get_session()
+    session.register("before-sign.s3", lambda request, **_: request.headers.add_header("x-mine", "1"))
+    assert resolve("my-bucket", Options(region="us-east-1", session=session)).endpoint.transport is not None
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_is_plain_is_resolved_as_boto3_does(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for region in SETTINGS[name].regions:
+        options, bucket = configured(SETTINGS[name], region, monkeypatch, tmp_path)
+        found = plain(bucket, options)
+        if found is not None:
+            by_boto3 = boto.resolve(bucket, options)
+            assert found._replace(credentials=None) == by_boto3._replace(credentials=None)
+            assert found.credentials.get_frozen_credentials()[:3] == by_boto3.credentials.get_frozen_credentials()[:3]
+    assert (plain(*reversed(configured(SETTINGS[name], "us-east-1", monkeypatch, tmp_path))) is not None) == (
+        name in ("default", "path option", "endpoint", "endpoint path", "endpoint variable", "ipv6", "ipv6 tls")
+    )
 
 
 ARN = "arn:aws:s3:eu-west-1:123456789012:accesspoint"
@@ -289,7 +302,6 @@ def test_urls_of_access_points(url: str, bucket: str, path: str) -> None:
     fs = fsabs.from_url(url, region="eu-west-1")
     assert isinstance(fs, S3)
     assert (fs.bucket, fs.cwd) == (bucket, path)
-    assert fs.http is not None
     assert fs.http.endpoint.host.startswith("mine-123456789012.")
     again = fsabs.from_url(fs.url(), region="eu-west-1")
     assert isinstance(again, S3)

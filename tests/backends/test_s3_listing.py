@@ -11,8 +11,10 @@ from html import escape
 import pytest
 
 import fsabs
-from fsabs.backends.s3.listing import _Split
-from fsabs.backends.s3.pages import ObjectPage, parse, to_stat
+from fsabs.backends.objects.listing import _Split
+from fsabs.backends.objects.messages import ObjectPage
+from fsabs.backends.objects.tree import to_stat
+from fsabs.backends.s3.messages import parse
 from tests import soak
 
 pytestmark = pytest.mark.quick

@@ -15,8 +15,9 @@ import pytest
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from fsabs.backends.objects import Endpoint
 from fsabs.backends.s3 import signing
-from fsabs.backends.s3.endpoint import EXPRESS, SIGV4, Endpoint
+from fsabs.backends.s3.endpoint import EXPRESS, SIGV4, Place
 from tests import soak
 
 pytestmark = pytest.mark.quick
@@ -24,28 +25,9 @@ pytestmark = pytest.mark.quick
 NOW = datetime.datetime(2026, 3, 4, 5, 6, 7, tzinfo=datetime.UTC)
 
 
-def endpoint(
-    credentials: Any, *, tls: bool = True, signature: str = SIGV4, sign_payload: bool | None = None
-) -> Endpoint:
-    return Endpoint(
-        host="store.example",
-        port=443,
-        host_header="store.example:8443",
-        tls=tls,
-        path_prefix="/bucket/",
-        region="eu-central-1",
-        signing_name="s3",
-        signature=signature,
-        sign_payload=sign_payload,
-        proxy=None,
-        verify=True,
-        client_certificate=None,
-        max_attempts=3,
-        retry_mode="standard",
-        connect_timeout=1,
-        read_timeout=1,
-        credentials=credentials,
-    )
+def place(credentials: Any, *, tls: bool = True, signature: str = SIGV4, sign_payload: bool | None = None) -> Place:
+    endpoint = Endpoint("store.example", 8443, "store.example:8443", tls, "/bucket/")
+    return Place(endpoint, "", "eu-central-1", "s3", signature, sign_payload, credentials=credentials)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +58,7 @@ def test_signatures_are_those_of_botocore() -> None:
     chance = random.Random(seed)
     for _ in range(soak.rounds(200)):
         credentials = Credentials("AKID", text(chance), chance.choice([None, text(chance).strip() or None]))
-        signer = signing.Signer(endpoint(credentials))
+        signer = signing.Signer(place(credentials))
         method = chance.choice(["GET", "HEAD", "PUT", "POST", "DELETE"])
         path = "/bucket/" + urllib.parse.quote(text(chance), safe="/~")
         pairs = {text(chance): text(chance) for _ in range(chance.randrange(4))}
@@ -101,7 +83,7 @@ def test_signatures_are_those_of_botocore() -> None:
 def test_a_body_is_hashed_unless_tls_and_a_checksum_protect_it(
     tls: bool, checksum: bool, configured: bool | None
 ) -> None:
-    signer = signing.Signer(endpoint(Credentials("a", "b"), tls=tls, sign_payload=configured))
+    signer = signing.Signer(place(Credentials("a", "b"), tls=tls, sign_payload=configured))
     headers = ("x-amz-checksum-crc32c:AAAAAA==",) if checksum else ()
     unsigned = "UNSIGNED-PAYLOAD" in signer.lines("PUT", "/k", "", headers, b"body")
     assert unsigned == ((tls and checksum) if configured is None else not configured)
@@ -109,13 +91,13 @@ def test_a_body_is_hashed_unless_tls_and_a_checksum_protect_it(
 
 
 def test_the_token_of_a_session_of_express_has_a_header_of_its_own() -> None:
-    lines = signing.Signer(endpoint(Credentials("a", "b", "TOKEN"), signature=EXPRESS)).lines("GET", "/k")
+    lines = signing.Signer(place(Credentials("a", "b", "TOKEN"), signature=EXPRESS)).lines("GET", "/k")
     assert "x-amz-s3session-token:TOKEN\r\n" in lines
     assert "x-amz-security-token" not in lines
 
 
 def test_checksums_of_many_bodies_take_no_memory() -> None:
-    signer = signing.Signer(endpoint(Credentials("a", "b")))
+    signer = signing.Signer(place(Credentials("a", "b")))
     for number in range(1000):
         signer.lines("PUT", "/k", "", (f"x-amz-checksum-crc32c:{number}",), b"1")
     assert signer._second is not None

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import owners
-from fsabs.backends.s3 import S3, upload_records
-from fsabs.backends.s3.buckets import parts_of, uploads_of
-from fsabs.backends.s3.upload_records import UploadRecord, sweep
-from fsabs.copying import large
+from fsabs.backends.objects import upload_records
+from fsabs.backends.objects.upload_records import UploadRecord, parts_of, sweep, uploads_of
+from fsabs.backends.s3 import S3
+from fsabs.core import owners
+from fsabs.transfer import files
 from tests.servers.ceph import CephGateway
 from tests.servers.network import FaultProxy
 
@@ -32,8 +32,8 @@ SIZE = 4 * PART + 12345
 CHILD = """
 import os, sys
 import fsabs
-from fsabs.copying import large
-large.RESUMED_FROM = 1
+from fsabs.transfer import files
+files.RESUMED_FROM = 1
 how, folder, bucket, endpoint, access, secret, region = sys.argv[1:]
 target = fsabs.from_url(f"s3://{bucket}", endpoint=endpoint, aws_access_key_id=access, aws_secret_access_key=secret,
                         region=region, mpu_chunksize=5 << 20)
@@ -46,7 +46,7 @@ def count(size):
         sys.stdin.readline()
 if how == "copy":
     source = fsabs.Local(folder)
-    large.copy_large(source, source._key("large", "copy"), target, "to", count)
+    files.copy_file(source, source._key("large", "copy"), target, "to", count)
 else:
     with target.open("to", "wb") as file:
         for _ in range(20):
@@ -59,7 +59,7 @@ print("done", flush=True)
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fsabs.Local:
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(large, "RESUMED_FROM", 1)
+    monkeypatch.setattr(files, "RESUMED_FROM", 1)
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "large").write_bytes(random.Random(1).randbytes(SIZE))
@@ -80,7 +80,7 @@ def opened(ceph: CephGateway, bucket: str, monkeypatch: pytest.MonkeyPatch, **ch
 
 
 def ids(fs: S3, key: str = "to") -> list[str]:
-    return [upload["UploadId"] for upload in uploads_of(fs, key)]
+    return [upload.name for upload in uploads_of(fs, key)]
 
 
 def records() -> list[str]:
@@ -91,7 +91,7 @@ def records() -> list[str]:
 def copied(source: fsabs.Local, target: S3) -> int:
     """Copy the file, and return how many bytes had been there."""
     counts: list[int] = []
-    assert large.copy_large(source, source._key("large", "copy"), target, "to", counts.append) == SIZE
+    assert files.copy_file(source, source._key("large", "copy"), target, "to", counts.append) == SIZE
     assert target.read_bytes("to") == source.read_bytes("large")
     return counts[0]
 

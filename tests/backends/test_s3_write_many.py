@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.s3 import S3, pipeline, write_many
+from fsabs.backends.objects import pipeline, writing
+from fsabs.backends.s3 import S3
 from tests.servers.hostile_store import Answer, HostileStore, Request, error
 
 pytestmark = pytest.mark.timeout(60)
-SIZE = write_many.MIN_SHARED
+SIZE = writing.MIN_SHARED
 COUNT = 300
 
 
@@ -56,7 +57,7 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         threads.append(threading.get_ident())
         return send_many(*args, **options)
 
-    monkeypatch.setattr(write_many, "send_many", sent)
+    monkeypatch.setattr(writing, "send_many", sent)
     return threads
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fsabs import identity
 from fsabs.backends.memory import Memory
+from fsabs.core import identity
 from tests.cache.stores import Store, noise
 
 

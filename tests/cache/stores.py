@@ -6,10 +6,11 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fsabs.blobs import Blob
+from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS
-from fsabs.fs import FS, FileStat
-from fsabs.layers import LayerFS
+from fsabs.core.blobs import Blob
+from fsabs.core.fs import FS, FileStat
+from fsabs.core.layers import LayerFS
 
 BLOCK = 4096
 
@@ -70,6 +71,12 @@ class Store(LayerFS):
         return sum(self.opened.values())
 
 
+class Asked(Store):
+    """A stat is a request."""
+
+    capabilities = Memory.capabilities._replace(stat_is_request=True, content_versions=False)
+
+
 class Ranges(Blob):
     """Notes what is read of it."""
 
@@ -91,7 +98,7 @@ def noise(size: int, seed: int = 0) -> bytes:
 
 def cached(store: FS, folder: str, **options: object) -> CachedFS:
     known: dict[str, object] = {"memory_bytes": 0, "block_size": BLOCK, "whole_file_size": 8000}
-    known |= {"max_bytes": 10**8, "min_free": 0}
+    known |= {"max_bytes": 10**8, "min_free": 0, "check_interval": 0.0}
     return CachedFS(store, folder, **{**known, **options})  # type: ignore[arg-type]
 
 

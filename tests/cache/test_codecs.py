@@ -103,8 +103,8 @@ def test_a_codec_of_one_s_own(kind: type[Any]) -> None:
 def test_views(tmp_path: Path) -> None:
     with FileCache(5, dir=tmp_path, codec="memoryview") as cache:
         cache.put(0, b"zero")
-        cache.put("key", b"value")
-        cache.put(1, None)
+        cache.put(1, b"value")
+        cache.put(3, None)
         assert isinstance(cache.get(0), memoryview)
         cache.preserve("kept")
         for _ in range(2):
@@ -112,8 +112,8 @@ def test_views(tmp_path: Path) -> None:
             assert isinstance(view, memoryview)
             assert view.readonly
             assert bytes(view) == b"zero"
-            assert cache.get("key") == b"value"
-            assert cache.get(1, 5) is None
+            assert cache.get(1) == b"value"
+            assert cache.get(3, 5) is None
             assert cache.get(2, 5) == 5
     assert bytes(view) == b"zero", "a view outlives its cache"
     with ReadOnlyFileCache(5, dir=tmp_path) as bytes_again:

@@ -8,21 +8,20 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
-from fsabs.blobs import Blob
-from fsabs.cache import CachedFS, blocks
+from fsabs.cache import CachedFS, blocks, disk
 from fsabs.cache.content import ContentCache, EntryKey
 from fsabs.cache.disk import open_disk
 from fsabs.cache.eviction import DiskLimits
-from fsabs.cache.folder import EntryFolder
 from fsabs.cache.memory import MemoryCache
 from fsabs.cache.policy import Passes, ReadOrder
-from fsabs.layers import lazify
+from fsabs.core.blobs import Blob
+from fsabs.core.layers import lazify
 from fsabs.testing.children import forked
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, noise
 
@@ -31,6 +30,7 @@ class Far(Store):
     """A store of which each call is a request, and each open blob a stream."""
 
     default_concurrency = 4
+    capabilities = Memory.capabilities._replace(stat_is_request=True)
     streams: ClassVar[list[int]] = []
 
     def _open_blob(self, key: str) -> Blob:
@@ -72,8 +72,11 @@ def test_a_file_that_was_never_kept_is_opened_without_a_question(far: Far, folde
     assert {name: far.opened[name] for name in [*NAMES, "large.bin"]} == dict.fromkeys([*NAMES, "large.bin"], 1)
     again = cached(far, folder)
     assert [again.open(name, "rb").read() for name in NAMES] == CONTENTS
-    assert far.asked == 20, "the version, and nothing else, of what is kept"
-    assert sum(far.opened[name] for name in NAMES) == 20
+    assert far.asked == 0
+    assert sum(far.opened[name] for name in NAMES) == 40, "each is opened for its version, and not read"
+    assert [again.open(name, "rb").read() for name in NAMES] == CONTENTS
+    assert far.asked == 20, "the version, and nothing else, of what this FS has found before"
+    assert sum(far.opened[name] for name in NAMES) == 40
     with pytest.raises(FileNotFoundError):
         fs.read_bytes("no such")
     with pytest.raises(IsADirectoryError):
@@ -266,22 +269,12 @@ def test_threads_that_keep_one_item_at_once_keep_it_once() -> None:
     assert (len(memory), memory.size) == (1, 60)
 
 
-def test_what_is_kept_without_its_record_is_opened_once_and_asked_for_then(far: Far, folder: str) -> None:
-    """A record may be evicted before the content."""
-    fs = cached(far, folder)
-    assert fs.read_bytes("00.bin") == CONTENTS[0]
-    fs._invalidate("00.bin")
-    for _ in range(3):
-        assert cached(far, folder).read_bytes("00.bin") == CONTENTS[0]
-    assert (far.opened["00.bin"], far.asked) == (2, 2)
-
-
 def test_records_of_a_cache_without_a_disk(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSABS_CACHE_DIR", "")
     fs = CachedFS(far)
     for _ in range(3):
         assert fs.read_bytes("00.bin") == CONTENTS[0]
-    assert (far.opened["00.bin"], far.asked) == (1, 2)
+    assert (far.opened["00.bin"], far.asked) == (1, 0)
 
 
 def test_a_child_cancels_its_parents_prefetch_in_vain(far: Far, folder: str) -> None:
@@ -294,20 +287,20 @@ def test_a_child_cancels_its_parents_prefetch_in_vain(far: Far, folder: str) -> 
 
 
 def test_two_threads_prepare_the_folder_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second preparation would close what the first thread has leased and marked by then."""
-    disk = open_disk(folder, DiskLimits(10**6, 0))
-    prepare, prepared = EntryFolder.prepare, []
+    cache = open_disk(folder, DiskLimits(10**6, 0))
+    prepare, prepared = disk.OpenFolder, []
 
-    def slow(entries: EntryFolder) -> None:
-        prepared.append(entries)
+    def slow(*arguments: Any) -> Any:
+        prepared.append(arguments)
         time.sleep(0.2)
-        prepare(entries)
+        return prepare(*arguments)
 
-    monkeypatch.setattr(EntryFolder, "prepare", slow)
-    threads = [threading.Thread(target=disk.mark, args=(f"memory://x/{number}",)) for number in range(4)]
+    monkeypatch.setattr(disk, "OpenFolder", slow)
+    put = [(b"%d" % number, f"url {number}", bytes(100), ReadOrder()) for number in range(4)]
+    threads = [threading.Thread(target=cache.put, args=arguments) for arguments in put]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(prepared) == 1
-    assert all(disk.is_marked(f"memory://x/{number}") for number in range(4))
+    assert all(cache.has(name, url) for name, url, _, _ in put)

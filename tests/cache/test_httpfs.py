@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from fsabs import from_url, identity
+from fsabs import from_url
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
-from fsabs.blobs import Blob
 from fsabs.cache.frames import MAGIC
 from fsabs.cache.httpfs import HTTPCachedFS
-from fsabs.fs import FileStat
-from fsabs.layers import LayerFS
+from fsabs.core import identity
+from fsabs.core.blobs import Blob
+from fsabs.core.fs import FileStat
+from fsabs.core.layers import LayerFS
 from fsabs.testing import children
 from tests.cache.web import Reply, Request, serving
 from tests.servers.dav import DavServer
@@ -103,7 +104,7 @@ def test_ranges_text_and_the_end(dav: DavServer, store: Counting) -> None:
             assert file.seek(-5, io.SEEK_END) == 99_995
             assert file.read() == FILES[name][-5:]
             assert file.read(0) == file.read(1) == file.read() == b""
-            blob = file.blob
+            blob = file.raw.blob
             pieces = [FILES[name][50_000:50_007], b"", FILES[name][-1:]]
             assert blob.pread_many([(7, 50_000), (0, 3), (9, 99_999)]) == pieces
         with fs.open("a.txt", encoding="utf-8") as text:

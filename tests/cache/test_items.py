@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from fsabs import cache as caches
-from fsabs import hooks, index_cache
 from fsabs.cache import Cache, FileCache, MultiprocessFileCache, NaiveCache, ReadOnlyFileCache
-from fsabs.cache.items.stored import default_directory
+from fsabs.cache.items.files import default_directory
+from fsabs.core import hooks
+from fsabs.disk.folders import cache_directory
 from fsabs.testing.children import threaded
 
 pytestmark = pytest.mark.quick
@@ -60,7 +61,7 @@ def test_pfio_s_interface(make: Make) -> None:
             for call in (cache.get, lambda i: cache.put(i, b""), lambda i: cache.get_and_cache(i, bytes)):
                 with pytest.raises(IndexError):
                     call(wrong)
-        with pytest.raises(TypeError, match="int or a str"):
+        with pytest.raises(TypeError, match="items have numbers"):
             cache.get(1.5)
     cache.close()
 
@@ -74,25 +75,22 @@ def test_a_length_is_positive(kind: type[Any], length: int) -> None:
         NaiveCache(1, cache_size_limit=-1)
 
 
-def test_keys_may_be_strings_and_numpy_s_numbers(make: Make) -> None:
+def test_numbers_may_be_numpy_s_and_nothing_else(make: Make) -> None:
     cache = make(10)
-    for number, key in enumerate(["", "3", "a/b c", "ünï", "\udcff", "x" * 1000]):
-        assert cache.put(key, b"%d" % number)
-        assert cache.get(key) == b"%d" % number
-        assert key in cache
     assert 3 not in cache
     assert cache.put(np.int64(3), b"number")
     assert cache.get(3) == cache.get(np.int32(3)) == b"number"
-    assert cache.get("3") == b"1"
     assert cache.put(np.int8(9), b"nine")
     assert cache.get(np.int8(9)) == cache.get(9) == b"nine"
-    assert cache.get_and_cache("new", str.encode) == cache.get("new") == b"new"
+    for call in (cache.get, lambda i: cache.put(i, b""), lambda i: cache.get_and_cache(i, bytes)):
+        with pytest.raises(TypeError, match="items have numbers"):
+            call("3")
 
 
 def test_none_and_empty_values_are_cached(make: Make) -> None:
     cache = make(10)
     calls: list[Any] = []
-    for key, value in ((0, None), (1, b""), ("none", None), ("empty", b"")):
+    for key, value in ((0, None), (1, b"")):
 
         def backend(i: Any, value: Any = value) -> Any:
             calls.append(i)
@@ -102,7 +100,7 @@ def test_none_and_empty_values_are_cached(make: Make) -> None:
         assert [cache.get_and_cache(key, backend) for _ in range(3)] == [value] * 3
         assert cache.get(key, "default") == value
         assert key in cache
-    assert calls == [0, 1, "none", "empty"]
+    assert calls == [0, 1]
 
 
 def test_bytes_of_any_kind_are_stored_as_bytes(tmp_path: Path) -> None:
@@ -125,16 +123,13 @@ def test_large_values_too(tmp_path: Path, large: int) -> None:
     with FileCache(100, dir=tmp_path) as cache:
         for number, value in enumerate(values):
             assert cache.put(number, value)
-            assert cache.put(str(number), value)
         for _ in range(2):
             assert [cache.get(n) for n in range(100)] == values
-        assert [cache.get(str(n)) for n in range(100)] == values
 
 
 def test_preserve_and_preload(tmp_path: Path) -> None:
     with FileCache(5, dir=tmp_path, do_pickle=True, fingerprint="s3://b/a.zip v1") as cache:
         cache.put(1, [1])
-        cache.put("k", "v")
         assert cache.preserve("kept")
         assert cache.frozen
         assert not cache.put(2, 2)
@@ -147,7 +142,7 @@ def test_preserve_and_preload(tmp_path: Path) -> None:
         with kind(5, dir=tmp_path, do_pickle=True) as again:
             assert again.preload("kept")
             assert again.frozen
-            assert (again.get(1), again.get("k"), again.get(2)) == ([1], "v", None)
+            assert (again.get(1), again.get(2)) == ([1], None)
             assert again.get_and_cache(3, lambda i: i) == 3
             assert again.get(3) is None
     assert os.listdir(tmp_path) == ["kept"]
@@ -183,7 +178,7 @@ def test_a_closed_cache_is_empty(make: Make) -> None:
     cache.close()
     if isinstance(cache, NaiveCache):
         return
-    assert cache.get(0) is cache.get("a") is None
+    assert cache.get(0) is None
     assert not cache.put(1, b"")
     assert not cache.preserve("kept")
     assert not cache.preload("kept")
@@ -223,8 +218,8 @@ def test_stats_and_instruments(make: Make) -> None:
         cache.get(0)
         cache.put(0, b"four")
         cache.get(0)
-        cache.get_and_cache("key", lambda i: b"sixsix")
-        cache.get("key")
+        cache.get_and_cache(7, lambda i: b"sixsix")
+        cache.get(7)
     finally:
         hooks.install(before)
     name = "cache.items"
@@ -247,9 +242,9 @@ def test_eight_threads_make_one_call(make: Make) -> None:
         time.sleep(0.05)
         return b"slow"
 
-    for key in (2, "key"):
+    for key in (2, 3):
         assert threaded("asking", [functools.partial(cache.get_and_cache, key, slow)] * 8, 20) == [b"slow"] * 8
-    assert calls == [2, "key"]
+    assert calls == [2, 3]
 
 
 def test_eight_threads_make_one_call_where_it_cannot_be_stored(make: Make) -> None:
@@ -311,7 +306,7 @@ def test_a_slow_filler_is_not_waited_for_longer_than_the_timeout(make: Make) -> 
 
 
 def test_where_caches_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert default_directory() == f"{index_cache.cache_directory()}/items"
+    assert default_directory() == f"{cache_directory()}/items"
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "mine"))
     with FileCache(1) as cache:
         assert cache.dir == f"{tmp_path}/mine/items"
@@ -353,7 +348,7 @@ class Items(RuleBasedStateMachine):
     """Random use of a cache, a pickled copy of it and a preserved one, against a dict."""
 
     folder: Path
-    keys = st.integers(0, 7) | st.sampled_from(["", "a", "b", "3"])
+    keys = st.integers(0, 7)
     values = st.none() | st.binary(max_size=30) | st.binary(min_size=1, max_size=3).map(lambda part: part * 20_000)
 
     @initialize(codec=st.sampled_from(["bytes", "memoryview", "pickle"]))
@@ -391,7 +386,7 @@ class Items(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        for key in [*range(8), "", "a", "b", "3"]:
+        for key in range(8):
             for cache in (self.cache, self.copy):
                 assert cache.get(key, "no") == self.model.get(key, "no")
         assert self.cache.frozen == self.frozen

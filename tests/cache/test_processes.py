@@ -19,7 +19,7 @@ from fsabs.testing.children import Child, forked, started
 
 def use(cache: FileCache, mine: int) -> tuple[Any, bool, Any]:
     """What a worker does with a cache that it was given."""
-    return cache.get(0), cache.put(mine, b"%d" % mine), cache.get_and_cache("key", lambda i: b"made by %d" % mine)
+    return cache.get(0), cache.put(mine, b"%d" % mine), cache.get_and_cache(9, lambda i: b"made by %d" % mine)
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -28,7 +28,7 @@ def test_started_processes_share_the_items(tmp_path: Path, method: str) -> None:
         cache.put(0, b"zero")
         assert started(method, "a worker", use, (cache, 1), 50) == (b"zero", True, b"made by 1")
         assert cache.get(1) == b"1"
-        assert cache.get("key") == b"made by 1"
+        assert cache.get(9) == b"made by 1"
     assert os.listdir(tmp_path) == []
 
 
@@ -49,8 +49,7 @@ def test_forked_processes_share_the_items_and_grandchildren_too(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("end", ["close", "killed"])
-def test_the_last_process_removes_the_file_whoever_made_it(tmp_path: Path, end: str) -> None:
-    """The parent goes first; the child goes on, passes the cache on, and cleans up."""
+def test_a_file_goes_with_the_process_that_made_it_and_those_that_have_it_go_on(tmp_path: Path, end: str) -> None:
     answers, sending = os.pipe()
 
     def parent() -> None:
@@ -62,11 +61,11 @@ def test_the_last_process_removes_the_file_whoever_made_it(tmp_path: Path, end: 
             os.write(ready[1], b"x")
             while os.getppid() == me:
                 time.sleep(0.001)
-            copy = pickle.loads(pickle.dumps(cache))
-            cache.close()
-            fine = use(copy, 1) == (b"zero", True, b"made by 1") and len(os.listdir(tmp_path)) == 1
-            copy.close()
-            os.write(sending, b"1" if fine and os.listdir(tmp_path) == [] else b"0")
+            there = len(os.listdir(tmp_path))
+            with FileCache(10, dir=tmp_path):  # which removes what no process uses any more
+                used = len(os.listdir(tmp_path)) - 1
+            fine = use(cache, 1) == (b"zero", True, b"made by 1")
+            os.write(sending, b"%d %d %d" % (fine, there, used))
             os._exit(0)
         os.read(ready[0], 1)
         if end == "close":
@@ -77,8 +76,11 @@ def test_the_last_process_removes_the_file_whoever_made_it(tmp_path: Path, end: 
     with pytest.raises(AssertionError, match="died"):
         child.result()
     os.close(sending)
-    assert os.read(answers, 1) == b"1"
+    assert os.read(answers, 10) == (b"1 0 0" if end == "close" else b"1 1 1")
     os.close(answers)
+    with FileCache(10, dir=tmp_path):
+        assert len(os.listdir(tmp_path)) == 1
+    assert os.listdir(tmp_path) == []
 
 
 def test_processes_that_close_at_once_leave_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import fsabs as library
 from fsabs import Local
-from fsabs.containers import unpack as unpacking
+from fsabs.transfer import unpack as unpacking
 from tests.cli.commands import FILES, MTIME, fsabs, make_tree, read_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -335,4 +335,5 @@ def test_kills_of_pack_and_unpack_leave_whole_files_and_a_second_run_finishes(tm
         found = {name: data for name, data in read_tree(tmp_path / "out").items() if "/." not in name}
         assert all(files[name] == data for name, data in found.items()), (seed, at)
         fsabs("unpack", "whole.zip", "out", "--jobs", "2", cwd=tmp_path)
-        assert read_tree(tmp_path / "out") == files, (seed, at)
+        found = {name: data for name, data in read_tree(tmp_path / "out").items() if "/." not in name}
+        assert found == files, (seed, at)  # the partial file of the killed one stays for a day

@@ -22,6 +22,7 @@ def test_on_every_store(store: Store) -> None:
     lines = fsabs("bench", store.url, *OPTIONS, "--json", env=store.env).out.splitlines()
     *steps, advice = map(json.loads, lines)
     assert [step["workers"] for step in steps] == [1] * (len(steps) - 1) + [2]
+    assert [step["concurrency"] for step in steps[:3]] == [1, 2, 4]
     assert all(step["files_per_second"] > 0 and step["cpu_milliseconds"] > 0 for step in steps)
     assert all((step["requests_per_second"] > 0) == (store.kind == "s3") for step in steps)
     assert advice["sample"] == f"4 of 4 files of {SIZE:,} bytes"
@@ -34,7 +35,7 @@ def test_the_output(tmp_path: Path) -> None:
     make_tree(tmp_path / "data")
     out = fsabs("bench", "data", *OPTIONS, cwd=tmp_path).out.splitlines()
     columns = ["workers", "concurrency", "files/s", "requests/s", "MB/s", "p50", "ms", "p99", "ms", "CPU", "ms/file"]
-    assert out[0].split() == [*columns, "CPU"]
+    assert out[0].split() == [*columns, "CPU", "refused", "transfer"]
     assert [line.split()[:2] for line in out[1:3]] == [["1", "1"], ["1", "2"]]
     at = out.index("")
     assert [line[:11].strip() for line in out[at + 1 :]] == ["sample", "bottleneck", "concurrency", "workers", "cache"]
@@ -42,25 +43,45 @@ def test_the_output(tmp_path: Path) -> None:
     assert "there are no files" in fsabs("bench", "empty", cwd=tmp_path, code=1).err
 
 
-def step(workers: int, concurrency: int, files: float, busy: float) -> ThroughputStep:
-    return ThroughputStep(workers, concurrency, files, 0, 0, 0, 0, 0, busy)
+def step(
+    workers: int, concurrency: int, files: float, busy: float, refused: float = 0.0, transfer: float = 0.0
+) -> ThroughputStep:
+    return ThroughputStep(workers, concurrency, files, 0, 0, 0, 0, 0, busy, refused, transfer)
 
 
 @pytest.mark.quick
 def test_conclusions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     latency = [step(1, 1, 10, 0.01), step(1, 16, 159, 0.1), step(1, 32, 315, 0.2), step(2, 32, 629, 0.2)]
-    assert throughput.bottleneck(latency).startswith("the latency of the store")
+    assert throughput.bottleneck(latency).startswith("latency: more in flight is still faster")
     assert throughput.best(latency) == latency[3]
     store = [step(1, 1, 10, 0.01), step(1, 16, 100, 0.1), step(1, 32, 102, 0.1), step(2, 16, 101, 0.1)]
-    assert throughput.bottleneck(store).startswith("the store or the network")
+    assert throughput.bottleneck(store).startswith("latency: of the store")
     assert throughput.best(store) == store[1]
-    assert throughput.bottleneck([step(1, 8, 100, 0.9), step(2, 8, 190, 0.9)]).startswith("the CPU of each process")
-    assert throughput.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("the CPUs of this machine")
+    wire = [one._replace(transfer=0.9) for one in store]
+    assert throughput.bottleneck(wire).startswith("bandwidth")
+    assert throughput.bottleneck([*store, step(2, 32, 90, 0.1, 0.3)]).startswith("throttling: the store refuses 30%")
+    assert throughput.bottleneck([step(1, 8, 100, 0.95), step(4, 8, 300, 0.9)]).startswith("CPU")
     sample = throughput.sample_of(Local(make_tree(tmp_path / "data")), 2)
     assert (len(sample.names), sample[1:]) == (2, (4, SIZE, True))
     assert sample == throughput.sample_of(Local(tmp_path / "data"), 2)
     assert throughput.cache_advice(Local(tmp_path), Sample([], 0, 0, True)) == "none: the files are local"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("most", "bound"), [(8, 3554.0), (3, 1e9), (1, 500.0)])
+def test_it_goes_on_until_more_does_not_help(monkeypatch: pytest.MonkeyPatch, most: int, bound: float) -> None:
+    """A best at the edge of what was tried proves nothing."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+
+    def run(workers: int, concurrency: int) -> ThroughputStep:
+        return step(workers, concurrency, min(bound, 500.0 * min(workers, most) * min(concurrency, 4) / 4), 0.1)
+
+    steps = list(throughput.explore(run, None))
+    assert [one.concurrency for one in steps if one.workers == 1] == [1, 2, 4, 8, 16]
+    assert throughput.best(steps).files_per_second >= 0.93 * min(bound, 500.0 * most)
+    assert max(one.workers for one in steps) == {8: 16, 3: 16, 1: 4}[most]
+    assert max(one.workers for one in throughput.explore(run, 2)) == 2
 
 
 @pytest.mark.quick

@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +18,14 @@ from typing import Any
 
 import pytest
 
+import fsabs as fsabs_package
 from fsabs import Local
-from fsabs.cli import checking, machine
+from fsabs.cli import checking, machine, main, speed
 from fsabs.cli.checking import Address, CheckFinding
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
+from tests.servers.planned_bucket import Plan, serving
 
 MACHINE = ["configuration", "cache directory", "cache space", "workers", "file descriptors", "/dev/shm"]
 
@@ -38,6 +41,7 @@ def test_on_every_store(store: Store) -> None:
     expected = {"list": "ok", "read": "ok", "write": "ok"}
     if store.kind == "s3":
         expected |= {"credentials": "ok", "dns": "ok", "tcp": "ok", "tls": "warning", "clock": "ok"}
+        expected |= {"refusals": "ok", "round trip": "ok", "keep-alive": "ok"}
     if store.kind == "hdfs":
         expected |= {"credentials": "ok", "hadoop configuration": "warning", "java": "ok"}
         expected |= {"dns of NameNode": "ok", "tcp of NameNode": "ok"}
@@ -45,6 +49,66 @@ def test_on_every_store(store: Store) -> None:
     assert findings["list"]["detail"].removeprefix("found ") in FILES
     names = fsabs("ls", store.url, env=store.env).out.split()
     assert names == ["a.txt", "sub/", "z.txt"]  # the scratch file is gone
+
+
+@pytest.mark.parametrize(
+    ("plan", "unusual"),
+    [
+        (Plan(objects=5), set()),
+        (Plan(objects=5, latency=0.3), {"round trip"}),
+        (Plan(objects=5, refused=3), {"refusals"}),
+        (Plan(objects=5, closes=True), {"keep-alive"}),
+        (Plan(objects=5, bandwidth=4e5, size=300_000), {"bandwidth"}),
+    ],
+    ids=["healthy", "slow", "refuses", "closes", "narrow"],
+)
+def test_the_speed_of_a_store_is_measured(plan: Plan, unusual: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with serving(plan) as served:
+        fs = fsabs_package.from_url("s3://bucket/", endpoint=served.endpoint, region="us-east-1")
+        findings = {one.check: one.status for one in speed.speed(fs)}
+    assert {check for check, status in findings.items() if status != "ok"} == unusual
+    assert findings.keys() >= {"refusals", "round trip", "keep-alive"}
+
+
+class _Welcome(http.server.BaseHTTPRequestHandler):
+    """A web server that is no S3."""
+
+    def do_GET(self) -> None:
+        body = b"<html>Welcome</html>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.quick
+def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Welcome) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            endpoint = f"http://127.0.0.1:{server.server_port}"
+            fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
+            findings = {one.check: one for one in checking.permissions(fs)}
+            assert list(speed.speed(fs)) == []
+        finally:
+            server.shutdown()
+    assert "is no S3" in findings["list"].advice
 
 
 @pytest.mark.quick
@@ -158,6 +222,38 @@ def test_a_server_that_speaks_no_tls(server: tuple[http.server.HTTPServer, Path]
 
 
 @pytest.mark.quick
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("url", ["s3://bucket/x", "s3://bucket/a.zip/x", "http://ADDRESS/x"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_store_that_stays_silent(
+    url: str, scheme: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checking, "_SECONDS", 0.5)
+    monkeypatch.setattr(checking, "_DEADLINE", 1.0, raising=False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(50)  # the system accepts
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        for name, value in (
+            ("S3_ENDPOINT", f"{scheme}://{address}"),
+            ("AWS_ACCESS_KEY_ID", "x"),
+            ("AWS_SECRET_ACCESS_KEY", "y"),
+        ):
+            monkeypatch.setenv(name, value)
+        begin = time.monotonic()
+        assert main(["doctor", "--json", url.replace("ADDRESS", address)]) == 1
+    assert time.monotonic() - begin < 15
+    findings = found(capsys.readouterr().out)
+    check = findings["url" if ".zip" in url else "list"]
+    assert check["detail"] == "no answer within 1 s: the check was given up"
+    assert "write" not in findings
+    if url.startswith("s3:"):
+        assert findings["tcp"]["status"] == "ok"
+        assert findings["clock"]["detail"].startswith("the store did not tell its time")
+        assert findings["tls"]["status"] == ("fault" if scheme == "https" else "warning")
+
+
+@pytest.mark.quick
 def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pfio.ini").write_text("[a]\nscheme = s3\naws_secret_access_key = written\n[b]\nno key\n")
     os.chmod(tmp_path / "pfio.ini", 0o644)
@@ -178,7 +274,7 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(one for one in findings if one.check == "file descriptors").advice == "raise the limit: ulimit -n 512"
     monkeypatch.setenv("FSABS_CACHE_DIR", "/proc/none")
     assert next(one for one in machine.findings() if one.check == "cache directory").status == "fault"
-    monkeypatch.setattr("fsabs.mounts.filesystem_of", lambda _: "nfs4")
+    monkeypatch.setattr("fsabs.disk.mounts.filesystem_of", lambda _: "nfs4")
     monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path))
     findings = list(machine.findings())
     assert "is on a network (nfs4)" in next(one for one in findings if one.check == "cache directory").detail

@@ -70,7 +70,7 @@ def test_the_whole_output(tmp_path: Path) -> None:
         "backend        Local  (scheme file)",
         f"path           {tmp_path}/data",
         "capabilities   read, write, exclusive, replace, append, update, mkdir, rename, remove, "
-        "last_modified, settable_times, versions",
+        "last_modified, settable_times, versions, links, modes",
         "concurrency    1  (of read_many, by default)",
         "cost           opening: nothing",
         "cost           listing: a scan of each directory",

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import fsabs as library
-from fsabs.files import is_partial
+from fsabs.core.writing import is_partial
 from tests.cli.commands import fsabs, make_tree
 from tests.cli.stores import s3_bucket
 from tests.servers.ceph import CephGateway

@@ -20,7 +20,7 @@ def test_on_every_store(store: Store, tmp_path: Path) -> None:
     assert made == (f"m.parquet: {len(FILES)} entries, 2.1 kB\n", "", 0)
     done = fsabs("manifest", "check", store.url, "m.parquet", "--digests", env=store.env, cwd=tmp_path)
     assert done == ("", "checked 4, missing 0, added 0, changed 0\n", 0)
-    merged = fsabs("manifest", "merge", "m.jsonl", "m.parquet", "--json", env=store.env, cwd=tmp_path)
+    merged = fsabs("manifest", "merge", "m.parquet", "m.jsonl", "--json", env=store.env, cwd=tmp_path)
     assert json.loads(merged.out) == {"manifest": "m.jsonl", "entries": len(FILES), "bytes": SIZE}
     lines = (tmp_path / "m.jsonl").read_text().splitlines()
     assert [json.loads(line)["name"] for line in lines[1:-1]] == sorted(FILES)
@@ -49,7 +49,7 @@ def test_parts_and_errors(tmp_path: Path) -> None:
     make_tree(tmp_path / "data")
     for part in ("sub/deep", "sub"):
         fsabs("manifest", "create", "data", f"{part.replace('/', '-')}.jsonl", "--only", part, cwd=tmp_path)
-    merged = fsabs("manifest", "merge", "m.jsonl", "sub.jsonl", "sub-deep.jsonl", cwd=tmp_path)
+    merged = fsabs("manifest", "merge", "sub.jsonl", "sub-deep.jsonl", "m.jsonl", cwd=tmp_path)
     assert merged.out == "m.jsonl: 2 entries, 2.0 kB\n"
     failed = fsabs("manifest", "create", "data", "m.txt", cwd=tmp_path, code=1)
     assert failed.err.startswith("fsabs: a manifest's name ends in .jsonl (JSON lines), .parquet (Parquet), .json")

@@ -47,7 +47,7 @@ def test_the_examples_of_the_page(
         for command, expected in examples():
             main(shlex.split(command)[1:])
             captured = capsys.readouterr()
-            pattern = re.escape(expected).replace(re.escape("..."), ".*")
+            pattern = re.escape(expected).replace(re.escape("\n...\n"), r"\n(?:.*\n)+").replace(re.escape("..."), ".*")
             assert re.fullmatch(pattern, captured.out + captured.err), (command, captured)
     finally:
         monkeypatch.undo()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import config
 from fsabs.cli.paths import Paths
 from fsabs.cli.redaction import redacted
+from fsabs.urls import config
 
 pytestmark = pytest.mark.quick
 

@@ -38,7 +38,7 @@ def test_version_and_help() -> None:
 def test_help_imports_no_command_and_no_heavy_library() -> None:
     code = (
         "import sys; from fsabs.cli import main; main(['--help']);"
-        f"print([m for m in {(*HEAVY, 'sqlalchemy', 'rich', 'fsabs.fs', 'fsabs.cli.tasks')} if m in sys.modules])"
+        f"print([m for m in {(*HEAVY, 'sqlalchemy', 'rich', 'fsabs.core.fs', 'fsabs.cli.tasks')} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
@@ -149,3 +149,69 @@ def test_a_full_disk_behind_the_standard_output_is_a_failure(option: str, comman
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5, 5)),
         )
     assert (done.returncode, done.stderr) == (1, "fsabs: File too large\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a").write_bytes(b"content")
+    works = {"cp -r d e": "e/a", "sync d f": "f/a", "mv e/a g": "g", "mkdir h": "h", "rm g": ""}
+    writes = ["ls -l d", "cat d/a", "du d", "explain d", "doctor d", "find d", "config list", "--help", "--version"]
+    asks = {"cat -": "", "cp - i": "i", "cache clear": ""}
+    for arguments in (*works, *writes, *asks):
+        command = f"exec {sys.executable} -m fsabs {arguments} {closed}"
+        done = subprocess.run(
+            ["bash", "-c", command],
+            input=b"",
+            capture_output=True,
+            timeout=60,
+            cwd=tmp_path,
+            check=False,
+            env={**os.environ, "FSABS_CACHE_DIR": str(tmp_path)},
+        )
+        error = done.stderr.decode()
+        assert "Traceback" not in error
+        if arguments in asks:
+            if "<" in closed or arguments == "cache clear":
+                assert done.returncode == 1, arguments
+                assert "2>" in closed or "standard input" in error
+                assert "<" not in closed or not (tmp_path / "i").exists()
+        elif arguments in works or ">" not in closed.replace("2>", ""):
+            assert done.returncode == 0, (arguments, error)
+            assert (tmp_path / works.get(arguments, "")).exists()
+        else:
+            assert done.returncode == 1, arguments
+            assert error == ("" if "2>" in closed else "fsabs: the standard output is closed\n")
+
+
+def test_no_file_becomes_a_standard_stream(tmp_path: Path) -> None:
+    code = (
+        "import os; from fsabs.cli.output import standard_streams\n"
+        f"with standard_streams(), open({str(tmp_path / 'number')!r}, 'w') as file: file.write(str(file.fileno()))"
+    )
+    (tmp_path / "program.py").write_text(code)
+    command = f"exec {sys.executable} {tmp_path}/program.py <&- >&- 2>&-"
+    subprocess.run(["bash", "-c", command], timeout=60, check=True)
+    assert int((tmp_path / "number").read_text()) > 2
+
+
+@pytest.mark.parametrize(
+    "arguments", ["ls d", "ls d d", "ls -l d", "find d", "tree d", "du d d", "cat d/a", "cp d/a -"]
+)
+def test_a_reader_that_has_enough_is_not_told(arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for number in range(2000):
+        (tmp_path / f"d/{number}{'x' * 200}").touch()
+    (tmp_path / "d/a").write_bytes(bytes(5_000_000))
+    command = f"{sys.executable} -m fsabs {arguments} | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=tmp_path, check=True)
+    assert (len(done.stdout), done.stderr) == (10, b"")
+
+
+def test_a_command_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for number in range(2000):
+        (tmp_path / f"d/{number}").touch()
+    command = f"{sys.executable} -m fsabs cp -r --progress=line d e 2> >(true)"
+    subprocess.run(["bash", "-c", command], timeout=60, cwd=tmp_path, check=True)
+    assert len(os.listdir(tmp_path / "e")) == 2000

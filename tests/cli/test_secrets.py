@@ -1,4 +1,4 @@
-"""Secrets that are planted in `pfio.ini`, URLs, queries and the environment are printed by no command."""
+"""Secrets in `pfio.ini`, URLs, queries and the environment, as many spell them: no command prints one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fsabs.cli import commands, main
+from tests.test_redaction import OPTIONS, SECRET
+from tests.test_redaction import URLS as SPELLINGS
 
 pytestmark = pytest.mark.quick
 
@@ -33,6 +35,7 @@ URLS = [
     "nonesuch://me:planted-in-url@127.0.0.1:1/x.zip",
     "file:///none/planted-in-environment.zip/",
 ]
+POSTGRES = "postgresql://me:planted-in-url@127.0.0.1:1/db?password=planted-in-query"
 ARGUMENTS: dict[str, list[list[str]]] = {
     **{
         name: [["URL"]] for name in ("ls", "tree", "cat", "head", "tail", "stat", "du", "find", "rm", "mkdir", "verify")
@@ -42,10 +45,14 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "cp": [["-r", "URL", "out"], ["-r", "in", "URL"], ["URL", "-"]],
     "bench": [["URL", "--seconds", "0.01", "--workers", "1"]],
     "cache": [["warm", "URL", "--dir", "cache"], ["status", "--dir", "cache"]],
+    "job": [
+        ["create", "--training_data=URL", "--records_per_task=4", "--task_database=sqlite:///job.db"],
+        ["create", "--training_data=in", "--records_per_task=4", f"--task_database={POSTGRES}"],
+    ],
     "manifest": [["create", "URL", "m.jsonl"], ["check", "in", "URL"], ["create", "in", "URL"]],
     "pfs": [["ls", "URL"], ["cp", "in", "URL"], ["rm", "-r", "URL"], ["mkdir", "URL"]],
     "prepare": [["in/model.py", "URL", "out", "local"], ["in/model.py", "in", "URL", "local"]],
-    "tasks": [["status", "postgresql://me:planted-in-url@127.0.0.1:1/db?password=planted-in-query"]],
+    "tasks": [["status", POSTGRES]],
     "trace": [["summary", "URL"]],
     "config": [["list"], ["check"]],
     "completion": [["bash"]],
@@ -87,3 +94,69 @@ def test_no_command_prints_a_secret(
         out, err = capfd.readouterr()
         found = [secret for secret in SECRETS if secret in out + err]
         assert not found, (written, out[-1000:], err[-3000:])
+
+
+def test_words_of_other_options_are_shown_in_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pfio.ini").write_text(
+        "[odd]\nscheme = http\nwhatever = training\nregion_name = europe-west1\nprefix = run=first-run\n"
+        "other = x1!not-a-word\n"
+    )
+    monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
+    for name in ("training", "europe-west1", "first-run", "x1!not-a-word"):
+        (tmp_path / name).touch()
+        assert main(["stat", str(tmp_path / name)]) == 0
+        shown = name if "!" not in name else "***"
+        assert f"{tmp_path}/{shown}" in capfd.readouterr().out
+    assert main(["config", "list"]) == 0
+    listed = capfd.readouterr().out
+    assert "whatever = ***\nregion_name = ***\nprefix = run=first-run\nother = ***" in listed
+
+
+@pytest.mark.parametrize("url", SPELLINGS)
+@pytest.mark.filterwarnings("ignore")
+def test_no_spelling_of_a_secret_in_a_url_is_printed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "in").mkdir()
+    for command in (["ls"], ["explain"], ["doctor"], ["cp", "-r", "in"], ["cat"], ["tasks", "status", "--wait", "0"]):
+        for options in ([], ["--debug"]):
+            main([*command, *options, url])
+            out, err = capfd.readouterr()
+            assert SECRET not in out + err, (command, out, err)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_spelling_of_a_secret_in_an_option_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Each is another one: a value that is known to be secret is hidden wherever it is printed.
+    written = [(name, value) for name, value in OPTIONS if isinstance(value, str) and "\n" not in value]
+    schemes = ("s3", "http", "memory")
+    text = "".join(
+        f"[{scheme}-{number}]\nscheme = {scheme}\n{name} = {value.replace(SECRET, f'{SECRET}{number:02}')}\n"
+        for number, (name, value) in enumerate(written)
+        for scheme in schemes
+    )
+    (tmp_path / "pfio.ini").write_text(text)
+    monkeypatch.setenv("PFIO_CONFIG_PATH", str(tmp_path / "pfio.ini"))
+    monkeypatch.setenv("S3_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    commands = [["config", "list"], ["config", "check"], ["doctor"]]
+    for number in range(len(written)):
+        for scheme in schemes:
+            url = f"{scheme}-{number}://127.0.0.1:1/x"
+            commands += [["explain", url], ["ls", url], ["cp", url, "out", "--debug"]]
+    for command in commands:
+        for options in ([], ["--json"]):
+            main([*command, *options])
+            out, err = capfd.readouterr()
+            assert SECRET not in out + err, (command, out, err)
+    assert len(written) >= 30

@@ -1,9 +1,11 @@
-"""What a person sees: progress and colours on terminals of two widths, NO_COLOR, interrupts; and no secret anywhere."""
+"""What a person sees: progress and colours on terminals of two widths, NO_COLOR, interrupts; no secret anywhere, and no
+control characters of others."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import http.server
 import os
 import pty
 import re
@@ -11,7 +13,11 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import termios
+import threading
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +30,8 @@ from tests.servers.moto import MotoServer
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(240)]
 
 
-def on_terminal(arguments: list[str], columns: int, **env: str) -> str:
-    """Run the command on a terminal, and return all that it shows."""
+def on_terminal(arguments: list[str], columns: int, code: int = 0, **env: str) -> str:
+    """Run the command on a terminal, check its exit code, and return all that it shows."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
@@ -38,7 +44,7 @@ def on_terminal(arguments: list[str], columns: int, **env: str) -> str:
         with contextlib.suppress(OSError):  # the terminal has no process any more
             while piece := os.read(parent, 65536):
                 shown += piece
-        assert process.wait(60) == 0, shown
+        assert process.wait(60) == code, shown
     os.close(parent)
     return shown.decode()
 
@@ -60,6 +66,100 @@ def test_colours_and_none_with_no_color(tmp_path: Path) -> None:
     assert coloured == "\x1b[1;34md/\x1b[0m\r\nodd\\x1b[31m\\nname\r\n"
     assert on_terminal(["ls", str(tmp_path)], 80, NO_COLOR="1") == "d/\r\nodd\\x1b[31m\\nname\r\n"
     assert fsabs("ls", str(tmp_path)).out == "d/\nodd\x1b[31m\nname\n"
+
+
+# Clipboard, clear screen, carriage return, backspace, colours, an 8-bit control, an override of direction, a raw byte.
+HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\r\b\x1b[31m\x1b[0m\x9b2J\u202e\udcff"
+OURS = re.compile(r"\x1b\[(1;34|3[123]|0)m|\r\n|\n|\t")
+QUOTED = r"\x1b]52;c;ZXZpbA==\x07\x1b[2J\r\x08\x1b[31m\x1b[0m\x9b2J\u202e\xff"
+
+
+class _Refusing(http.server.BaseHTTPRequestHandler):
+    """A store that refuses all requests, in words of its own."""
+
+    def do_GET(self) -> None:
+        body = f"<Error><Code>AccessDenied</Code><Message>no {HOSTILE[:-1]}</Message></Error>".encode()
+        self.send_response(403, HOSTILE[:7])
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_control_characters_of_others_are_quoted(tmp_path: Path, refusing: str) -> None:
+    folder = tmp_path / f"d{HOSTILE}"
+    make_tree(folder, {f"a{HOSTILE}": b"a", f"s{HOSTILE}/b": b"b"})
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(f"../out{HOSTILE[:-1]}", b"x")
+        archive.writestr(f"in{HOSTILE[:-1]}", b"x")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        device = tarfile.TarInfo(f"dev{HOSTILE[:-1]}")
+        device.type = tarfile.CHRTYPE
+        tar.addfile(device)
+    (tmp_path / "pfio.ini").write_text("[odd]\nscheme = memory\nprefix = x\x1b[2J\nnot\x1b[31m = 1\n")
+    env = {
+        "S3_ENDPOINT": refusing,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "PFIO_CONFIG_PATH": str(tmp_path / "pfio.ini"),
+    }
+    missing = str(folder / f"missing{HOSTILE}")
+    for code, *arguments in (
+        (0, "ls", str(folder)),
+        (0, "ls", "-l", str(folder), str(tmp_path)),
+        (0, "ls", "--json", "-l", str(tmp_path)),
+        (0, "tree", str(folder)),
+        (0, "find", str(folder)),
+        (0, "find", "--print0", str(folder)),
+        (0, "du", str(folder)),
+        (0, "stat", str(folder / f"a{HOSTILE}")),
+        (0, "explain", str(folder)),
+        (1, "doctor", f"{tmp_path}/a.zip/in"),
+        (1, "ls", missing),
+        (1, "cat", missing, "--debug"),
+        (1, "cp", missing, str(tmp_path / "x")),
+        (0, "cp", "-r", "--json", str(folder), str(tmp_path / "copied")),
+        (1, "diff", str(folder), str(tmp_path)),
+        (2, "ls", f"--x{HOSTILE}"),
+        (0, "ls", f"{tmp_path}/a.zip/"),
+        (1, "verify", f"{tmp_path}/a.zip"),
+        (1, "unpack", "--progress=none", f"{tmp_path}/a.zip", str(tmp_path / "u")),
+        (1, "unpack", "--progress=none", f"{tmp_path}/a.tar", str(tmp_path / "t")),
+        (1, "ls", "s3://bucket/x"),
+        (1, "cat", "s3://bucket/x", "--debug"),
+        (1, "cat", f"{refusing}/x"),
+        (0, "config", "list"),
+        (1, "config", "check"),
+    ):
+        shown = on_terminal(arguments, 200, code, **env)
+        left = OURS.sub("", shown)
+        assert left.isprintable(), (arguments, shown)
+        command = [sys.executable, "-m", "fsabs", *arguments]
+        done = subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **env}, check=False)
+        error = done.stderr.decode()
+        assert error.replace("\n", "").replace("\t", "").isprintable(), (arguments, error)
+    assert QUOTED in on_terminal(["ls", str(folder)], 200)
+    assert QUOTED[:-4] in fsabs("ls", missing, code=1).err
+
+
+def test_names_reach_another_program_as_they_are(tmp_path: Path) -> None:
+    folder = os.fsencode(make_tree(tmp_path / "d", {f"a{HOSTILE}": b"a"}))
+    for options in (["ls"], ["find"], ["find", "-0"]):
+        command: list[str | bytes] = [sys.executable, "-m", "fsabs", *options, folder]
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        assert os.fsencode(f"a{HOSTILE}") in done.stdout
 
 
 def test_help_fits_and_is_plain_on_a_terminal() -> None:

@@ -95,8 +95,8 @@ def test_config(tmp_path: Path) -> None:
     checked = fsabs("config", "check", env=env, code=1)
     problems = checked.out.splitlines()
     assert len(problems) == 4
-    assert problems[0] == "[bad] max_attempts must be int, not 'many'"
-    assert problems[1] == "[missing] region needs the environment variable NO_SUCH_REGION, which is not set"
+    assert problems[0] == f"{path}, line 8: [bad] max_attempts must be int, not 'many'"
+    assert problems[1].startswith("[missing] region needs the environment variable NO_SUCH_REGION, which is not set")
     assert f"{path}, line 16: [misspelt]: S3 has no option 'endpiont'; did you mean 'endpoint'?" in problems[2]
     assert "[worse] has scheme = nonesuch, which is unknown" in problems[3]
     for arguments in (["list"], ["list", "--json"], ["check"], ["check", "--json"], ["check", "--debug"]):
@@ -107,3 +107,43 @@ def test_config(tmp_path: Path) -> None:
     assert fsabs("config", "check", env=env).out == f"{path}: 1 sections, nothing is wrong\n"
     none = fsabs("config", "list", env={"PFIO_CONFIG_PATH": "/none.ini"})
     assert none.out == "/none.ini (not there)\n"
+
+
+def test_config_check_shows_all_faults(tmp_path: Path) -> None:
+    path = tmp_path / "pfio.ini"
+    path.write_text(
+        "stray = line\n"
+        "[base]\nscheme = s3\nendpiont = http://127.0.0.1:1\nmax_attempts = many\nregion = $NOT_SET_ANYWHERE\n"
+        "verify = ${NOT_SET_EITHER}\npath_style = perhaps\nmetadata = none at all\n"
+        "[team]\nscheme = base\nprefix = ../x\nacll = private\nlimits = max_links=x\ncache = max_byte=1\n"
+        "[dc]\npfs = base://bucket\nusername = a/b\nregion = $NOT_SET_ANYWHERE\n"
+        "[lost]\nscheme = memroy\n[circle]\nscheme = circle\n[broken]\nno value\n[s3]\nscheme = file\n"
+        "[good]\nscheme = memory\nprefix = x\n"
+    )
+    done = fsabs("config", "check", "--json", env={"PFIO_CONFIG_PATH": str(path)}, code=1)
+    found: dict[str, list[str]] = {}
+    for one in map(json.loads, done.out.splitlines()):
+        found.setdefault(one["section"], []).append(one["problem"])
+    expected = {
+        "": ["line 1 stands before", "neither a [section] nor key = value in line", "[s3] is a built-in scheme"],
+        "base": [
+            "NOT_SET_ANYWHERE",
+            "NOT_SET_EITHER",
+            "mean 'endpoint'",
+            "be int",
+            "be bool",
+            "metadata must be name=",
+        ],
+        "team": ["prefix", "'acll'; did you mean 'acl'", "max_links must be a number", "did you mean 'max_bytes'"],
+        "dc": ["[dc] region needs the environment variable", "needs username="],
+        "lost": ["did you mean 'memory'"],
+        "circle": ["go in a circle"],
+    }
+    assert found.keys() == expected.keys()
+    for section, said in expected.items():
+        assert len(found[section]) == len(said), found[section]
+        for text in said:
+            assert any(text in problem for problem in found[section]), (text, found[section])
+    for place in ("line 4: [base]", "line 5: [base] max_attempts", "line 8: [base] path_style", "line 13: [team]"):
+        assert place in done.out
+    assert done.err == ""

@@ -322,3 +322,13 @@ def test_http_caches_share_a_server(tmp_path: Path) -> None:
                 assert files == kept
             files[f"/file:/{tmp_path}/f"] = b"changed"
             assert _read(second.v2.from_url(str(tmp_path), http_cache=url), "f", mode="rb") == b"changed"
+
+
+def test_a_file_that_is_dropped_is_kept(tmp_path: Path) -> None:
+    """PFIO's scripts leave files to the garbage collector, as builtin `open` lets them."""
+    import gc
+
+    with ours.v2.from_url(str(tmp_path)) as fs:
+        fs.open("dropped", "w").write("text")
+        gc.collect()
+        assert (tmp_path / "dropped").read_text() == "text"

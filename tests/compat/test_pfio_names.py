@@ -190,3 +190,8 @@ def test_the_own_interface_has_the_keywords_of_pfio() -> None:
         wanted = [parameter for parameter, kind, _ in theirs if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         assert here[: len(wanted)] == wanted, name
     assert [parameter for parameter, _, _ in _shape(fsabs.FS.subfs)] == ["self", "rel_path"]
+
+
+def test_the_web_server_for_tests_is_for_this_machine_alone() -> None:
+    with make_http_server() as (server, _):
+        assert server.server_address[0] == "127.0.0.1"

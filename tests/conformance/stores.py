@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import fsabs
-from fsabs import FS, keys
+from fsabs import FS
 from fsabs.backends.fsspec import Fsspec
-from fsabs.backends.hdfs.tree import PARTIAL_SUFFIX
+from fsabs.core import keys
+from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.testing.subject import Files, Subject
 from tests.servers.hdfs import HdfsCluster
 

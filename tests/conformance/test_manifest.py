@@ -37,7 +37,7 @@ class PinnedSubject(WrappedSubject):
 
 
 class TestPinnedMemory(WithoutProcesses):
-    capabilities = Capabilities(versions=True)
+    capabilities = Capabilities(versions=True, content_versions=True)
     factory = staticmethod(lambda: PinnedSubject(MemorySubject()))
 
 

@@ -67,7 +67,7 @@ def test_a_heap_beyond_what_was_read_of_it_is_looked_through() -> None:
     objects = struct.pack("<H6xQ8x", 1, 8) * 6000 + struct.pack("<H6xQ", 0, 0)
     parent.write_bytes("heap", b"pad" + HEAP + struct.pack("<Q", 16 + len(objects) + 100) + objects + bytes(100))
     with parent.open("heap", "rb") as file:
-        source = BlobFile(file.blob)
+        source = BlobFile(file.raw.blob)
         source.seek(3)
         with pytest.raises(CorruptFileError, match="at offset 3"):
             source.read(4096)

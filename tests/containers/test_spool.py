@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 from typing import IO
 
 import pytest
 
-from fsabs.containers.spool import SpooledWriter, still_open
+from fsabs.backends.memory import Memory
+from fsabs.containers.spool import SpooledWriter
 from tests import scarce
 
 pytestmark = pytest.mark.quick
@@ -57,12 +60,6 @@ def test_a_commit_that_fails_can_be_aborted() -> None:
     assert given_up == [1]
 
 
-def test_the_error_of_open_members_names_some() -> None:
-    error = still_open("memory:///a.tar", [f"m{i}" for i in range(5)])
-    assert "5 members are still open for writing: m0, m1, m2, ..." in str(error)
-    assert error.filename == "memory:///a.tar"
-
-
 def test_a_full_disk_is_an_error_of_the_write_and_none_of_the_abort() -> None:
     given_up: list[int] = []
     writer = SpooledWriter(lambda file, size: None, lambda: given_up.append(1), max_in_memory=10)
@@ -72,3 +69,30 @@ def test_a_full_disk_is_an_error_of_the_write_and_none_of_the_abort() -> None:
             writer.write(b"x" * 20)
         writer.abort()
     assert given_up == [1]
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.h5"])
+def test_a_container_with_a_member_that_was_dropped_unclosed_is_not_stored(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent = Memory()
+    archive = parent.open_container(name, "w")
+    archive.write_bytes("whole", b"1")
+    print("x", file=archive.open("dropped", "w"))
+    gc.collect()
+    with pytest.raises(OSError, match="dropped unclosed: dropped") as caught:
+        archive.close()
+    assert (caught.value.errno, caught.value.filename) == (errno.EBUSY, f"memory:///{name}")
+    assert f"never closed, so not written: memory:///{name}/dropped" in capsys.readouterr().err
+    assert not parent.exists(name)
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.h5"])
+def test_a_member_that_its_writer_threw_away_is_no_error(name: str) -> None:
+    parent = Memory()
+    with parent.open_container(name, "w") as archive:
+        with pytest.raises(ZeroDivisionError), archive.open("failed", "w") as file:
+            file.write("x")
+            raise ZeroDivisionError
+        archive.write_bytes("whole", b"1")
+    assert list(parent.open_container(name).list()) == ["whole"]

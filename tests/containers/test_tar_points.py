@@ -23,12 +23,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsabs
-from fsabs import CorruptFileError, Local, identity, index_cache
+from fsabs import CorruptFileError, Local
 from fsabs.backends import local
-from fsabs.blobs import Blob
 from fsabs.containers.tar import Tar, loading, points, streams
 from fsabs.containers.tar.gz import GzDecoder, ResumedGz
-from fsabs.layers import LayerFS
+from fsabs.core import identity
+from fsabs.core.blobs import Blob
+from fsabs.core.layers import LayerFS
+from fsabs.disk import indexes
 
 from .blocks import FOUND, MEMBERS, NOT_FOUND, PLAIN, blocks_of_xz, deflated, seeded, text
 from .forks import all_end_well, forked
@@ -320,16 +322,16 @@ def test_points_that_are_gone_are_made_again(tmp_path: Path, cache: Path) -> Non
 def test_damaged_points_are_as_good_as_none(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, mapped: bool, part: str
 ) -> None:
-    monkeypatch.setattr(index_cache, "SMALL", 0 if mapped else 1 << 30)
+    monkeypatch.setattr(indexes, "SMALL", 0 if mapped else 1 << 30)
     tar = opened(made(tmp_path / "a.tar.gz", "usual"))[0]
     (kept,) = kept_points(cache)
     data = bytearray(kept.read_bytes())
-    start = index_cache._start(index_cache._HEAD.unpack_from(data)[2])
+    start = indexes._start(indexes._HEAD.unpack_from(data)[2])
     rows, behind = start + 16, start + 16 + 24 * len(places(tar))
     for at in {
         "head": range(8, start, 10),
         "rows": range(rows + 8, behind, 24),
-        "windows": range(start + index_cache.BLOCK, len(data) - 200, 300),
+        "windows": range(start + indexes.BLOCK, len(data) - 200, 300),
         "end": (),
     }[part]:
         data[at] ^= 0x10

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsabs
-from fsabs import identity, index_cache
 from fsabs.containers.problems import Problem
 from fsabs.containers.tar import Tar, saved
 from fsabs.containers.tar.index import Member, TarIndex
 from fsabs.containers.tree import NameTree
+from fsabs.core import identity
+from fsabs.disk.folders import cache_directory
 from fsabs.testing import Delay, Fault, FaultyFS
 
 pytestmark = pytest.mark.quick
@@ -118,7 +119,7 @@ def test_nothing_is_kept_where_the_user_wants_nothing(tmp_path: Path, monkeypatc
     make(tmp_path / "a.tar", MEMBERS)
     opened(tmp_path / "a.tar")
     assert opened(tmp_path / "a.tar")[1] > 0
-    assert index_cache.cache_directory() is None
+    assert cache_directory() is None
 
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=()), min_size=1, max_size=8)

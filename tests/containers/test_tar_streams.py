@@ -18,9 +18,15 @@ from typing import IO, Any
 import pytest
 import zstandard
 
-from fsabs import CorruptFileError, Limits, Local, Memory, process
-from fsabs.blobs import Blob, BytesBlob
+from fsabs import (
+    CorruptFileError,
+    Limits,
+    Local,
+    Memory,
+)
 from fsabs.containers.tar import Tar, points, streams
+from fsabs.core import process
+from fsabs.core.blobs import Blob, BytesBlob
 
 from .forks import all_end_well, forked
 from .tarballs import COMPRESS, contents, opened, tarball
@@ -187,7 +193,7 @@ def test_nesting(archive: bytes) -> None:
             assert tar.read_bytes("m03") == BIG["m03"]
     blob = fs.open_container("o.tar").open_container("d/a.tar", force_type="tar")._open_blob("m03")
     if archive == PLAIN:
-        assert isinstance(blob._parent, BytesBlob)  # type: ignore[attr-defined]
+        assert isinstance(blob._inner, BytesBlob)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])

@@ -10,18 +10,14 @@ import resource
 import threading
 import types
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fsabs import FS, Local, Memory, StaleFileError
 from fsabs.containers.zip import Zip, directory, entries, index, members, table
-from fsabs.containers.zip.hashing import Hashed, hashed
 
 from .zips import DEFLATED, STORED, CountingFS, Made, by_hand, contents, extra_field, opened, packed, zipped
 
@@ -259,30 +255,15 @@ def test_names_come_in_the_order_of_their_code_points() -> None:
     assert list(archive._walk("")) == list(FS._walk(archive, ""))
 
 
-@given(st.lists(st.binary(max_size=40) | st.binary(min_size=250, max_size=300), max_size=30))
-def test_the_names_are_hashed_at_once(names: list[bytes]) -> None:
-    lengths = np.array([len(name) for name in names], np.int64)
-    starts = np.cumsum(lengths) - lengths
-    found = hashed(b"".join(names) + bytes(8), starts, lengths)
-    assert found.crcs.tolist() == [zlib.crc32(name) for name in names]
-    assert found.wide.tolist() == [not name.isascii() for name in names]
-    assert found.nul.tolist() == [b"\0" in name for name in names]
-
-
 def test_names_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def same(data: bytes, starts: Any, lengths: Any) -> Hashed:
-        return hashed(data, starts, lengths)._replace(crcs=np.full(len(starts), 7, np.uint32))
-
     monkeypatch.setattr(table, "crc32", lambda name: 7)
-    monkeypatch.setattr(directory, "hashed", same)
+    monkeypatch.setattr(directory, "zlib", types.SimpleNamespace(crc32=lambda name: 7))
     files = {f"{n}": f"{n}".encode() for n in range(20)}
     archive = opened(by_hand([*[Made(name.encode(), data) for name, data in files.items()], Made(b"3", b"last")]))
     assert contents(archive) == {**files, "3": b"last"}
     assert not archive.exists("x")
     # A name that is changed is not found by what it was, though nothing but the names tells them apart.
-    data = by_hand([Made(b"d\\a", b"content", host=0)])
-    monkeypatch.setattr(directory, "zlib", types.SimpleNamespace(crc32=lambda name: 7))
-    archive = opened(data)
+    archive = opened(by_hand([Made(b"d\\a", b"content", host=0)]))
     assert contents(archive) == {"d/a": b"content"}
     with pytest.raises(FileNotFoundError):
         archive.read_bytes("d\\a")

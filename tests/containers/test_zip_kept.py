@@ -14,8 +14,15 @@ from typing import Any
 
 import pytest
 
-from fsabs import FS, CorruptFileError, Local, Memory, hooks, identity, index_cache
+from fsabs import (
+    FS,
+    CorruptFileError,
+    Local,
+    Memory,
+)
 from fsabs.containers.zip import Zip, index
+from fsabs.core import hooks, identity
+from fsabs.disk import indexes
 
 from .forks import all_end_well, forked
 from .zips import DEFLATED, CountingFS, Made, by_hand, contents, extra_field, packed, zipped
@@ -241,7 +248,7 @@ def test_a_damaged_index_is_never_believed(folder: Path, many: bytes) -> None:
     check_many(Zip(store, "a.zip"), 0)
     (file,) = kept(folder)
     right = file.read_bytes()
-    assert len(right) > index_cache.SMALL  # it is mapped
+    assert len(right) > indexes.SMALL  # it is mapped
     rand = random.Random(1)
     for some in range(30):
         damaged = bytearray(right)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
 import struct
+import zipfile
 import zlib
 
 import pytest
 
-from fsabs import Memory
+from fsabs import CorruptFileError, Memory
 from fsabs.containers.zip import Zip
-from fsabs.fs import FS
+from fsabs.core.fs import FS
 
-from .zips import Made, by_hand, contents, extra_field, opened, zipped
+from .zips import DEFLATED, Made, by_hand, contents, deflated, extra_field, opened, read_by_zipfile, zipped
 
 pytestmark = pytest.mark.quick
 
@@ -236,3 +238,57 @@ def test_a_version_tells_contents_apart() -> None:
         with archive._open_blob("x") as blob:
             assert blob.version == archive.stat("x").version
     assert len(versions) == 6
+
+
+# ---- names that the two headers of a member tell differently
+
+
+def added_by_zipfile(data: bytes) -> bytes:
+    """The archive after Python's zipfile has added a member to it: it writes the directory anew, in UTF-8."""
+    out = io.BytesIO(data)
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.writestr("added", b"by zipfile")
+    return out.getvalue()
+
+
+CONTENT = b"content" * 1000
+OLD = {"café": "café".encode("cp437"), "größe/ñ.txt": "größe/ñ.txt".encode("cp437"), "plain": b"plain"}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_archive_in_code_page_437_that_zipfile_has_added_to(compressed: bool, streamed: bool) -> None:
+    data = deflated(CONTENT) if compressed else CONTENT
+    numbers = struct.pack("<4s3L", b"PK\7\10", zlib.crc32(CONTENT), len(data), len(CONTENT))
+    members = [
+        Made(raw, data, DEFLATED * compressed, 8 * streamed, len(CONTENT), zlib.crc32(CONTENT), host=0)
+        for raw in OLD.values()
+    ]
+    members = [one._replace(descriptor=numbers if streamed else b"") for one in members]
+    changed = added_by_zipfile(by_hand(members))
+    assert b"caf\xc3\xa9" in changed
+    archive = opened(changed)
+    assert contents(archive) == {**dict.fromkeys(OLD, CONTENT), "added": b"by zipfile"} == read_by_zipfile(changed)
+    for name in OLD:
+        with archive._open_blob(name) as blob:
+            assert blob.pread(100, 3000) == CONTENT[3000:3100]
+    assert archive.verify() == []
+    parent = archive.parent
+    with Zip(parent, "a.zip", "a") as adding:
+        adding.write_bytes("ours", b"1")
+    assert contents(Zip(parent, "a.zip"))["café"] == CONTENT
+    assert read_by_zipfile(parent.read_bytes("a.zip"))["café"] == CONTENT
+
+
+def test_what_zipfile_makes_of_names_in_utf8_that_are_not_flagged() -> None:
+    changed = added_by_zipfile(by_hand([Made("é".encode(), b"1"), Made("漢".encode(), b"2", flags=0x800)]))
+    expected = {"é".encode().decode("cp437"): b"1", "漢": b"2", "added": b"by zipfile"}
+    assert contents(opened(changed)) == expected == read_by_zipfile(changed)
+
+
+def test_a_name_in_another_encoding_that_says_something_else() -> None:
+    member = Made("café".encode(), b"1", flags=0x800, local={"name": b"caf\x83", "flags": 0})
+    archive = opened(by_hand([member, Made(b"next", b"1")]))
+    for read in (archive.read_bytes, lambda path: archive.open(path, "rb").read(1)):
+        with pytest.raises(CorruptFileError, match="not the name in the directory"):
+            read("café")

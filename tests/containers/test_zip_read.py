@@ -419,7 +419,7 @@ def test_members_of_nested_stored_archives_are_slices_of_the_outermost(tmp_path:
     archive = Local(tmp_path).open_zip("o.zip").open_zip("m.zip").open_zip("i.zip")
     with archive._open_blob("dir/b.bin") as blob:
         assert blob.pread(4, 250) == TREE["dir/b.bin"][250:254]
-        undermost = blob._slice._parent  # type: ignore[attr-defined]
+        undermost = blob._slice._inner  # type: ignore[attr-defined]
         assert type(undermost).__name__ == "LocalBlob"
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from fsabs import FS, CorruptFileError, Limits, Memory
-from fsabs.blobs import Blob
 from fsabs.containers.zip import Zip, entries, members, sources
+from fsabs.core.blobs import Blob
 
 from .test_zip_read import zstd_member
 from .zips import BZIP2, DEFLATED, LZMA, STORED, CountingFS, Made, by_hand, opened, zipped

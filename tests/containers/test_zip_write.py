@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import shutil
@@ -10,7 +9,6 @@ import struct
 import subprocess
 import sys
 import threading
-import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -273,21 +271,12 @@ def test_members_that_are_still_open() -> None:
     archive.write_bytes("x", b"x")
     file = archive.open("open", "wb")
     file.write(b"1")
-    with pytest.raises(OSError, match="1 members are still open for writing: open"):
+    with pytest.raises(OSError, match="1 members are still open for writing.*: open"):
         archive.close()
     assert not parent.exists("a.zip")
     with pytest.raises(ValueError, match="closed"):
         file.close()
     archive.close()
-
-    archive = Zip(parent, "a.zip", "w")
-    file = archive.open("dropped", "wb")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        del file
-        gc.collect()
-    archive.close()
-    assert contents(Zip(parent, "a.zip")) == {}
 
 
 def test_a_child_has_no_part_in_its_parents_archive(tmp_path: Path) -> None:
@@ -296,17 +285,21 @@ def test_a_child_has_no_part_in_its_parents_archive(tmp_path: Path) -> None:
     archive.write_bytes("x", b"x")
     file = archive.open("y", "wb")
     file.write(b"y" * 100)
+
+    def write() -> None:
+        file.write(b"z")
+        file.flush()
+
     child = os.fork()
     if not child:
         right = 0
-        for use in (lambda: archive.write_bytes("z", b"z"), lambda: archive.mkdir("z"), lambda: file.write(b"z")):
+        for use in (lambda: archive.write_bytes("z", b"z"), lambda: archive.mkdir("z"), write, file.close):
             try:
                 use()
             except io.UnsupportedOperation:
                 right += 1
-        file.close()
         archive.close()
-        os._exit(0 if right == 3 else 1)
+        os._exit(0 if right == 4 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert list(parent.list()) == []
     file.close()
@@ -394,7 +387,7 @@ def test_an_inner_archive_that_is_still_open() -> None:
     parent = Memory()
     outer = parent.open_zip("o.zip", "w")
     inner = outer.open_zip("i.zip", "w")
-    with pytest.raises(OSError, match=r"still open for writing: i\.zip"):
+    with pytest.raises(OSError, match=r"still open for writing.*: i\.zip"):
         outer.close()
     assert not parent.exists("o.zip")
     with pytest.raises(ValueError, match="closed"):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fsabs import FS, LayerFS, Memory
-from fsabs.blobs import Blob
 from fsabs.containers.zip import Zip
+from fsabs.core.blobs import Blob
 
 STORED, DEFLATED, BZIP2, LZMA = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA
 METHODS = (STORED, DEFLATED, BZIP2, LZMA)

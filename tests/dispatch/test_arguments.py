@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from fsabs.dispatch import TaskDispatcher
 from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
 from fsabs.dispatch.service import get_dataset
 from fsabs.readers import Writer
@@ -72,13 +73,57 @@ def test_a_custom_reader(tmp_path: Path) -> None:
     [
         ([], "none of --training_data, --validation_data and --prediction_data is given"),
         (["--training_data=x", "--custom_data_reader=A"], "needs --model_def"),
-        (["--training_data=x", "--custom_data_reader_params=a=1"], "needs --custom_data_reader"),
+        (["--training_data=x", "--custom_data_reader_params=a=1"], "needs --model_def"),
+        (["--training_data=x", "--model_params=a"], "a parameter is written name=value"),
     ],
 )
 def test_arguments_that_make_no_sense(tmp_path: Path, given: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         job_of(tmp_path, "--records_per_task=4", *given)
     assert not (tmp_path / "job.db").exists()
+
+
+KEYWORDS = """
+from fsabs.readers.data import AbstractDataReader
+
+class CustomDataReader(AbstractDataReader):
+    def __init__(self, **kwargs):
+        self._kwargs = kwargs
+
+    def create_shards(self):
+        return {"squares": self._kwargs["count"]}
+
+    def read_records(self, task):
+        return (number * number for number in task.numbers())
+"""
+
+
+def test_the_names_of_elasticdls_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Later and earlier ones, by the command: `--training_data_dir`, `--minibatch_size`, parameters without a name."""
+    from fsabs.cli import main
+
+    (tmp_path / "model.py").write_text(KEYWORDS)
+    for name in ("train", "valid"):
+        with Writer(fsabs.from_url(str(tmp_path / name), create=True), "0.recordio") as writer:
+            for number in range(100):
+                writer.write(f"{name} {number}".encode())
+    database = f"--task_database=sqlite:///{tmp_path}/job.db"
+    for job, given, tasks in (
+        ("a", [f"--training_data_dir={tmp_path}/train", f"--evaluation_data_dir={tmp_path}/valid"], 4),
+        ("b", [f"--prediction_data_dir={tmp_path}/valid", "--num_minibatches_per_task=5", "--model_params=a=1"], 5),
+        ("c", [f"--model_def={tmp_path}/model.py", "--custom_data_reader_params=count=64"], 2),
+    ):
+        arguments = ["job", "create", *given, "--minibatch_size=4", database, f"--job_name={job}"]
+        assert main(arguments) == main(arguments) == 0
+        with TaskDispatcher(f"sqlite:///{tmp_path}/job.db", job) as dispatcher:
+            assert dispatcher.status().tasks.todo == tasks
+    capsys.readouterr()
+    assert main(["job", "create", database]) == 1
+    assert main(["job", "create", "--nonesuch", database]) == 2
+    assert main(["job", "create", "--help"]) == 0
+    shown = capsys.readouterr()
+    assert "--minibatch_size" in shown.out
+    assert "--nonesuch" in shown.err
 
 
 def test_records_per_task_is_positive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

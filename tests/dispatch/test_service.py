@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.dispatch import JobFailedError, Task, TaskDataService, TaskDispatcher, TaskType, get_dataset, leasing
+from fsabs.dispatch import JobFailedError, Task, TaskDataService, TaskDispatcher, TaskType, get_dataset
 from fsabs.readers import Writer
 from fsabs.readers.data import AbstractDataReader, RecordIODataReader
 
@@ -193,26 +193,44 @@ def test_a_renewal_during_a_report_finds_no_lost_lease(sqlite: str, monkeypatch:
         assert dispatcher.status().tasks.done == 1
 
 
-def test_the_consumer_reads_what_costs_no_waiting(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "WAITING_SHARE", 1.1)  # on a busy machine all that runs waits
-    reader = Numbers({"a": (0, 40_000)})
-    with create(sqlite, reader, records_per_task=4000) as dispatcher:
-        assert sum(map(len, get_dataset(dispatcher, reader, "w", 100))) == 40_000
-    assert set(reader.threads) == {threading.current_thread().name}
+def test_the_consumer_reads_local_files_itself(sqlite: str, tmp_path: Path) -> None:
+    class Threads(RecordIODataReader):
+        def read_records(self, task: Any) -> Iterator[bytes]:
+            found.add(threading.current_thread().name)
+            yield from super().read_records(task)
+
+    found: set[str] = set()
+    with Writer(fsabs.from_url(tmp_path / "data", create=True), "a") as writer:
+        for number in range(4000):
+            writer.write(b"%d" % number)
+    reader = Threads(tmp_path / "data")
+    with create(sqlite, reader, records_per_task=400) as dispatcher:
+        assert sum(map(len, get_dataset(dispatcher, reader, "w", 100))) == 4000
+    assert found == {threading.current_thread().name}
 
 
-def test_a_slow_store_is_read_ahead_by_threads(sqlite: str) -> None:
-    reader = Numbers({"a": (0, 4000)}, delay=0.0002)
-    with create(sqlite, reader, records_per_task=500) as dispatcher:
-        batches = get_dataset(dispatcher, reader, "w", 100)
-        found = list(next(batches))
-        for batch in batches:
-            found += batch
-            time.sleep(0.001)
-        assert len(found) == 4000
-        assert dispatcher.status().state == "finished"
-    here = reader.threads.count(threading.current_thread().name)
-    assert 100 <= here <= 2000, here
+@pytest.mark.parametrize("records_per_task", [20, 50, 100, 128, 200, 1000])
+@pytest.mark.parametrize("batch_size", [None, 16, 100])
+def test_the_next_records_are_read_while_the_consumer_computes(
+    sqlite: str, records_per_task: int, batch_size: int | None
+) -> None:
+    read = threading.Semaphore(0)
+
+    class Counting(Numbers):
+        def read_records(self, task: Any) -> Iterator[Any]:
+            for record in super().read_records(task):
+                yield record
+                read.release()
+
+    reader = Counting({"a": (0, 1000)})
+    with (
+        create(sqlite, reader, records_per_task=records_per_task) as dispatcher,
+        TaskDataService(dispatcher, reader, "w") as service,
+    ):
+        records: Iterator[Any] = service.get_dataset() if batch_size is None else service.batches(batch_size)
+        next(records)
+        for _ in range(60):  # of this task and the next ones: nothing more is asked for
+            assert read.acquire(timeout=20)
 
 
 def test_a_half_read_service_belongs_to_its_process(sqlite: str) -> None:
@@ -326,11 +344,3 @@ def test_a_service_belongs_to_its_process(sqlite: str) -> None:
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert sum(map(len, service.batches(3))) == 8
-
-
-def test_a_thread_that_lost_its_processor_does_not_make_a_store_slow() -> None:
-    for waits, slow in ((0, False), (1, True)):
-        reading = leasing._Reading()
-        for _ in range(3):
-            reading.add(leasing._Clocks(0.0, 0.0, 0), leasing._Clocks(1.0, 0.1, waits))
-        assert reading.is_slow is slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,8 +102,15 @@ def test_a_run_after_a_kill_goes_on_where_it_was(folder: Path, earlier: bool) ->
     assert not (folder / ".out.fsabs-prepare").exists()
 
 
+def change_imported(folder: Path, path: str) -> dict[str, Any]:
+    (folder / path).write_text("label = 2")
+    return {}
+
+
 CHANGES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "nothing": lambda folder: {},
+    "module": lambda folder: change_imported(folder, "helper.py"),
+    "module of a package": lambda folder: change_imported(folder, "parts/labels.py"),
     "model": lambda folder: {"x": (folder / "model.py").write_text((folder / "model.py").read_text() + "#")},
     "file": lambda folder: {"x": (folder / "raw" / "0" / "0000.jpg").write_bytes(b"new")},
     "name": lambda folder: {"x": (folder / "raw" / "6" / "0034.jpg").rename(folder / "raw" / "6" / "0035.jpg")},
@@ -114,7 +122,12 @@ CHANGES: dict[str, Callable[[Path], dict[str, Any]]] = {
 def test_units_of_a_run_that_failed_count_if_nothing_changed(folder: Path, change: str) -> None:
     log = folder / "log"
     text = MODEL.replace("    return", f"    note(filename); assert not os.path.exists({log!r} + '.fail')\n    return")
-    (folder / "model.py").write_text(LOGGING.format(log=str(log)) + text.replace(repr(log), repr(str(log))))
+    (folder / "parts").mkdir()
+    (folder / "parts" / "labels.py").write_text("label = 1")
+    (folder / "parts" / "more.py").write_text("def wanted():\n    from .labels import label\n    return label")
+    (folder / "helper.py").write_text("from parts.more import wanted")
+    imports = "def later():\n    import helper\n\n\n"
+    (folder / "model.py").write_text(imports + LOGGING.format(log=str(log)) + text.replace(repr(log), repr(str(log))))
     arguments = folder / "model.py", folder / "raw", folder / "out"
 
     def fail_later(progress: PrepareProgress) -> None:
@@ -172,7 +185,7 @@ def staged(output: OutputDirectory, run: str, count: int) -> Commit:
         result = UnitResult(number, [OutputFile(path, 1, 1)], 1, 1, [])
         output.fs.write_bytes(f"{output.work(run)}/done/{number:06}", result.to_json())
         moves[path] = f"data-{number:05}-of-{count - 1:05}"
-    return Commit(moves, {"run": run})
+    return Commit(moves, {"run": run, "shards": [{"name": name} for name in moves.values()]})
 
 
 def state(where: Path) -> str:
@@ -185,14 +198,14 @@ def state(where: Path) -> str:
         if exc.errno != errno.EBUSY:
             raise
         for read in (records_below, verify):
-            with pytest.raises(OSError, match="fsabs prepare is replacing this data set"):
+            with pytest.raises(OSError, match="fsabs prepare or convert is replacing"):
                 read(where)
         return "refused"
     runs = {record.split()[0].decode() for record in records}
     assert len(runs) == 1
     run = runs.pop()
     assert len(records) == {"old": 3, "new": 2, "newer": 4}[run]
-    assert json.loads((where / ".fsabs-prepare.json").read_text()) == {"run": run}
+    assert json.loads((where / ".fsabs-prepare.json").read_text())["run"] == run
     return run
 
 
@@ -279,3 +292,35 @@ def test_a_directory_that_became_someone_elses_is_left_alone(tmp_path: Path) -> 
     with pytest.raises(FileExistsError, match="precious"):
         output.commit(commit)
     assert os.listdir(tmp_path / "out") == ["precious"]
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["renamed", "moved"])
+def test_what_another_program_put_beside_the_shards_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    monkeypatch.setattr("fsabs.prepare.output._RENAMES", frozenset({"file"}) if beside else frozenset())
+    arguments = folder / "model.py", folder / "raw", folder / "out"
+    prepare(*arguments, num_workers=1)
+    checkpoint = folder / "out" / "ckpt" / "step-900"
+    checkpoint.parent.mkdir()
+    checkpoint.write_text("weights")
+    with pytest.raises(FileExistsError, match="'ckpt/', which no report of fsabs prepare lists"):
+        prepare(*arguments, num_workers=1, prefix="new")
+    assert checkpoint.read_text() == "weights"
+    shutil.rmtree(checkpoint.parent)
+
+    checks, check = [], OutputDirectory._check_ours
+
+    def add_after_the_last_check(output: OutputDirectory) -> None:
+        check(output)
+        checks.append(output)
+        if len(checks) == 2:
+            checkpoint.parent.mkdir()
+            checkpoint.write_text("weights")
+            (folder / "out" / ".note").write_text("hidden")
+
+    monkeypatch.setattr(OutputDirectory, "_check_ours", add_after_the_last_check)
+    prepare(*arguments, num_workers=1, prefix="new")
+    assert checkpoint.read_text() == "weights"
+    names = sorted(os.listdir(folder / "out"))
+    assert names == [".fsabs-prepare.json", ".note", "ckpt", "new-00000-of-00000"]

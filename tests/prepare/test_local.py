@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -227,6 +229,10 @@ def test_a_file_that_fails_is_named_or_left_out(folder: Path) -> None:
     raised = "prepare_data_for_a_single_file raised AssertionError: no label (line 7 of model.py)"
     assert str(caught.value) == f"{folder}/raw/3/0010.jpg: {raised}"
     assert not (folder / "out").exists()
+    (folder / "only").mkdir()
+    (folder / "only" / "0010").write_bytes(b"x")
+    with pytest.raises(PrepareError, match=rf"no records; the first reason: {folder}/only/0010: prepare_data_for_a"):
+        prepare(folder / "model.py", folder / "only", folder / "out", num_workers=1, on_error="skip")
     report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, on_error="skip")
     assert [tuple(failure) for failure in report.failures] == [(f"{folder}/raw/3/0010.jpg", raised)]
     assert digest(records_below(folder / "out")) == digest(
@@ -254,7 +260,7 @@ def test_directories_that_can_not_be_used(folder: Path) -> None:
     for source, target, kind, text in (
         (folder / "empty", folder / "out", FileNotFoundError, "no files"),
         (folder / "nonesuch", folder / "out", FileNotFoundError, "nonesuch"),
-        (raw, folder / "foreign", FileExistsError, "was not made by fsabs prepare: it has 'precious'"),
+        (raw, folder / "foreign", FileExistsError, "has 'precious', which no report of fsabs prepare lists"),
         (raw, model, NotADirectoryError, "is a file"),
         (raw, raw / "out", OSError, "contain each other"),
         (raw, folder, OSError, "contain each other"),
@@ -287,6 +293,10 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--num_workers", "1", "--prefix", "train"]) == 0
     assert f"file://{folder}/out: 60 records" in capsys.readouterr().out
     assert [*contents(folder / "out")] == ["train-00000-of-00000"]
+    assert main([*arguments, "2"]) == 0  # <running_mode> <other arguments>
+    assert [*contents(folder / "out")] == ["data-00000-of-00000"]
+    assert main([*arguments, "2", "--num-workers=2"]) == 2
+    assert "not both" in capsys.readouterr().err
     arguments[1] = str(folder / "nonesuch.py")
     assert main(arguments) == 1
     assert "nonesuch.py" in capsys.readouterr().err
@@ -304,3 +314,26 @@ def test_progress_reaches_the_end(folder: Path) -> None:
     assert last.files_per_second > 0
     assert last.seconds_left == 0
     assert str(last).startswith("60 of 60 files, 60 records, 0 skipped, ")
+
+
+def test_no_process_imports_from_the_working_directory(folder: Path) -> None:
+    here = folder / "here"
+    here.mkdir()
+    for name in ("pickle", "numpy", "runpy", "fsabs"):
+        (here / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w').close()")
+    program = "import sys; sys.path.remove(''); sys.path.append(''); from fsabs.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", program, "prepare", *(str(folder / name) for name in ("model.py", "raw", "out"))]
+    done = subprocess.run([*command, "local"], cwd=here, stdin=subprocess.DEVNULL, timeout=120, check=False)
+    assert done.returncode == 0
+    assert not (folder / "imported").exists()
+
+
+def test_an_answer_that_can_not_be_unpickled_is_an_error(folder: Path) -> None:
+    (folder / "model.py").write_text(
+        MODEL + "\n\nimport os\nfrom fsabs.prepare import work\n\n\n"
+        "class Bad:\n    def __reduce__(self):\n        return int, ('x',)\n\n\n"
+        "parent = os.getpid()\n"
+        "work.UnitWorker.run = lambda self, unit: Bad()\n"
+    )
+    with pytest.raises(ChildProcessError, match=r"at files '0/0000.jpg' to .*invalid literal for int"):
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)

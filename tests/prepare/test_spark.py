@@ -121,6 +121,25 @@ def test_a_zip_on_s3_with_executors_killed(folder: Path, cluster: SparkCluster, 
     soak.count("kills of Spark's executors and drivers", kills)
 
 
+def test_a_python_worker_of_local_mode_that_is_killed(folder: Path) -> None:
+    """Spark gives the tasks of `local[2]` one attempt; here they have three."""
+    require(spark.missing)
+    spark.write_defaults(folder / "conf")
+    killed_once = f"""
+    if "0020" in filename and not os.path.exists({str(folder / "flag")!r}):
+        open({str(folder / "flag")!r}, "w").close()
+        os.kill(os.getpid(), 9)
+    return"""
+    model = SLOW.replace("SECONDS", "0").replace("\n    return", killed_once)
+    (folder / "model.py").write_text(model.replace("import time", "import os\nimport time"))
+    arguments = [str(folder / name) for name in ("model.py", "raw", "out")]
+    with Driver("4", folder / "conf", folder, *arguments, "local", "--master", "local[2]") as driver:
+        report = driver.report()
+    assert (folder / "flag").exists()
+    assert report["records"] == 48
+    assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
+
+
 def test_pyspark_3_5_with_a_driver_killed(folder: Path, variables: dict[str, str], s3: None) -> None:
     require(spark.missing)
     with SparkCluster("3.5", variables=variables) as old:
@@ -177,5 +196,5 @@ def test_credentials_in_a_url_do_not_travel(folder: Path) -> None:
     )
     output = OutputDirectory(folder / "out")
     with contextlib.closing(output), pytest.raises(ValueError, match="would be seen in Spark's plan") as caught:
-        SparkRunner(job, output, "local[1]", None)
+        next(SparkRunner(output, "local[1]", None).run(job, []))
     assert "hunter2" not in str(caught.value)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsabs import Blob, CorruptFileError, Memory, StaleFileError
-from fsabs.blobs import BytesBlob
+from fsabs.core.blobs import BytesBlob
 from fsabs.readers.data import Task, TextDataReader, shards_of, text
 
 

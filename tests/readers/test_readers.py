@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import hooks, readers
-from fsabs.errors import StaleFileError
+from fsabs import readers
+from fsabs.core import hooks
+from fsabs.core.errors import StaleFileError
 from fsabs.readers import Index, Reader, Writer
 from fsabs.readers.paddle import creator
 from fsabs.readers.sharded import convert, verify

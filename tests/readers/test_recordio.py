@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsabs
-from fsabs.blobs import Blob
-from fsabs.errors import CorruptFileError
-from fsabs.files import Writer as FileWriter
+from fsabs.core.blobs import Blob
+from fsabs.core.errors import CorruptFileError
+from fsabs.core.writing import Writer as FileWriter
 from fsabs.readers import recordio
 from fsabs.readers.recordio import Index, Reader, Scanner, Writer, writer
 

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fsabs
-from fsabs.blobs import BytesBlob
-from fsabs.errors import CorruptFileError
+from fsabs.core.blobs import BytesBlob
+from fsabs.core.errors import CorruptFileError
 from fsabs.readers.recordio import Index, Reader, Scanner, Writer
 from fsabs.readers.recordio.codecs import decompress
 from fsabs.readers.recordio.format import Damage

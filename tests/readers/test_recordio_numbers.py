@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import CorruptFileError, identity
+from fsabs import CorruptFileError
+from fsabs.core import identity
 from fsabs.readers.recordio import Index, Reader, Scanner, Writer
 from tests import soak
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.errors import CorruptFileError, StaleFileError
+from fsabs.core.errors import CorruptFileError, StaleFileError
 from fsabs.readers.recordio import Reader, Scanner, Writer
 from fsabs.testing.faulty import Fault, FaultyFS, Raise, Stale
 from tests.containers.forks import all_end_well, forked

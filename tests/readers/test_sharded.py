@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,11 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs.errors import CorruptFileError
+from fsabs import CorruptFileError
+from fsabs.adapters.splits import plan_splits
 from fsabs.readers import decode
+from fsabs.readers.data import RecordIODataReader
+from fsabs.readers.paddle import creator
 from fsabs.readers.recordio import Reader, Writer
 from fsabs.readers.sharded import convert, convert_lines, progress_bar, repair, verify
 from fsabs.testing.faulty import Fault, FaultyFS, Raise
@@ -218,13 +222,65 @@ def test_what_is_damaged_missing_or_stale_is_named(fs: fsabs.FS) -> None:
 def test_of_two_whole_runs_the_older_is_stale(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     convert(fs, numbers(4), 3, "p")
-    convert(fs, numbers(4), 2, "p")
-    import os
-
+    convert(fs, numbers(4), 2, "q")
+    for name in ("00000-of-00001", "00001-of-00001"):
+        fs.rename(f"q-{name}", f"p-{name}")
     for name in list(fs.list()):
         age = 100 if name.endswith("00002") else 0
         os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
     assert [url[-8:] for url in verify(fs).stale] == ["of-00002"] * 3
+
+
+def test_a_second_run_with_another_number_of_shards_is_refused(tmp_path: Path) -> None:
+    convert(tmp_path, numbers(10), 10, "p")
+    convert(tmp_path, numbers(10), 4, "p2")
+    with pytest.raises(FileExistsError, match="another run, with another number: 'p-0000"):
+        convert(tmp_path, lambda: pytest.fail("it is read"), 5, "p")
+    convert(tmp_path, numbers(7), 10, "p")
+    assert len(list(creator.RecordIO(f"{tmp_path}/p-*-of-*")())) == 7
+    with fsabs.from_url(tmp_path) as fs:
+        fs.write_bytes("p-00000-of-00004", fs.read_bytes("p-00000-of-00009"))
+    for read in (
+        lambda: creator.RecordIO(f"{tmp_path}/p-*-of-*"),
+        lambda: creator.RecordIO(tmp_path),
+        lambda: RecordIODataReader(tmp_path).create_shards(),
+        lambda: plan_splits(str(tmp_path)),
+    ):
+        with pytest.raises(OSError, match=r"shards of two runs, .*p-\*-of-0000[49] and ") as caught:
+            read()
+        assert caught.value.errno == errno.EINVAL
+    assert len(list(creator.RecordIO(f"{tmp_path}/p-*-of-00009")())) == 7
+
+
+class Lost(ConnectionError):
+    """The store is gone."""
+
+
+def test_shards_that_are_completed_in_part_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(tmp_path, numbers(9), 3, "p")
+    close = Writer.close
+    closed: list[Writer] = []
+
+    def close_two(writer: Writer) -> None:
+        if len(closed) == 2:
+            raise Lost
+        closed.append(writer)
+        close(writer)
+
+    with monkeypatch.context() as patch, pytest.raises(Lost):
+        patch.setattr(Writer, "close", close_two)
+        convert(tmp_path, numbers(30), 3, "p")
+    for read in (
+        lambda: creator.RecordIO(f"{tmp_path}/p-*-of-*"),
+        lambda: RecordIODataReader(tmp_path).create_shards(),
+        lambda: verify(tmp_path),
+    ):
+        with pytest.raises(OSError, match="was interrupted") as caught:
+            read()
+        assert caught.value.errno == errno.EBUSY
+    convert(tmp_path, numbers(30), 3, "p")
+    assert len(list(creator.RecordIO(f"{tmp_path}/p-*-of-*")())) == 30
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
 
 
 def test_files_of_a_fixed_length_that_are_missing() -> None:

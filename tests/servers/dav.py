@@ -42,12 +42,12 @@ http {{
 
 def missing() -> str | None:
     """Returns None when nginx can be started here, else a sentence that names the command to run."""
-    program = _program()
-    if program is None:
+    found = program()
+    if found is None:
         return f"The HTTP cache needs nginx: run `{debian.command(_PACKAGE)}` as root."
-    built = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stderr
+    built = subprocess.run([found, "-V"], capture_output=True, text=True, check=False).stderr
     if "http_dav_module" not in built:
-        return f"{program} is built without its DAV module: run `{debian.command(_PACKAGE)}` as root."
+        return f"{found} is built without its DAV module: run `{debian.command(_PACKAGE)}` as root."
     return None
 
 
@@ -98,13 +98,11 @@ class DavServer(Service):
         conf.write_text(
             _CONF.format(root=self._root, port=self._port, token=self.token, max_body=self._max_body, user=user)
         )
-        program = _program()
-        assert program is not None
+        nginx = program()
+        assert nginx is not None
         try:
             log = self._root / "nginx.out"
-            self._process = spawn(
-                [program, "-c", str(conf), "-p", str(self._root), "-e", f"{self._root}/error.log"], log
-            )
+            self._process = spawn([nginx, "-c", str(conf), "-p", str(self._root), "-e", f"{self._root}/error.log"], log)
             wait_until(self._answers, 20, "nginx to listen")
         except BaseException:
             self.stop()
@@ -132,5 +130,5 @@ class DavServer(Service):
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
 
-def _program() -> str | None:
+def program() -> str | None:
     return shutil.which("nginx") or shutil.which("nginx", path=_SBIN)

@@ -245,8 +245,6 @@ class HostileStore:
                 connection = self._context.wrap_socket(connection, server_side=True)
             link = Link(self, connection)
             self._links.add(link)
-            if "unsolicited_on_accept" in self.faults and self._chance.random() < self.rate:
-                link.send(self._object("99-unsolicited", b"unsolicited" * 9, {}).raw)
             link.run()
         except (OSError, ValueError):
             connection.close()
@@ -291,21 +289,19 @@ class HostileStore:
         headers = {"x-amz-request-id": f"{next(self._numbers):016x}", **({"ETag": f'"{etag}"'} if etag else {})}
         return Answer(status, headers, body, len(body))
 
-    def _object(self, key: str, body: bytes, query: dict[str, str]) -> Answer:
+    def _object(self, key: str, body: bytes) -> Answer:
         headers = {
             "x-amz-request-id": f"{next(self._numbers):016x}",
             "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT",
             "ETag": f'"{hashlib.md5(key.encode() + body).hexdigest()}"',
         }
-        if "response-cache-control" in query:
-            headers["Cache-Control"] = query["response-cache-control"]
         return Answer(200, headers, body, len(body))
 
     def _get(self, request: Request) -> Answer:
         whole = self.object(request.key)
         if whole is None:
             return error(404, "NoSuchKey") if request.method == "GET" else self._plain(404, b"")
-        found = self._object(request.key, whole, request.query)
+        found = self._object(request.key, whole)
         wanted = request.headers.get("if-match")
         if wanted and wanted != found.headers["ETag"]:
             return error(412, "PreconditionFailed")
@@ -350,19 +346,12 @@ UNAPPLIED: set[str] = set()
 """Faults in place of what the request asks for."""
 
 
-def _duplicated(name: str, seconds: float) -> None:
-    def send(link: Link, request: Request, answer: Answer) -> bool:
-        link.send(answer.raw)
-        link.later(seconds, answer.raw) if seconds else link.send(answer.raw)
-        return True
-
-    FAULTS[name] = send
+def _duplicated(link: Link, request: Request, answer: Answer) -> bool:
+    link.send(answer.raw + answer.raw)
+    return True
 
 
-for _name, _seconds in (("at_once", 0.0), ("5ms", 0.005), ("50ms", 0.05), ("500ms", 0.5)):
-    _duplicated(f"duplicated_{_name}", _seconds)
-
-
+FAULTS["duplicated"] = _duplicated
 _UNPROVABLE_IN_HEADS = frozenset({"gzip", "length_long", "length_short", "length_zero"})
 """A HEAD has no body that a wrong length could be held against."""
 
@@ -465,16 +454,10 @@ def late_response_after_408(link: Link, request: Request, answer: Answer) -> boo
 
 
 @fault
-def unsolicited_on_accept(link: Link, request: Request, answer: Answer) -> bool:
-    link.send(answer.raw)  # the fault came with the connection
-    return False
-
-
-@fault
 def whole_object_for_a_range(link: Link, request: Request, answer: Answer) -> bool:
     if answer.status == 206:
         whole = link.store.object(request.key) or b""
-        answer = link.store._object(request.key, whole, request.query)
+        answer = link.store._object(request.key, whole)
     link.send(answer.raw)
     return True
 

@@ -8,7 +8,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
@@ -42,7 +41,8 @@ class ScriptedStore:
     Args:
         objects: contents by key.
         script: sends a response; `honest` by default.
-        echo: whether the store sends back `response-cache-control`, as S3 does.
+        early: called when the head of a request has come, before its body is received; returns True if the connection
+            is to be closed.
         certificate: a file with key and certificate, for TLS.
         greet: bytes that are sent when a connection is accepted.
     """
@@ -52,13 +52,13 @@ class ScriptedStore:
         objects: Mapping[str, bytes],
         script: Script | None = None,
         *,
-        echo: bool = True,
+        early: Script | None = None,
         certificate: str | None = None,
         greet: bytes = b"",
     ) -> None:
         self.objects = dict(objects)
         self.script = script or honest
-        self.echo = echo
+        self.early = early
         self.greet = greet
         self.requests: list[Asked] = []
         self.connections = 0
@@ -114,9 +114,16 @@ class ScriptedStore:
                 received += more
             head, _, received = received.partition(b"\r\n\r\n")
             asked = parse(head, number)
+            if self.early is not None and self.early(self, asked, connection):
+                return
+            if "expect" in asked.headers:
+                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             length = int(asked.headers.get("content-length", 0))
             while len(received) < length:
-                received += connection.recv(65536)
+                more = connection.recv(65536)
+                if not more:
+                    return
+                received += more
             asked, received = asked._replace(body=received[:length]), received[length:]
             self.requests.append(asked)
             if self.script(self, asked, connection):
@@ -135,8 +142,6 @@ class ScriptedStore:
             first, last = asked.range
             status, body = 206, data[first : last + 1]
             headers["Content-Range"] = f"bytes {first}-{first + len(body) - 1}/{len(data)}"
-        if self.echo and "response-cache-control" in asked.query:
-            headers["Cache-Control"] = asked.query["response-cache-control"]
         headers["Content-Length"] = str(len(body))
         headers = {**headers, **changes.get("headers", {})}  # type: ignore[dict-item]
         shown = {name: value for name, value in headers.items() if value is not None}
@@ -165,15 +170,11 @@ def honest(store: ScriptedStore, asked: Asked, connection: socket.socket) -> Non
     connection.sendall(store.respond(asked))
 
 
-def duplicating(milliseconds: float, every: int) -> Script:
-    """Send each `every`th response of a connection twice, the second time so many milliseconds later."""
+def duplicating(every: int) -> Script:
+    """Send each `every`th response of a connection twice, at once."""
 
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
-        response = store.respond(asked)
-        connection.sendall(response)
-        if asked.number % every == every - 1 and asked.method == "GET":
-            if milliseconds:
-                time.sleep(milliseconds / 1000)
-            connection.sendall(response)
+        again = asked.number % every == every - 1 and asked.method == "GET"
+        connection.sendall(store.respond(asked) * (2 if again else 1))
 
     return script

@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, cast
 
-from fsabs.blobs import Blob, BytesBlob
-from fsabs.files import BlobReader
-from fsabs.fs import FS, Capabilities, Path
-from fsabs.layers import LayerFS
+from fsabs.core.blobs import Blob, BytesBlob
+from fsabs.core.files import LimitedReader, buffered
+from fsabs.core.fs import FS, Capabilities, Path
+from fsabs.core.layers import LayerFS
 from fsabs.testing import MemorySubject, Subject, WrappedSubject
 
 
@@ -189,12 +189,12 @@ class AnotherFilesDescriptor(Reblobbed):
 class Reopened(LayerFS):
     """Binary files that are read are of a `kind`."""
 
-    kind: type[BlobReader]
+    kind: type[LimitedReader]
 
     def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         file: Any = super().open(path, mode, *rest, **keywords)
-        if isinstance(file, BlobReader):
-            file.__class__ = self.kind
+        if isinstance(file, io.BufferedReader):
+            file = self.kind(cast(Any, file.detach()), 4096, 1 << 40)
         return cast(IO[Any], file)
 
 
@@ -205,7 +205,7 @@ class OpensBytesIO(LayerFS):
         return io.BytesIO(file.read()) if mode == "rb" else file
 
 
-class LineReader(BlobReader):
+class LineReader(LimitedReader):
     def readline(self, size: int | None = -1, /) -> bytes:
         return super().readline(size).rstrip(b"\n")
 
@@ -215,7 +215,7 @@ class LinesLoseTheirEnds(Reopened):
     kind = LineReader
 
 
-class NeverClosed(BlobReader):
+class NeverClosed(LimitedReader):
     def close(self) -> None:
         pass
 
@@ -237,9 +237,9 @@ class OneReaderForAll(LayerFS):
         return self._readers.setdefault(str(path), super().open(path, mode))
 
 
-class AlwaysAtTheStart(BlobReader):
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BlobReader, (self.blob,)
+class AlwaysAtTheStart(LimitedReader):
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return buffered, (self.raw.blob,)  # type: ignore[attr-defined]
 
 
 @breaks("pickle-reader")

@@ -14,13 +14,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fsabs import keys
-from fsabs.blobs import Blob
-from fsabs.copying.trees import SyncedTree
-from fsabs.fs import FS, FileStat, Path
-from fsabs.layers import LayerFS
-from fsabs.stats import TreeUsage
+from fsabs.core import keys
+from fsabs.core.blobs import Blob
+from fsabs.core.fs import FS, FileStat, Path
+from fsabs.core.layers import LayerFS
+from fsabs.core.stats import TreeUsage
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
+from fsabs.transfer.trees import SyncedTree
 
 from .broken import ALL, Broken, breaks
 
@@ -252,6 +252,12 @@ class StringsOnly(Rekeyed):
         if not isinstance(path, str):
             raise TypeError("a path is a str")
         return path
+
+
+@breaks("path-directory")
+class DropsSlashes(LayerFS):
+    def _read_key(self, path: Path, operation: str) -> str:
+        return self._key(path, operation)
 
 
 @breaks("path-nul")

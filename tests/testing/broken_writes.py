@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
-from fsabs import keys
-from fsabs.blobs import Blob, BytesBlob
-from fsabs.files import WriteFile, Writer
-from fsabs.fs import FS, FileStat, Path
-from fsabs.layers import LayerFS
+from fsabs.core import keys, process
+from fsabs.core.blobs import Blob, BytesBlob
+from fsabs.core.fs import FS, FileStat, Path
+from fsabs.core.layers import LayerFS
+from fsabs.core.writing import WriteFile, Writer, WriterFile
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
 
 from .broken import ALL, Broken, breaks
@@ -175,13 +175,14 @@ class WritesNewlinesAsTheyAre(LayerFS):
 class Rewritten(LayerFS):
     """Binary files that are written are a `kind`."""
 
-    kind: type[WriteFile]
+    kind: type[WriteFile] = WriteFile
+    raw: type[WriterFile] = WriterFile
 
     def open(self, path: Path, mode: str = "r", *rest: Any, **keywords: Any) -> IO[Any]:  # type: ignore[override]
         if mode != "wb":
             return super().open(path, mode, *rest, **keywords)
         key = self._key(path, "open")
-        return cast(IO[Any], self.kind(self._create(key, False), self._url(key)))
+        return cast(IO[Any], self.kind(self.raw(self._create(key, False), self._url(key))))
 
 
 class PositionlessFile(WriteFile):
@@ -205,7 +206,7 @@ class WrittenFilesSayTheyRead(Rewritten):
 
 
 class PickledFile(WriteFile):
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         return io.BytesIO, ()
 
 
@@ -225,8 +226,8 @@ class WritesOnCollection(Rewritten):
 
 
 class ReusableFile(WriteFile):
-    def _check_open(self) -> None:
-        pass
+    def write(self, data: Any, /) -> int:
+        return len(data) if self.closed else super().write(data)
 
 
 @breaks("write-closed")
@@ -234,13 +235,16 @@ class WritesOnWhenClosed(Rewritten):
     kind = ReusableFile
 
 
-class AnybodysFile(WriteFile):
+class AnybodysFile(WriterFile):
     inherited = False
+
+    def _leave_to_parent(self) -> None:
+        self._generation = process.generation()
 
 
 @breaks("whole-forked", over=LocalSubject)
 class ChildrenFinishTheirParentsFiles(Rewritten):
-    kind = AnybodysFile
+    raw = AnybodysFile
 
 
 @breaks("whole-forked", "append")
@@ -279,16 +283,6 @@ class RememberingWriter(Rewriter):
 class AppendsToWhatWasThere(Rewriting):
     def _append(self, key: str) -> Writer:
         return RememberingWriter(self, key, self.inner._append(key))
-
-
-class MuteFile(WriteFile):
-    def read(self, *size: Any) -> Any:
-        raise io.UnsupportedOperation("read")
-
-
-@breaks("error-attributes")
-class RefusesToReadWithoutAWord(Rewritten):
-    kind = MuteFile
 
 
 class InPlaceWriter(Writer):
@@ -495,9 +489,9 @@ class TextsAreUtf8(LayerFS):
 
 
 @breaks("copy-tree")
-class CopiesFilesOnly(LayerFS):
-    def _walk(self, key: str) -> Iterator[FileStat]:
-        return (stat for stat in super()._walk(key) if stat.size)
+class CopiesNoEmptyFiles(LayerFS):
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return (stat for stat in super()._list(key) if stat.size or stat.directory)
 
 
 class PathOfAnEmptyFile(LayerFS):

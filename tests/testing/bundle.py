@@ -10,12 +10,17 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 
-from fsabs import keys
-from fsabs.blobs import Blob, BytesBlob
 from fsabs.containers.base import READ_ONLY, Container
 from fsabs.containers.tree import NameTree
-from fsabs.files import Writer
-from fsabs.fs import FS, Capabilities, FileStat, Path
+from fsabs.core import keys
+from fsabs.core.blobs import Blob, BytesBlob
+from fsabs.core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from fsabs.core.writing import Writer
 from fsabs.testing import ContainerSubject, Subject
 from fsabs.testing.subject import Files
 
@@ -58,7 +63,7 @@ class Bundle(Container):
         self._writer()
         if key in self.members:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        return BundleWriter(self, key)
+        return self._member(key, BundleWriter(self, key))
 
     def _mkdir(self, key: str, mode: int) -> None:
         if key in self.members or key + "/" in self.members:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-from fsabs import keys
-from fsabs.files import Writer
-from fsabs.fs import FS, Capabilities
-from fsabs.layers import LayerFS
+from fsabs.core import keys
+from fsabs.core.fs import FS, Capabilities
+from fsabs.core.layers import LayerFS
+from fsabs.core.writing import Writer
 from fsabs.testing import MemorySubject, WrappedSubject
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from fsabs import Local
-from fsabs.files import Writer, partial_name
+from fsabs.core.writing import Writer, partial_name
 
 
 class NaiveWriter(Writer):

@@ -13,8 +13,8 @@ import pytest
 
 import fsabs
 import fsabs.testing
-from fsabs import registry
 from fsabs.containers.tree import NameTree
+from fsabs.core import blobs, registry
 from fsabs.testing import ContainerSubject, LocalSubject, run
 from tests.test_docs import program
 
@@ -71,7 +71,7 @@ class PlainBundle(fsabs.FS):
             yield fsabs.FileStat(name.rstrip("/"), len(data or b""), name.endswith("/"))
 
     def _open_blob(self, key: str) -> fsabs.Blob:
-        return fsabs.blobs.BytesBlob(self, key, self._tree.file(key))
+        return blobs.BytesBlob(self, key, self._tree.file(key))
 
     def _close(self) -> None:
         type(self).closed += 1

@@ -46,7 +46,7 @@ def outcomes(call: Callable[[], object], times: int) -> str:
 
 def pread_many(fs: FaultyFS) -> list[bytes]:
     with fs.open("a.bin", "rb") as file:
-        return file.blob.pread_many([(1000, 0), (10, 5000)])
+        return file.raw.blob.pread_many([(1000, 0), (10, 5000)])
 
 
 # ---- when
@@ -201,7 +201,7 @@ def test_another_version_than_there_was() -> None:
     assert fs.stat("a.bin").version == f"stale-{version}"
     assert fs.stat("a.bin").version == version
     with fs.open("a.bin", "rb") as first, fs.open("a.bin", "rb") as second:
-        assert (first.blob.version, second.blob.version) == (version, f"stale-{version}")
+        assert (first.raw.blob.version, second.raw.blob.version) == (version, f"stale-{version}")
         with pytest.raises(StaleFileError):
             pickle.loads(pickle.dumps(second))
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import Phase, settings
 
 from fsabs.backends.memory import Memory
-from fsabs.fs import FS
-from fsabs.layers import LayerFS
+from fsabs.core.fs import FS
+from fsabs.core.layers import LayerFS
 from fsabs.testing import MemorySubject, Subject, WrappedSubject, model_test
 from fsabs.testing.reference import Reference
 

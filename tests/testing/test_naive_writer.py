@@ -32,7 +32,7 @@ def test_the_kit_holds_a_naive_writer_to_forks() -> None:
 
 
 def test_the_kit_finds_a_naive_writer_that_nothing_protects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsabs.process.register", lambda holder, resource: None)
+    monkeypatch.setattr("fsabs.core.process.register", lambda holder, resource: None)
     with closing(LocalSubject(opener=naive.NaiveLocal)) as subject:
         report = run(subject, only=["whole-forked"])
     assert [failure.check.name for failure in report.failures] == ["a-child-has-no-part-in-its-parents-file"]

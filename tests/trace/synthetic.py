@@ -7,9 +7,9 @@ import os
 import random
 from collections.abc import Sequence
 
-from fsabs.trace import lines, writer
+from fsabs.trace import chunks
 from fsabs.trace.results import (
-    PARTS,
+    CAUSES,
     Amplification,
     Analysis,
     Breakdown,
@@ -132,7 +132,7 @@ def _wave(made: random.Random, row: int, at: int, slices: int) -> float:
 
 def _step(made: random.Random, number: int) -> Step:
     wait = max(0.0, made.gauss(0.03, 0.015))
-    return Step(0, number, BEGIN + number * 100_000_000, wait + 0.068, wait)
+    return Step(0, number, BEGIN + number * 100_000_000, wait + 0.068, {"first_byte": wait, "step": 0.068})
 
 
 def _latency(row: Row) -> Histogram:
@@ -157,12 +157,15 @@ def _slow(number: int) -> Event:
 
 def _breakdown(steps: Sequence[Step]) -> list[Breakdown]:
     wait, seconds = sum(step.wait for step in steps), sum(step.seconds for step in steps)
-    shares = {"storage": 0.55, "cache": 0.05, "decompression": 0.1, "code": 0.2, "startup": 0.07, "transfer": 0.03}
-    parts = {part: wait * shares.get(part, 0.0) for part in PARTS} | {"compute": seconds - wait}
-    halves = {part: value / 2 for part, value in parts.items()}
+    shares = {"first_byte": 0.4, "transfer": 0.15, "disk": 0.05, "decompress": 0.1, "decode": 0.2, "startup": 0.07}
+    causes = {cause: wait * shares.get(cause, 0.0) for cause in CAUSES} | {
+        "step": seconds - wait,
+        "read_ahead": 0.03 * wait,
+    }
+    halves = {cause: value / 2 for cause, value in causes.items()}
     return [
-        Breakdown(0, len(steps), seconds, 4, 0, parts),
-        *(Breakdown(epoch, len(steps) // 2, seconds / 2, 4, 0, halves) for epoch in (1, 2)),
+        Breakdown(0, len(steps), seconds + 1.5, 1, 4, 0, causes | {"outside": 1.5}),
+        *(Breakdown(epoch, len(steps) // 2, seconds / 2, 1, 4, 0, halves) for epoch in (1, 2)),
     ]
 
 
@@ -179,7 +182,7 @@ def _findings() -> list[Finding]:
             "Open the file and handle FileNotFoundError; list() gives names, sizes and times at once.",
         ),
         Finding(
-            "F006", "low", "retries cost 3.2 s: 41 attempts were made again",
+            "F006", "note", "retries cost 3.2 s: 41 attempts were made again",
             {"retries": 41, "seconds": 3.2, "threshold": 0.01},
             "Look at the errors of the slowest requests; fewer connections may get more.",
         ),
@@ -197,36 +200,33 @@ def write_process(
     rank: int | None = None,
     worker: int | None = None,
     footer: bool = True,
+    cores: int = 8,
+    skew: int = 0,
 ) -> str:
     """Write the trace file of one made-up process, as a process would; returns its path.
 
-    `begin`, the process's and an event's, is nanoseconds since `BEGIN`; an event's `process` is ignored. Without
-    `footer` the process looks as if it had been killed.
+    `begin`, the process's and an event's, is nanoseconds since `BEGIN`, and `skew` is what the host's clock is wrong
+    by; an event's `process` is ignored. Without `footer` the process looks as if it had been killed.
     """
     os.makedirs(folder, exist_ok=True)
     header = {
-        "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": parent, "rank": rank, "worker": worker,
-        "program": "train.py", "monotonic_ns": begin, "wall_ns": BEGIN + begin, "events": True,
+        "schema": SCHEMA, "host": host, "boot": host, "pid": pid, "parent": parent, "main": 1, "cores": cores,
+        "rank": rank, "worker": worker, "program": "train.py", "monotonic_ns": begin, "wall_ns": BEGIN + begin + skew,
+        "events": True,
     }  # fmt: skip
-    path = os.path.join(folder, f"trace-{host}-{pid}-{BEGIN:x}.json.gz")
-    file = writer.TraceFile(path, header)
-    names: dict[tuple[str, str], int] = {("error", ""): 0}
-    texts: dict[str, int] = {"": 0}
-    records = [
-        (
-            event.begin, event.duration, event.size, event.offset, texts.setdefault(event.where, len(texts)),
-            event.thread, names.setdefault((event.kind, event.name), len(names)),
-            names.setdefault(("error", event.error), len(names)), number,
-        )
-        for number, event in enumerate(events, 1)
+    path = os.path.join(folder, f"trace-{host}-{pid}-{BEGIN:x}.fstrace")
+    rows = [
+        (event.begin, event.duration, event.size, event.offset, event.thread, event.where, event.kind, event.name,
+         event.error)
+        for event in events
     ]  # fmt: skip
-    shown = list(texts)
-    render = lines.Lines(pid, list(names), lambda number: shown[number]).render
-    for at in range(0, len(records), 1000):
-        some = records[at : at + 1000]
-        chunk = {"from": some[0][-1], "to": some[-1][-1], "lost": 0}
-        file.member([lines.meta(lines.CHUNK, pid, chunk), render(some)])
-    file.close({"recorded": len(records), "dropped": 0, "histograms": []} if footer else None)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(chunks.framed(chunks.content({}, process=header)).ljust(chunks.RESERVED, b"\0"))
+        for at in range(0, len(rows), 1000):
+            file.write(chunks.framed(chunks.content(chunks.grouped(rows[at : at + 1000]))))
+        if footer:
+            tally = {"recorded": len(rows), "dropped": 0, "histograms": []}
+            file.write(chunks.framed(chunks.content({}, tally=tally, end=True)))
     return path
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
+import os
+import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,22 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.memory import Memory
-from fsabs.trace import TracedFS, reading
+from fsabs.trace import chunks
 from tests.trace.synthetic import BEGIN, event, write_process
+from tests.users import BOB, as_user, needs_root, shared
+
+
+def _merged(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(gzip.decompress(Path(trace.merge(folder)).read_bytes()))
+    return found
+
+
+def _rewritten(path: Path, changes: dict[str, Any]) -> bytes:
+    """Return a trace file with another header."""
+    data = path.read_bytes()
+    with path.open("rb") as file:
+        header = next(chunks.read(file)).head["process"] | changes
+    return chunks.framed(chunks.content({}, process=header)).ljust(chunks.RESERVED, b"\0") + data[chunks.RESERVED :]
 
 
 def check_schema(events: list[dict[str, Any]]) -> None:
@@ -54,7 +70,7 @@ def check_schema(events: list[dict[str, Any]]) -> None:
 
 def test_a_merged_file_is_valid(tmp_path: Path) -> None:
     with trace.trace(tmp_path / "trace"):
-        fs = TracedFS(Memory("merge"))
+        fs = Memory("merge")
         fs.write_bytes('odd "name"\n\\ with ünïcode', b"x" * 1000)
         for _ in trace.steps(range(5)):
             with trace.span("load"):
@@ -73,7 +89,7 @@ def test_a_merged_file_is_valid(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_what_ends_within_something_else_is_no_slice(tmp_path: Path) -> None:
     with trace.trace(tmp_path / "trace"):
-        fs = TracedFS(Memory("nesting"))
+        fs = Memory("nesting")
         fs.write_many((f"{number:02}", b"x" * 1000) for number in range(20))
         for name in fs.list():  # one event for all of it, as if in one piece at its end
             fs.read_bytes(name)
@@ -99,52 +115,38 @@ def test_requests_that_overlap_become_pairs(tmp_path: Path) -> None:
     begins = range(0, 5_000_000, 400_000)
     overlapping = [event(at, 1_000_000, "request", "s3.get", 10, where="s3://b/k") for at in begins]
     write_process(tmp_path, [*overlapping, event(0, 6_000_000, "fs", "s3.read_many", 10)])
-    merged = reading.read_json(trace.merge(tmp_path))
+    merged = _merged(tmp_path)
     check_schema(merged)
     assert sum(each["ph"] == "b" for each in merged) == len(overlapping)
-
-
-def test_each_file_is_a_trace_by_itself(tmp_path: Path) -> None:
-    """Members of gzip, a JSON array without its end: as Perfetto and chrome://tracing read it."""
-    path = write_process(tmp_path, [event(20 * at, 10, "fs", "zip.read", 1) for at in range(2500)])
-    text = gzip.decompress(Path(path).read_bytes()).decode()
-    assert text.splitlines()[0] == "["
-    check_schema(json.loads(text.rstrip().rstrip(",") + "]"))
-    data, members = Path(path).read_bytes(), 0
-    while data:
-        inflate = zlib.decompressobj(31)
-        inflate.decompress(data)
-        data, members = inflate.unused_data, members + 1
-    assert members == 5  # the header, three of events, the footer
 
 
 @pytest.mark.parametrize("cut", [1, 10, 200])
 def test_a_torn_tail_is_trimmed_with_a_note(tmp_path: Path, cut: int) -> None:
     path = Path(write_process(tmp_path, [event(20 * at, 10, "fs", "zip.read", 1) for at in range(3000)], footer=False))
     path.write_bytes(path.read_bytes()[:-cut])
-    merged = reading.read_json(trace.merge(tmp_path))
+    merged = _merged(tmp_path)
     check_schema(merged)
     kept = sum(each["name"] == "zip.read" for each in merged)
     assert 2000 <= kept < 3000 + (cut < 10)
     assert any("torn" in note for note in merged[-1]["args"]["notes"])
 
 
-@pytest.mark.parametrize("damage", ["flipped", "empty", "no gzip", "newer", "no json"])
+@pytest.mark.parametrize("damage", ["flipped", "empty", "no trace", "newer", "no json"])
 def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path, damage: str) -> None:
     write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=1)
     path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1) for _ in range(3000)], pid=2))
     data = path.read_bytes()
-    middle = len(data) // 2
+    middle = (chunks.RESERVED + len(data)) // 2
     path.write_bytes(
         {
             "flipped": data[:middle] + bytes(50) + data[middle + 50 :],
             "empty": b"",
-            "no gzip": b"hello" * 100,
-            "newer": gzip.compress(gzip.decompress(data).replace(b'"schema": 1', b'"schema": 99')),
-            "no json": gzip.compress(b"[\n{nonsense\n"),
+            "no trace": b"hello" * 100,
+            "newer": _rewritten(path, {"schema": 99}),
+            "no json": chunks.framed(b"\x04\0\0\0{non"),
         }[damage]
     )
-    merged = reading.read_json(trace.merge(tmp_path))
+    merged = _merged(tmp_path)
     check_schema(merged)
     assert merged[-1]["args"]["notes"] != []
     assert sum(each["name"] == "zip.read" and each["pid"] == 1 for each in merged) == 1
@@ -155,7 +157,7 @@ def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path, damage: str
 def test_a_pid_that_is_used_twice_is_two_processes(tmp_path: Path) -> None:
     write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=7, host="a")
     write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=7, host="b", rank=1, worker=2)
-    merged = reading.read_json(trace.merge(tmp_path))
+    merged = _merged(tmp_path)
     assert len({each["pid"] for each in merged if each["name"] == "zip.read"}) == 2
     labels = [process.label for process in trace.analyse(tmp_path).processes]
     assert labels == ["a:7", "b:7 rank 1 worker 2"]
@@ -167,9 +169,82 @@ def test_processes_of_one_machine_share_a_clock(tmp_path: Path) -> None:
     for pid in (1, 2):
         path = Path(write_process(tmp_path, [event(10_000, 10, "fs", "zip.read", 1)], pid=pid))
         if pid == 2:
-            text = gzip.decompress(path.read_bytes()).replace(str(BEGIN).encode(), str(BEGIN + 10**15).encode())
-            path.write_bytes(gzip.compress(text))
+            path.write_bytes(_rewritten(path, {"wall_ns": BEGIN + 10**15}))
     assert [one.begin for one in trace.events(tmp_path)] == [BEGIN + 10_000] * 2
+
+
+def _hostile(found: str) -> bytes:
+    """Return a trace file that is no trace, or too much of one."""
+    if found == "a bomb":
+        return chunks.framed(bytes(chunks.MAX_CONTENT)) * 50
+    head = {"counts": [1 << 60], "texts": 0, "names": [], "bases": []} if found == "no events" else []
+    if found == "many texts":
+        head = {"counts": [], "texts": 1 << 24, "names": [], "bases": [["", ""]]}
+    described = json.dumps(head).encode()
+    return chunks.framed(len(described).to_bytes(4, "little") + described)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("found", ["a bomb", "no events", "no object", "many texts"])
+def test_a_hostile_file_is_a_note(tmp_path: Path, found: str) -> None:
+    path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)]))
+    (tmp_path / "trace-x-1-1.fstrace").write_bytes(_hostile(found))
+    with path.open("ab") as file:
+        file.write(_hostile(found))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    analysis = trace.analyse(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 500_000, "kilobytes"
+    assert len(analysis.notes) == 2
+    assert analysis.events == 1
+
+
+@pytest.mark.quick
+def test_what_is_no_file_is_a_note_and_is_not_waited_for(tmp_path: Path) -> None:
+    write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)])
+    os.mkfifo(tmp_path / "trace-h-1-1.fstrace")
+    (tmp_path / "trace-h-2-1.fstrace").mkdir()
+    (tmp_path / "trace-h-3-1.fstrace").symlink_to(tmp_path / "trace-h-3-1.fstrace")
+    analysis = trace.analyse(tmp_path)
+    assert analysis.events == 1
+    assert sum("left out" in note for note in analysis.notes) == 3
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "changes", [{"pid": "7"}, {"host": 7}, {"monotonic_ns": 1.5}, {"wall_ns": 1 << 80}, {"rank": []}, {"cores": None}]
+)
+def test_fields_of_another_type_are_a_note(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=1))
+    path.write_bytes(_rewritten(path, changes))
+    write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=2)
+    analysis = trace.analyse(tmp_path)
+    assert [process.pid for process in analysis.processes] == [2]
+    assert any("header" in note for note in analysis.notes)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "tally", [[], {"recorded": "7"}, {"recorded": 7, "histograms": [{"kind": 7}, 3]}, {"failure": 3}]
+)
+def test_counts_of_another_type_are_left_out(tmp_path: Path, tally: Any) -> None:
+    path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], footer=False))
+    with path.open("ab") as file:
+        file.write(chunks.framed(chunks.content({}, tally=tally)))
+    assert trace.analyse(tmp_path).operations[0].calls == 1
+
+
+@pytest.mark.quick
+def test_machines_whose_clocks_differ_are_put_beside_each_other(tmp_path: Path) -> None:
+    for rank, skew in enumerate((0, 30 * 10**9, -45 * 10**9)):
+        events = [event(at * 10**6, 10**6, "fs", "zip.read", 1) for at in range(260)]
+        write_process(tmp_path, events, host=f"h{rank}", rank=rank, skew=skew)
+    analysis = trace.analyse(tmp_path)
+    assert analysis.seconds == pytest.approx(0.26)
+    assert sum("the clock of h" in note for note in analysis.notes) == 2
+    assert [finding.code for finding in analysis.findings] == ["F028"]
+    write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="a")
+    write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="b", skew=30 * 10**9)
+    assert trace.analyse(tmp_path / "later").seconds > 30, "no ranks: it may have run later"
 
 
 @pytest.mark.quick
@@ -181,3 +256,24 @@ def test_a_folder_that_is_none_of_a_trace(tmp_path: Path) -> None:
             read(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
     assert fsabs.trace is trace
+
+
+@needs_root
+@pytest.mark.parametrize("write", [trace.merge, trace.report])
+def test_what_another_user_has_put_there_is_not_written_through(tmp_path: Path, write: Callable[..., object]) -> None:
+    """In a folder that all can write to: names that could be foreseen led to files of the reader's own."""
+    with trace.trace(tmp_path / "trace"):
+        fsabs.Memory().write_bytes("x", b"1")
+    folder, victim = shared(tmp_path / "shared"), tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    target = folder / "out"
+
+    def plant() -> None:
+        for suffix in ("partial", "part"):
+            (folder / f"out.{os.getppid()}.{suffix}").symlink_to(victim)
+
+    as_user(BOB, plant)
+    write(tmp_path / "trace", target)
+    assert victim.read_bytes() == b"precious"
+    assert target.stat().st_size > 100
+    assert target.stat().st_mode & 0o777 == 0o600

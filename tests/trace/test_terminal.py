@@ -1,11 +1,6 @@
-"""The summary for a terminal: an analysis' figures in 100 columns, with rich and without, and nothing it would obey."""
+"""The summary for a terminal: an analysis' figures in 100 columns, and nothing it would obey."""
 
 from __future__ import annotations
-
-import importlib.util
-import io
-import sys
-from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -21,18 +16,6 @@ from tests.trace.test_report import NOTHING, SECRET, _hostile
 pytestmark = pytest.mark.quick
 
 
-@pytest.fixture(params=["rich", "plain"])
-def _library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-
-    def found(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "rich" else find(name, package)
-
-    if request.param == "plain":
-        monkeypatch.setattr(importlib.util, "find_spec", found)
-
-
-@pytest.mark.usefixtures("_library")
 def test_it_has_all_in_order() -> None:
     analysis = example_analysis()
     text = trace.summary(analysis)
@@ -40,7 +23,8 @@ def test_it_has_all_in_order() -> None:
         line = next(line for line in text.splitlines() if line.startswith(one.name))
         assert one.value in line
         assert one.note in line
-    parts = ["Data stall", "1 grave finding", "F001", "F002", "F006", "Operations", "zip.read", "Slowest files", "7 ev"]
+    first = ["Where the time went", "store: first byte", "Data stall", "1 grave finding", "F001", "F002", "F006"]
+    parts = [*first, "Operations", "zip.read", "Slowest files", "7 ev"]
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
     read = next(line for line in text.splitlines() if line.strip().startswith("zip.read"))
@@ -52,7 +36,6 @@ def test_it_has_all_in_order() -> None:
     assert all("140 ms" in line for line in slow)
 
 
-@pytest.mark.usefixtures("_library")
 @pytest.mark.parametrize("analysis", [example_analysis(), NOTHING, _hostile()], ids=["example", "nothing", "hostile"])
 def test_it_fits_100_columns_and_is_only_text(analysis: Analysis) -> None:
     text = trace.summary(analysis)
@@ -63,7 +46,6 @@ def test_it_fits_100_columns_and_is_only_text(analysis: Analysis) -> None:
     text.encode()
 
 
-@pytest.mark.usefixtures("_library")
 def test_it_fits_whatever_the_figures_are() -> None:
     row = example_analysis().operations[0]._replace(calls=10**12, bytes=10**17, errors=10**8, retries=10**7)
     rows = [
@@ -72,24 +54,3 @@ def test_it_fits_whatever_the_figures_are() -> None:
     text = trace.summary(example_analysis()._replace(operations=rows))
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "zip.aaaa" in text
-
-
-def test_the_two_say_the_same() -> None:
-    def words(text: str) -> set[str]:
-        return set(text.replace(":", "").split())
-
-    analysis = example_analysis()._replace(notes=[])
-    assert words(terminal.plain(analysis)) == words(terminal.summary(analysis))
-
-
-def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[1;31m" in terminal.summary(example_analysis())
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "31m" not in terminal.summary(example_analysis())

@@ -7,6 +7,7 @@ environment does it when `fsabs` is imported, or in a whole program by `python -
 from __future__ import annotations
 
 import os
+import sys
 
 from .engine import Patched, applied, patch, unpatch
 
@@ -14,7 +15,10 @@ __all__ = ["Patched", "applied", "from_environment", "patch", "unpatch"]
 
 
 def from_environment() -> None:
-    """Patch what `$FSABS_PATCH` names; a library that is not installed is passed over."""
-    names = [name.strip() for name in os.environ.get("FSABS_PATCH", "").split(",")]
-    if names := [name for name in names if name]:
-        patch(*names, missing_ok=True)
+    """Patch what `$FSABS_PATCH` names; a library that is not installed is passed over, an unknown name is reported."""
+    for name in os.environ.get("FSABS_PATCH", "").split(","):
+        try:
+            if name.strip():
+                patch(name.strip(), missing_ok=True)
+        except ValueError as exc:
+            print(f"FSABS_PATCH: {exc}", file=sys.stderr)

@@ -15,4 +15,5 @@ if __name__ == "__main__":
         sys.exit("usage: FSABS_PATCH=cv2,PIL,... python -m fsabs.adapters.patch PROGRAM [ARGUMENT...]")
     folders = [os.path.dirname(startup.__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    options = sys.orig_argv[1 : sys.orig_argv.index("-m")]  # of Python itself
+    os.execv(sys.executable, [sys.executable, *options, *sys.argv[1:]])

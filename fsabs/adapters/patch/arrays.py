@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import calls
-from .calls import Call, PatchedCall
+from .calls import PatchedCall
+
+if TYPE_CHECKING:
+    from .calls import Call
 
 
 def _numpy(numpy: ModuleType) -> list[PatchedCall]:
@@ -70,7 +73,7 @@ class MethodPatch(PatchedCall):
 
     def _wrapped(self, original: Any) -> Any:
         made = self._make(original)
-        made.__fsabs_original__ = original
+        setattr(made, calls.PATCHED, made)
         return made
 
 
@@ -108,4 +111,16 @@ def _torch(torch: ModuleType) -> list[PatchedCall]:
     ]
 
 
-TARGETS = {"numpy": {"numpy": _numpy}, "h5py": {"h5py": _h5py}, "torch": {"torch": _torch}}
+def _safetensors(module: ModuleType) -> list[PatchedCall]:
+    return [
+        PatchedCall(module, "load_file", calls.by_local, 0, "filename"),
+        PatchedCall(module, "save_file", calls.by_written_local, 1, "filename"),
+    ]
+
+
+TARGETS = {
+    "numpy": {"numpy": _numpy},
+    "h5py": {"h5py": _h5py},
+    "torch": {"torch": _torch},
+    "safetensors": {"safetensors.numpy": _safetensors, "safetensors.torch": _safetensors},
+}

@@ -2,41 +2,65 @@
 
 A handler is called with `call`, a function that calls the original with another value in place of the path; with the
 path; and with all arguments of the call.
+
+Python imports this at its start where `FSABS_PATCH` is set: what opens a URL is imported with the first one.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import io
 import os
-import re
-import weakref
-from collections.abc import Callable
-from typing import IO, Any
+import sys
+from types import BuiltinFunctionType, MethodType, ModuleType
 
-from ... import config, errors, registry, roots, urls
-from ...fs import FS
-from ...paths import Path
+TYPE_CHECKING = False  # as typing's, which takes as long to import as all of this
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable
+    from typing import IO, Any
 
-Call = Callable[[Any], Any]
-Handler = Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]
-_ORIGINAL = "__fsabs_original__"
+    from ...core.fs import FS
+    from ...paths import Path
+
+    Call = Callable[[Any], Any]
+    Handler = Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]
+PATCHED = "__fsabs_patched__"  # an attribute of a function that refers to itself: functools.wraps copies attributes
 _COPY = "__fsabs_copy__"
-_scheme = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://").match
+_PFS = "/pfs/"
 
 
 def is_ours(path: object) -> bool:
-    """Return whether `path` is a `Path`, or the URL of a scheme that this library opens."""
+    """Return whether `path` is the URL of a scheme that this library opens, or a `Path` that is no local one."""
     if isinstance(path, str):
-        if path.startswith("/pfs/"):
-            return urls.parse(path).scheme != "file"
-        return "://" in path and (found := _scheme(path)) is not None and _known(found[1].lower())
-    return isinstance(path, Path)
+        if path.startswith(_PFS):
+            from ...urls import opening
+
+            return opening.parse(path).scheme != "file"
+        scheme, separator, _ = path.partition("://")
+        plain = scheme.replace("+", "").replace("-", "").replace(".", "")
+        is_scheme = scheme[:1].isalpha() and plain.isalnum() and scheme.isascii()
+        return bool(separator) and is_scheme and _known(scheme.lower())
+    if not is_path(path):
+        return False
+    try:
+        os.fspath(path)  # type: ignore[call-overload]
+    except TypeError:
+        return True
+    return False
+
+
+def is_path(path: object) -> bool:
+    """Return whether `path` is a `Path` of this library."""
+    paths = sys.modules.get("fsabs.paths")  # before it is imported, there is none
+    return paths is not None and isinstance(path, paths.Path)
 
 
 def _known(scheme: str) -> bool:
-    if scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
+    from ...core import registry
+    from ...urls import config
+    from ...urls.locations import PFS
+
+    if scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
         return True
     if config.get_custom_scheme(scheme) is not None:
         return True
@@ -63,7 +87,8 @@ class PatchedCall:
 
     def apply(self) -> bool:
         """Replace the attribute; False if there is none, or if it is replaced already."""
-        if (original := getattr(self._owner, self._name, None)) is None or hasattr(original, _ORIGINAL):
+        original = getattr(self._owner, self._name, None)
+        if original is None or getattr(original, PATCHED, None) is original:
             return False
         self._original = vars(self._owner).get(self._name)
         self._wrapper = self._wrapped(original)
@@ -82,29 +107,84 @@ class PatchedCall:
             setattr(self._owner, self._name, self._original)
 
     def _wrapped(self, original: Any) -> Any:
-        handler, position, keyword = self._handler, self._position, self._keyword
+        if isinstance(self._owner, ModuleType):
+            kind = _Builtin if isinstance(original, BuiltinFunctionType) else _Function
+            return kind(original, self, f"{self._owner.__name__}:{self._name}")
+
+        import functools
 
         def patched(*args: Any, **kwargs: Any) -> Any:
-            path = args[position] if len(args) > position else kwargs.get(keyword)
-            if type(path) is str:  # most calls, in well under a microsecond
-                if "://" not in path:
-                    return original(*args, **kwargs)
-            elif not isinstance(path, (str, Path)):
-                return original(*args, **kwargs)
-            if not (self.active and is_ours(path)):
-                return original(*args, **kwargs)
+            return self.call(original, args, kwargs)
 
-            def call(value: Any) -> Any:
-                if len(args) > position:
-                    return original(*args[:position], value, *args[position + 1 :], **kwargs)
-                return original(*args, **{**kwargs, keyword: value})
-
-            return handler(call, path, args, kwargs)
-
-        with contextlib.suppress(AttributeError, TypeError):  # a function in C may have no name and no signature
-            functools.update_wrapper(patched, original)
-        setattr(patched, _ORIGINAL, original)
+        functools.update_wrapper(patched, original)
+        setattr(patched, PATCHED, patched)
         return patched
+
+    def call(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the handler if the path is ours, else the original."""
+        position, keyword = self._position, self._keyword
+        path = args[position] if len(args) > position else kwargs.get(keyword)
+        if type(path) is str:  # most calls, in well under a microsecond
+            if "://" not in path and not path.startswith(_PFS):
+                return original(*args, **kwargs)
+        elif not isinstance(path, str) and not is_path(path):
+            return original(*args, **kwargs)
+        if not (self.active and is_ours(path)):
+            return original(*args, **kwargs)
+
+        def call(value: Any) -> Any:
+            if len(args) > position:
+                return original(*args[:position], value, *args[position + 1 :], **kwargs)
+            return original(*args, **{**kwargs, keyword: value})
+
+        return self._handler(call, path, args, kwargs)
+
+
+class _Builtin:
+    """Stands for a function of a module that is written in C: has its name, is pickled by it, and binds no object."""
+
+    __slots__ = ("__weakref__", "__wrapped__", "_name", "_patched")
+
+    def __init__(self, original: Any, patched: PatchedCall, name: str) -> None:
+        self.__wrapped__ = original
+        self._patched = patched
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._patched.call(self.__wrapped__, args, kwargs)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN:
+            return object.__getattribute__(self, name)
+        return self if name == PATCHED else getattr(object.__getattribute__(self, "__wrapped__"), name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return named, (self._name,)
+
+    __reduce_ex__ = lambda self, protocol: self.__reduce__()  # noqa: E731 - of this class, not the function's
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+
+_OWN = frozenset(
+    {"__call__", "__class__", "__get__", "__reduce__", "__reduce_ex__", "__wrapped__", "_name", "_patched"}
+)
+
+
+class _Function(_Builtin):
+    """Stands for a function of a module that is written in Python."""
+
+    __slots__ = ()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+
+def named(name: str) -> Any:
+    """Return the function of a module that has a name: as it is in this process, patched or not."""
+    module, _, attribute = name.partition(":")
+    return getattr(sys.modules[module], attribute)
 
 
 # ---- what a path is opened by
@@ -117,6 +197,8 @@ def as_url(path: str | Path) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file."""
+    from ...urls import roots
+
     # A string first: the class of `Path` is abstract, and to ask for its instances is expensive.
     return roots.call(path, _read_bytes) if isinstance(path, str) else path.read_bytes()
 
@@ -126,18 +208,31 @@ def _read_bytes(fs: FS, path: str) -> bytes:
 
 
 def open_file(path: str | Path, mode: str = "rb", *args: Any) -> IO[Any]:
-    """Open a file."""
-    return path.open(mode, *args) if isinstance(path, Path) else roots.open_file(path, mode, *args)
+    """Open a file; one that is dropped unclosed is kept, as by the function that this stands for."""
+    from ...core.writing import keep_if_dropped
+    from ...urls import roots
+
+    file = roots.open_file(path, mode, *args) if isinstance(path, str) else path.open(mode, *args)
+    return keep_if_dropped(file)
 
 
 def as_local(path: str | Path, mode: str = "r") -> contextlib.AbstractContextManager[str]:
     """Return a context manager of a local path."""
-    return path.as_local(mode) if isinstance(path, Path) else roots.as_local(path, mode)
+    from ...urls import roots
+
+    return roots.as_local(path, mode) if isinstance(path, str) else path.as_local(mode)
 
 
 def exists(path: str | Path) -> bool:
     """Return whether there is a file or a directory."""
-    return (path if isinstance(path, Path) else Path(path)).exists()
+    return as_path(path).exists()
+
+
+def as_path(path: str | Path) -> Path:
+    """Return a path of this library."""
+    from ...paths import Path
+
+    return path if isinstance(path, Path) else Path(path)
 
 
 # ---- handlers
@@ -171,6 +266,12 @@ def by_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return call(local)
 
 
+def by_extended_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give the function a local path to add to, with what is there already, which is committed when it returns."""
+    with as_local(path, "r+" if exists(path) else "w") as local:
+        return call(local)
+
+
 def by_written_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Give the function a local path to write to, which is committed when it returns."""
     with as_local(path, "w") as local:
@@ -179,6 +280,9 @@ def by_written_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[
 
 def by_lasting_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Give the function a local path that is there for as long as its result."""
+    import contextlib
+    import weakref
+
     stack = contextlib.ExitStack()
     try:
         found = call(stack.enter_context(as_local(path)))
@@ -191,6 +295,9 @@ def by_lasting_local(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[
 
 def refused(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Refuse what only a file on the local disk can do."""
+    from ...core import errors
+    from ...urls import roots
+
     raise errors.unsupported(
         "memory-map", roots.shown(as_url(path)), "only a local file can be mapped; Path(url).as_local() gives one"
     )
@@ -198,6 +305,9 @@ def refused(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def copy_until_closed(owner: Any, path: str | Path, mode: str) -> str:
     """Return a local path for `owner`, an object that reads or writes it until `close_copy(owner)`."""
+    import contextlib
+    import weakref
+
     close_copy(owner)
     stack = contextlib.ExitStack()
     local = stack.enter_context(as_local(path, mode))
@@ -220,6 +330,8 @@ class _Abandoned(Exception):
 
 
 def _abandon(stack: contextlib.ExitStack, pid: int) -> None:
+    import contextlib
+
     if pid == os.getpid():
         with contextlib.suppress(_Abandoned):
             stack.__exit__(_Abandoned, _Abandoned(), None)

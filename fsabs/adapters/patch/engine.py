@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-import importlib.abc
-import importlib.util
 import sys
 import threading
-from collections.abc import Callable
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
 
-from ... import errors
-
+TYPE_CHECKING = False  # as typing's, which takes as long to import as all of this
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.machinery import ModuleSpec
-    from typing import Self
+    from types import ModuleType
+    from typing import Any, Self, TypeVar
 
     from .calls import PatchedCall
 
-F = TypeVar("F", bound=Callable[..., Any])
+    F = TypeVar("F", bound=Callable[..., Any])
 
 _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that patches it
     "PIL": "images",
@@ -33,6 +28,8 @@ _LIBRARIES: dict[str, str] = {  # by the name that users say: the module that pa
     "os": "system",
     "pandas": "tables",
     "pathlib": "system",
+    "safetensors": "arrays",
+    "shutil": "system",
     "soundfile": "sound",
     "tifffile": "images",
     "torch": "arrays",
@@ -57,8 +54,8 @@ def patch(*libraries: str, missing_ok: bool = False) -> Patched:
     a decorator, it is there while the function runs. A module that is imported later is patched then.
 
     Args:
-        libraries: of cv2, PIL, imageio, tifffile, numpy, h5py, torch, pandas, soundfile, torchaudio; and of Python's
-            own builtins (`open`), os, glob, pathlib.
+        libraries: of cv2, PIL, imageio, tifffile, numpy, h5py, torch, safetensors, pandas, soundfile, torchaudio; and
+            of Python's own builtins (`open`), os, shutil, glob, pathlib.
         missing_ok: pass over a library that is not installed, which is a `MissingDependencyError` otherwise.
     """
     if not libraries:
@@ -66,10 +63,18 @@ def patch(*libraries: str, missing_ok: bool = False) -> Patched:
     for name in libraries:
         if name not in _LIBRARIES:
             raise ValueError(f"{name!r} can't be patched; there are {', '.join(sorted(_LIBRARIES))}")
-        if not missing_ok and name not in sys.modules and importlib.util.find_spec(name) is None:
+        if not (missing_ok or name in sys.modules or _is_installed(name)):
+            from ...core import errors
+
             package = _INSTALL.get(name, name)
             raise errors.MissingDependencyError(f"patch({name!r}) needs {name}: pip install {package}", name=name)
     return Patched(libraries)
+
+
+def _is_installed(name: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(name) is not None
 
 
 def unpatch(*libraries: str) -> None:
@@ -88,9 +93,10 @@ class Patched:
     def __init__(self, libraries: tuple[str, ...]) -> None:
         self._libraries = libraries
         self._depth = 0
-        self._enter()
+        self._apply()
+        self._fresh = True  # the first block is what the patches were applied for
 
-    def _enter(self) -> None:
+    def _apply(self) -> None:
         with _lock:
             for name in self._libraries:
                 _counts[name] = _counts.get(name, 0) + 1
@@ -111,8 +117,10 @@ class Patched:
                     _restore(name)
 
     def __enter__(self) -> Self:
-        if not self._depth:
-            self._enter()
+        with _lock:
+            if not (self._fresh and self._depth):
+                self._apply()
+            self._fresh = False
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -121,14 +129,36 @@ class Patched:
     def __call__(self, function: F) -> F:
         """Apply the patches while `function` runs, and at no other time."""
         self.undo()
+        import functools
+        import inspect  # expensive, and not needed at the start of Python
+
         libraries = self._libraries
+        patched: Any
 
-        @functools.wraps(function)
-        def patched(*args: Any, **kwargs: Any) -> Any:
-            with Patched(libraries):
-                return function(*args, **kwargs)
+        if inspect.isasyncgenfunction(function):
 
-        return patched  # type: ignore[return-value]
+            async def patched(*args: Any, **kwargs: Any) -> Any:
+                with Patched(libraries):
+                    async for item in function(*args, **kwargs):
+                        yield item
+        elif inspect.iscoroutinefunction(function):
+
+            async def patched(*args: Any, **kwargs: Any) -> Any:
+                with Patched(libraries):
+                    return await function(*args, **kwargs)
+        elif inspect.isgeneratorfunction(function):
+
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                with Patched(libraries):
+                    return (yield from function(*args, **kwargs))
+        else:
+
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                with Patched(libraries):
+                    return function(*args, **kwargs)
+
+        wrapped: Any = functools.wraps(function)(patched)
+        return wrapped  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"Patched({', '.join(self._libraries)})"
@@ -167,7 +197,7 @@ def _restore(name: str) -> None:
         call.restore()
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Finds what others find, and has it patched when it was executed."""
 
     def __init__(self) -> None:

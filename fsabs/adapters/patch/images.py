@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import warnings
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import calls
-from .calls import Call, PatchedCall, is_ours
+from .calls import PatchedCall, is_ours
+
+if TYPE_CHECKING:
+    from .calls import Call
 
 
 def _cv2(cv2: ModuleType) -> list[PatchedCall]:
@@ -18,7 +21,7 @@ def _cv2(cv2: ModuleType) -> list[PatchedCall]:
         try:
             data = calls.read_bytes(path)
         except FileNotFoundError as exc:
-            warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=4)
             return None
         flags = args[1] if len(args) == 2 else kwargs.get("flags", cv2.IMREAD_COLOR)
         plain = isinstance(flags, int) and len(args) <= 2 and (not kwargs or kwargs.keys() <= {"filename", "flags"})
@@ -57,7 +60,7 @@ class _ClassPatch(PatchedCall):
     def _wrapped(self, original: Any) -> Any:
         made = _Substitute(original.__name__, (_OfUrl,), {"__module__": original.__module__})
         made._original, made._patched = original, self
-        made.__fsabs_original__ = original  # type: ignore[attr-defined]
+        setattr(made, calls.PATCHED, made)
         return made
 
 
@@ -68,8 +71,12 @@ class _Substitute(type):
     _patched: PatchedCall
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if args and is_ours(args[0]) and cls._patched.active:
-            return super().__call__(*args, **kwargs)
+        path = args[0] if args else kwargs.get("filename", kwargs.get("source"))
+        live = cls.__name__ == "VideoCapture" and isinstance(path, str) and path.startswith(("http:", "https:"))
+        if cls._patched.active and is_ours(path) and not live:  # a camera's stream has no end to be copied
+            kwargs.pop("filename", None)
+            kwargs.pop("source", None)
+            return super().__call__(path, *args[1:], **kwargs)
         return cls._original(*args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -89,7 +96,8 @@ class _OfUrl:
         kind = type(self).__name__
         flags = args[0] if args else kwargs.get("flags", 0)
         reads = kind == "VideoCapture" or (kind == "FileStorage" and flags & 3 == 0)
-        return calls.copy_until_closed(self, path, "r" if reads else "w")
+        adds = kind == "FileStorage" and flags & 3 == 2 and calls.exists(path)  # APPEND
+        return calls.copy_until_closed(self, path, "r" if reads else "r+" if adds else "w")
 
     def open(self, path: Any, *args: Any, **kwargs: Any) -> Any:
         """As the original; what was open is released."""
@@ -109,14 +117,23 @@ class _OfUrl:
 
 def _pil(image: ModuleType) -> list[PatchedCall]:
     def opened(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = calls.by_bytes(call, path, args, kwargs)
+        try:
+            found = calls.by_bytes(call, path, args, kwargs)
+        except image.UnidentifiedImageError as exc:
+            raise type(exc)(f"cannot identify image file {calls.as_url(path)!r}") from exc
         found.filename = calls.as_url(path)
         return found
 
     return [
         PatchedCall(image, "open", opened, 0, "fp"),
-        PatchedCall(image.Image, "save", calls.by_written_local, 1, "fp"),
+        PatchedCall(image.Image, "save", _written, 1, "fp"),
     ]
+
+
+def _written(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give the function a local path: with what is there, where it is to add to that."""
+    write = calls.by_extended_local if kwargs.get("append") else calls.by_written_local
+    return write(call, path, args, kwargs)
 
 
 def _imageio(module: ModuleType) -> list[PatchedCall]:
@@ -132,9 +149,12 @@ def _imageio(module: ModuleType) -> list[PatchedCall]:
 
 
 def _tifffile(module: ModuleType) -> list[PatchedCall]:
+    def read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return (calls.by_lasting_file if kwargs.get("aszarr") else calls.by_file)(call, path, args, kwargs)
+
     return [
-        PatchedCall(module, "imread", calls.by_file, 0, "files"),
-        PatchedCall(module, "imwrite", calls.by_written_local, 0, "file"),
+        PatchedCall(module, "imread", read, 0, "files"),
+        PatchedCall(module, "imwrite", _written, 0, "file"),
         PatchedCall(module, "memmap", calls.refused, 0, "filename"),
         PatchedCall(module.TiffFile, "__init__", calls.by_lasting_file, 1, "file"),
     ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import calls
 from .arrays import closing
-from .calls import Call, PatchedCall
+from .calls import PatchedCall
+
+if TYPE_CHECKING:
+    from .calls import Call
 
 
 def _soundfile(module: ModuleType) -> list[PatchedCall]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from types import ModuleType
-from typing import Any
 
-from ... import keys, roots
-from ...paths import Path
 from . import calls
-from .calls import Call, PatchedCall
+from .calls import PatchedCall
 
+TYPE_CHECKING = False  # as typing's, which takes as long to import as all of this
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+    from typing import Any
 
-def _path(path: Any) -> Path:
-    return path if isinstance(path, Path) else Path(path)
+    from ...paths import Path
+    from .calls import Call
 
 
 def _open(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -38,7 +38,7 @@ class _Entry:
 
     def __init__(self, base: str, name: str) -> None:
         self.name = name.rstrip("/")
-        self.path = f"{base.rstrip('/')}/{keys.to_url_path(self.name)}"
+        self.path = f"{base.rstrip('/')}/{self.name}"
         self._directory = name.endswith("/")
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
@@ -55,7 +55,7 @@ class _Entry:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Return its stat."""
-        return Path(self.path).stat()
+        return calls.as_path(self.path).stat()
 
     def __fspath__(self) -> str:
         return self.path
@@ -85,12 +85,13 @@ class _Entries:
 
 
 def _names(path: Path) -> list[str]:
-    return [f"{found.name}/" if directory else found.name for found, directory in _members(path)]
-
-
-def _members(path: Path) -> list[tuple[Path, bool]]:
+    """Return the names of a directory's members, as they stand in URLs: joined to the URL, they lead to the members."""
     _, directories, files = next(path.walk(on_error=_raise))
-    return [*((path / name, True) for name in directories), *((path / name, False) for name in files)]
+    return [*(_quoted(name) + "/" for name in directories), *map(_quoted, files)]
+
+
+def _quoted(name: str) -> str:
+    return name.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
 def _raise(exc: OSError) -> None:
@@ -99,39 +100,110 @@ def _raise(exc: OSError) -> None:
 
 def _os(module: ModuleType) -> list[PatchedCall]:
     def question(function: Any) -> calls.Handler:
-        return lambda call, path, args, kwargs: function(_path(path))
+        return lambda call, path, args, kwargs: function(calls.as_path(path))
+
+    def change(function: Any, names: tuple[str, ...] = ()) -> calls.Handler:
+        def changed(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+            given.pop("path", None)
+            if given.pop("dir_fd", None) is not None:
+                raise ValueError("dir_fd is for local files")
+            return function(calls.as_path(path), **given)
+
+        return changed
 
     def walk(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        names = ("topdown", "onerror", "followlinks")
-        given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
-        given.pop("top", None)
-        found = _path(path).walk(given.get("topdown", True), given.get("onerror"), given.get("followlinks", False))
-        return ((str(folder), directories, files) for folder, directories, files in found)
+        given = {**dict(zip(("topdown", "onerror", "followlinks"), args[1:], strict=False)), **kwargs}
+        path = calls.as_path(path)
+        found = path.walk(given.get("topdown", True), given.get("onerror"), given.get("followlinks", False))
+        for folder, directories, files in found:
+            quoted = dict(zip(map(_quoted, directories), directories, strict=True))
+            names = list(quoted)
+            yield str(folder), names, list(map(_quoted, files))
+            directories[:] = [quoted.get(name, name) for name in names]  # those that the caller left are walked
 
     return [
         PatchedCall(module, "listdir", question(lambda path: [n.rstrip("/") for n in _names(path)]), 0, "path"),
         PatchedCall(module, "scandir", question(_Entries), 0, "path"),
         PatchedCall(module, "walk", walk, 0, "top"),
-        PatchedCall(module.path, "exists", question(Path.exists), 0, "path"),
-        PatchedCall(module.path, "isfile", question(Path.is_file), 0, "path"),
-        PatchedCall(module.path, "isdir", question(Path.is_dir), 0, "s"),
+        PatchedCall(module, "stat", change(_stat), 0, "path"),
+        PatchedCall(module, "remove", change(lambda path: path.unlink()), 0, "path"),
+        PatchedCall(module, "unlink", change(lambda path: path.unlink()), 0, "path"),
+        PatchedCall(module, "rmdir", change(lambda path: path.rmdir()), 0, "path"),
+        PatchedCall(module, "mkdir", change(lambda path, mode=0: path.mkdir(), ("mode",)), 0, "path"),
+        PatchedCall(module, "makedirs", _makedirs, 0, "name"),
+        PatchedCall(module, "rename", _renamed, 0, "src"),
+        PatchedCall(module, "replace", _renamed, 0, "src"),
+        PatchedCall(module.path, "exists", question(lambda path: path.exists()), 0, "path"),
+        PatchedCall(module.path, "isfile", question(lambda path: path.is_file()), 0, "path"),
+        PatchedCall(module.path, "isdir", question(lambda path: path.is_dir()), 0, "s"),
         PatchedCall(module.path, "getsize", question(lambda path: path.stat().st_size), 0, "filename"),
         PatchedCall(module.path, "getmtime", question(lambda path: path.stat().st_mtime), 0, "filename"),
     ]
 
 
+def _stat(path: Path, follow_symlinks: bool = True) -> os.stat_result:
+    return path.stat()
+
+
+def _makedirs(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    given = {**dict(zip(("mode", "exist_ok"), args[1:], strict=False)), **kwargs}
+    where = calls.as_path(path)
+    exist_ok = bool(given.get("exist_ok", False))
+    if not exist_ok and where.exists():
+        raise FileExistsError(17, os.strerror(17), str(path))
+    if where.fs.capabilities.mkdir:
+        where.mkdir(parents=True, exist_ok=exist_ok)
+
+
+def _renamed(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    calls.as_path(path).replace(calls.as_path(args[1] if len(args) > 1 else kwargs["dst"]))
+
+
+class _Copy(PatchedCall):
+    """A function of `shutil` with two paths, of which either may be a URL."""
+
+    def call(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = {**dict(zip(("src", "dst"), args, strict=False)), **kwargs}
+        source, target = given.get("src"), given.get("dst")
+        if not (self.active and (calls.is_ours(source) or calls.is_ours(target))):
+            return original(*args, **kwargs)
+        if self._name != "copyfile" and _is_directory(target):
+            target = f"{str(target).rstrip('/')}/{str(source).rstrip('/').rpartition('/')[2]}"
+        with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:
+            import shutil
+
+            shutil.copyfileobj(from_there, to_there, 1 << 20)
+        return target
+
+
+def _is_directory(path: Any) -> bool:
+    return calls.as_path(path).is_dir() if calls.is_ours(path) else os.path.isdir(path)
+
+
+def _opened(path: Any, mode: str) -> Any:
+    return calls.open_file(path, mode) if calls.is_ours(path) else open(path, mode)
+
+
+def _shutil(module: ModuleType) -> list[PatchedCall]:
+    return [_Copy(module, name, calls.by_local) for name in ("copy", "copy2", "copyfile")]
+
+
 def _glob(module: ModuleType) -> list[PatchedCall]:
     def found(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        from ...core import keys
+        from ...urls import roots
+
         if not isinstance(path, str):
             raise TypeError("a pattern is a str")
         if kwargs.get("root_dir") is not None or kwargs.get("dir_fd") is not None:
             raise ValueError("root_dir and dir_fd are for local files")
-        scheme, _, rest = path.partition("://")
+        scheme, mark, rest = path.rpartition("://")
         parts = rest.split("/")
         literal = next((at for at, part in enumerate(parts) if keys.has_magic(part)), len(parts))
-        base = f"{scheme}://{'/'.join(parts[:literal])}"
+        base = f"{scheme}{mark}{'/'.join(parts[:literal])}"
         if literal == len(parts):
-            return [path] if Path(path).exists() else []
+            return [path] if calls.exists(path) else []
         pattern = "/".join(parts[literal:])
         if not kwargs.get("recursive"):
             pattern = "/".join("*" if part == "**" else part for part in pattern.split("/"))
@@ -139,7 +211,7 @@ def _glob(module: ModuleType) -> list[PatchedCall]:
             names = roots.call(base, lambda fs, at: list(fs.subfs(at).glob(pattern)), inside=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [f"{base}/{keys.to_url_path(name)}" for name in names]
+        return [f"{base}/{keys.to_url_path(name) if mark else name}" for name in names]
 
     return [
         PatchedCall(module, "glob", found, 0, "pathname"),
@@ -149,6 +221,8 @@ def _glob(module: ModuleType) -> list[PatchedCall]:
 
 def _pathlib(module: ModuleType) -> list[PatchedCall]:
     def made(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from ...paths import Path
+
         return Path(*args[1:])
 
     return [PatchedCall(module.Path, "__new__", made, 1)]
@@ -157,6 +231,7 @@ def _pathlib(module: ModuleType) -> list[PatchedCall]:
 TARGETS = {
     "builtins": {"builtins": _builtins, "io": _builtins},
     "os": {"os": _os},
+    "shutil": {"shutil": _shutil},
     "glob": {"glob": _glob},
     "pathlib": {"pathlib": _pathlib},
 }

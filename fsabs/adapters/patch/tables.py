@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ... import urls
 from . import calls
-from .calls import Call, PatchedCall
+from .calls import PatchedCall
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+_PANDAS_OWN = ("http://", "https://", "ftp://", "memory://")
 
 _READS = ("csv", "table", "fwf", "parquet", "feather", "orc", "json", "excel", "pickle", "stata", "sas", "xml")
 _WRITES = ("csv", "parquet", "feather", "orc", "json", "excel", "pickle", "stata", "xml", "html", "latex", "markdown")
@@ -17,22 +24,47 @@ def _fsspec_url(path: str) -> str:
     """Return the URL as fsspec takes it: with a protocol of this library's, and nothing percent-encoded."""
     import fsspec
 
+    from ...urls import opening
     from ..fsspec import filesystem_class
 
-    location = urls.parse(path)
+    location = opening.parse(path)
     protocol = f"fsabs+{location.scheme}"
     fsspec.register_implementation(protocol, filesystem_class(location.scheme), clobber=True)
     return f"{protocol}://{location.authority}{location.path}"
 
 
+def _is_pandas_own(path: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether pandas opens a URL itself: with options for fsspec, or by a protocol of the user's."""
+    if not isinstance(path, str) or "://" not in path:
+        return False
+    if kwargs.get("storage_options") or path.startswith(_PANDAS_OWN):
+        return True
+    from ...core import registry
+    from ...urls import config
+
+    scheme = path.partition("://")[0].lower()
+    ours = scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) or config.get_custom_scheme(scheme)
+    return not ours
+
+
 def _read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if _is_pandas_own(path, kwargs):
+        return call(path)
     return call(_fsspec_url(str(path)) if "://" in str(path) else calls.open_file(path))
 
 
 def _write(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kwargs.get("partition_cols"):
+    if kwargs.get("partition_cols") or _is_pandas_own(path, kwargs):
         return _read(call, path, args, kwargs)
-    adds = str(kwargs.get("mode", "w")).startswith(("a", "r+")) and calls.exists(path)
+    mode = str(kwargs.get("mode", "w"))
+    if mode.startswith("x"):
+        with calls.open_file(path, "xb") as file, tempfile.TemporaryDirectory() as folder:
+            local = os.path.join(folder, calls.as_url(path).rpartition("/")[2])
+            result = call(local)
+            with open(local, "rb") as written:
+                shutil.copyfileobj(written, file)
+            return result
+    adds = mode.startswith(("a", "r+")) and calls.exists(path)
     with calls.as_local(path, "r+" if adds else "w") as local:
         return call(local)
 

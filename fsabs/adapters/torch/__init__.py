@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ... import errors
-from ...lazy import exports
+from ...core import errors
+from ...core.lazy import exports
 
 try:
     import torch as _torch  # noqa: F401 - these classes are torch's subclasses, so there is no doing without
@@ -22,10 +22,12 @@ from .checkpoints import CheckpointManager, load, save
 from .files import FileDataset
 from .images import ImageFolder, decode_image
 from .loader import Loader
+from .packing import Packing
 from .records import RecordIODataset
 from .sampler import EpochSampler
 from .sharded import ShardedDataset
 from .tags import Tagged
+from .tokens import TokenDataset
 
 if TYPE_CHECKING:
     from .tasks import TaskDataset
@@ -36,11 +38,13 @@ __all__ = [
     "FileDataset",
     "ImageFolder",
     "Loader",
+    "Packing",
     "PlannedBatches",
     "RecordIODataset",
     "ShardedDataset",
     "Tagged",
     "TaskDataset",
+    "TokenDataset",
     "decode_image",
     "load",
     "save",

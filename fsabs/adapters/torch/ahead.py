@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
-from ... import process
-from .batches import AnnouncedBatch
-from .sampling import EpochBatches, SamplerSeeds
+from ...core import process
+from .batches import AnnouncedBatch, EpochBatches
 
 if TYPE_CHECKING:
-    from .sampling import Numbers
+    from .batches import Numbers
+
+_CERTAIN = (
+    4  # indices that follow one another, so that they are taken for a batch of a sampler in order at any position
+)
 
 
 class ReadAheadDataset(Dataset[Any]):
     """A map-style data set whose batches are read ahead of their use, where it is known which ones come.
 
-    They are known from the first batch of an epoch on, where that comes from `PlannedBatches`, or is the first batch of
-    torch's `RandomSampler` or `SequentialSampler`. A subclass implements `_total`, `_fetch` and `_prefetch`.
+    They are known from the first batch of an epoch on where that comes from a `Loader` or `PlannedBatches`, and where
+    indices come in order. A subclass implements `_total`, `_fetch` and `_prefetch`.
     """
 
     def __init__(self, max_bytes: int, predicts: bool) -> None:
-        """`predicts`: whether batches of torch's samplers are read ahead; `max_bytes` of them are, at most."""
+        """`predicts`: whether batches in order are read ahead; `max_bytes` of them are, at most."""
         self._max_bytes = max_bytes
         self._predicts = predicts
-        self._sampler_seeds = SamplerSeeds()
         self._ahead: _Ahead | None = None
 
     def _total(self) -> int:
@@ -42,8 +44,6 @@ class ReadAheadDataset(Dataset[Any]):
         raise NotImplementedError
 
     def __len__(self) -> int:
-        if self._predicts:
-            self._sampler_seeds.record()
         return self._total()
 
     def read_batch(self, indices: Sequence[int]) -> list[Any]:
@@ -51,7 +51,7 @@ class ReadAheadDataset(Dataset[Any]):
         if isinstance(indices, AnnouncedBatch):
             self._begin(indices.batches)
         elif self._predicts and not (self._ahead is not None and self._ahead.is_next(indices)):
-            self._begin(self._sampler_seeds.predict(indices, self._total()))
+            self._begin(_in_order(list(indices), self._total()))
         try:
             contents = None if self._ahead is None else self._ahead.batch(indices)
         except BaseException:
@@ -78,6 +78,19 @@ class ReadAheadDataset(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_ahead": None}
+
+
+def _in_order(batch: list[int], total: int) -> EpochBatches | None:
+    """Return the batches from this one on, if its indices follow one another as those of a sampler in order do."""
+    import numpy as np
+
+    info = get_worker_info()
+    worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+    if not batch or batch != list(range(batch[0], batch[0] + len(batch))) or not 0 <= batch[0] < total:
+        return None
+    if batch[0] != worker * len(batch) and len(batch) < _CERTAIN:
+        return None
+    return EpochBatches(np.arange(batch[0], total), len(batch), workers)
 
 
 class _Ahead:

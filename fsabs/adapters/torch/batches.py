@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import Sampler
 
 from .sampler import EpochSampler
-from .sampling import EpochBatches
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+
+class EpochBatches(NamedTuple):
+    """The batches of an epoch that a loader hands out in turns to `workers` workers."""
+
+    order: Numbers
+    """The indices of all batches, from the present batch of this worker on."""
+    size: int
+    workers: int
+    following: Callable[[], Numbers] | None = None
+    """Returns the order of the next epoch, where it is known."""
+
+    def own(self) -> Numbers:
+        """Return the indices of the batches that this worker gets."""
+        import numpy as np
+
+        if self.workers == 1:
+            return self.order
+        turn = self.size * self.workers
+        whole = len(self.order) // turn * turn
+        rest: Numbers = self.order[whole : whole + self.size]
+        return np.concatenate((self.order[:whole].reshape(-1, turn)[:, : self.size].reshape(-1), rest))
+
+    def all(self) -> Iterator[int]:
+        """Yield the indices of all workers, then those of the next epoch."""
+        yield from self.order.tolist()
+        if self.following is not None:
+            yield from self.following().tolist()
 
 
 class AnnouncedBatch(list[int]):
@@ -21,6 +54,18 @@ class AnnouncedBatch(list[int]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AnnouncedBatch, (list(self), self.batches)
+
+
+def announced(
+    order: Numbers, size: int, workers: int, following: Callable[[], Numbers] | None = None
+) -> Iterator[list[int]]:
+    """Yield the batches of an order, of which the first one of each worker announces those that follow."""
+    for number, start in enumerate(range(0, len(order), size)):
+        batch = order[start : start + size].tolist()
+        if number < workers:  # the loader gives every batch to the next worker in turn
+            yield AnnouncedBatch(batch, EpochBatches(order[start:], size, workers, following))
+        else:
+            yield batch
 
 
 class PlannedBatches(Sampler[list[int]]):
@@ -56,12 +101,7 @@ class PlannedBatches(Sampler[list[int]]):
         if self.drop_last:
             order = order[: len(order) // size * size]
         following = self.sampler.following() if isinstance(self.sampler, EpochSampler) else None
-        for number, start in enumerate(range(0, len(order), size)):
-            batch = order[start : start + size].tolist()
-            if number < self._workers:  # the loader gives every batch to the next worker in turn
-                yield AnnouncedBatch(batch, EpochBatches(order[start:], size, self._workers, following))
-            else:
-                yield batch
+        return announced(order, size, self._workers, following)
 
     def __len__(self) -> int:
         total = len(self.sampler)  # type: ignore[arg-type]  # as torch's: a sampler with no length has none

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import logging
 import math
 import os
 import pickle
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from ... import errors, process
-from ...fs import FS
+from ...core import errors, process
+from ...core.fs import FS
 from ...paths import Path
 
 logger = logging.getLogger(__name__)
-_NAME = re.compile(r"checkpoint-(\d+)(?:=([^/]+))?\.pt")
+_NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?(?:=([^/]+))?\.pt")
 
 
 def _path(path: str | os.PathLike[str]) -> Path:
@@ -73,6 +74,8 @@ class Checkpoint(NamedTuple):
     step: int
     metric: float | None
     path: Path
+    generation: int = 0
+    """How often the run had gone back to an earlier step, or saved one again, before this was saved."""
 
 
 class CheckpointManager:
@@ -80,7 +83,8 @@ class CheckpointManager:
 
     Args:
         location: a URL, a local path, a `Path`, or an FS, whose root is the directory.
-        keep: how many of the newest are kept.
+        keep: how many of the newest are kept. Where a run goes back to an earlier step, its new checkpoints are newer
+            than those behind that step.
         keep_best: how many of the best by metric are kept beside them.
         mode: "min" if a lower metric is better, or "max".
     """
@@ -107,25 +111,33 @@ class CheckpointManager:
         """Copy `state` to host memory and write it in the background.
 
         The caller waits for the copy only. While one checkpoint is being written, at most one more waits for its turn:
-        a newer one takes its place. What went wrong in the background is raised by the next call.
+        a newer one takes its place, which is logged. What went wrong in the background is raised by the next call.
         """
         held = on_host(state)
-        self._writer.put(lambda: self._write(step, held, metric))
+        replaced = self._writer.put(step, lambda: self._write(step, held, metric))
+        if replaced is not None:
+            logger.warning(
+                "the checkpoint of step %s is not written: that of step %s takes its place, since the one before it is "
+                "still being written",
+                replaced,
+                step,
+            )
 
     def wait(self) -> None:
         """Wait until everything is written, and raise what went wrong."""
         self._writer.wait()
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the complete checkpoints, ordered by step."""
+        """Return the complete checkpoints in the order of the run: by steps, after those that it went back behind."""
         found = []
         try:
             for path in self.directory.iterdir():
                 if match := _NAME.fullmatch(path.name):
-                    found.append(Checkpoint(int(match[1]), None if match[2] is None else float(match[2]), path))
+                    metric = None if match[3] is None else float(match[3])
+                    found.append(Checkpoint(int(match[1]), metric, path, int(match[2] or 0)))
         except FileNotFoundError:
             return []
-        return sorted(found, key=lambda each: each.step)
+        return sorted(found, key=lambda each: (each.generation, each.step))
 
     def latest(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None."""
@@ -171,18 +183,22 @@ class CheckpointManager:
         if step < 0 or (metric is not None and not isinstance(metric, (int, float))):
             raise ValueError(f"a step is not negative, and a metric is a number: {step!r}, {metric!r}")
         score = "" if metric is None else f"={float(metric)!r}"
-        path = self.directory / f"checkpoint-{step:012d}{score}.pt"
+        latest, generation = self.latest(), ""
+        if latest is not None and (latest.generation or step <= latest.step):
+            generation = f"+{latest.generation + (step <= latest.step)}"
+        path = self.directory / f"checkpoint-{step:012d}{generation}{score}.pt"
         if self.directory.fs.capabilities.mkdir:
             self.directory.mkdir(parents=True, exist_ok=True)
         save(state, path)
-        self._remove_old(path)
+        self._remove_old(step, path)
         return path
 
-    def _remove_old(self, written: Path) -> None:
-        found = self.checkpoints()
+    def _remove_old(self, step: int, written: Path) -> None:
+        everything = self.checkpoints()
+        found = [each for each in everything if each.step != step or each.path == written]
         kept = {each.path for each in found[-self._keep :]} | {written}
         kept |= {each.path for each in self._ranked(found)[: self._keep_best]}
-        for checkpoint in found:
+        for checkpoint in everything:
             if checkpoint.path not in kept:
                 with contextlib.suppress(FileNotFoundError):  # another process was faster
                     checkpoint.path.unlink()
@@ -197,31 +213,34 @@ class _BackgroundWriter:
 
     def __init__(self) -> None:
         self._lock = process.Lock()
-        self._waiting: Callable[[], object] | None = None
+        self._waiting: tuple[int, Callable[[], object]] | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
-    def put(self, write: Callable[[], object]) -> None:
+    def put(self, step: int, write: Callable[[], object]) -> int | None:
+        """Have `write` called; return the step that waited for its turn and is not written."""
         with self._lock:
             self._raise_failure()
-            self._waiting = write
+            replaced, self._waiting = self._waiting, (step, write)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="fsabs-checkpoint")
                 self._thread.start()
+        return None if replaced is None else replaced[0]
 
     def _run(self) -> None:
         while True:
             with self._lock:
-                write, self._waiting = self._waiting, None
-                if write is None:
+                waiting, self._waiting = self._waiting, None
+                if waiting is None:
                     self._thread = None
                     return
             try:
-                write()
+                waiting[1]()
             except BaseException as exc:
                 self._failure = exc
 
     def wait(self) -> None:
+        """Wait until everything is written, and raise what went wrong."""
         while (thread := self._thread) is not None and thread.is_alive():
             thread.join()
         self._raise_failure()
@@ -233,20 +252,20 @@ class _BackgroundWriter:
 
 
 def on_host(state: Any) -> Any:
-    """Return a copy of `state` with its tensors in host memory, which training may not change any more."""
-    copied: dict[int, torch.Tensor] = {}
+    """Return a deep copy of `state` with its tensors in host memory, which training may not change any more.
 
-    def of(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if id(value) not in copied:
-                copied[id(value)] = value.detach().to("cpu", copy=True)
-            return copied[id(value)]
-        if isinstance(value, dict):
-            return type(value)((key, of(member)) for key, member in value.items())
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(of, value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(of, value))
-        return copy.deepcopy(value)
+    Everything else is copied by its own rules: a `Counter`, a `defaultdict`, a dict with attributes stay what they are.
+    """
+    tensors = {id(tensor): tensor.detach().to("cpu", copy=True) for tensor in _tensors(state, set())}
+    return copy.deepcopy(state, dict(tensors))
 
-    return of(state)
+
+def _tensors(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
+    """Yield the tensors in containers, and in the attributes of containers."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (Mapping, list, tuple, set, frozenset)) and id(value) not in seen:
+        seen.add(id(value))
+        members = itertools.chain(value.keys(), value.values()) if isinstance(value, Mapping) else iter(value)
+        for member in itertools.chain(members, getattr(value, "__dict__", {}).values()):
+            yield from _tensors(member, seen)

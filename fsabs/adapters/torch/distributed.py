@@ -22,8 +22,8 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
+from ...core.threads import Threads
 from ...paths import Path
-from ...threads import Threads
 
 _SMALL_BYTES = 1024 * 1024
 """Size up to which an item is collected in memory; larger ones are streamed to their file."""

@@ -1,4 +1,4 @@
-"""The sequence of a rank's epochs, as its main process sees it: plans, progress, and the states made of them.
+"""The sequence of a rank's epochs, as its main process sees it: plans, passes, and the states made of them.
 
 An epoch ends when its last batch has been consumed, whichever loader made the batches and whether or not the loop over
 it has ended: that is known from counts alone. A pass over the data follows the plan; the next pass is of the next
@@ -7,31 +7,68 @@ epoch. This module knows no records and no workers; `sharded` and `sampler` do.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...readers.data.order import Interval, drop, length
-from .plan import EpochPlan, EpochProgress, Uneven, WorkerPlace
+from .plan import EpochPlan, Pass, Uneven, WorkerPlace
 from .states import Content, Remainder, plan_of_rank, remainders, state_of
 
 
-def rank_of(rank: int | None, ranks: int | None) -> tuple[int, int]:
-    """Return the rank and the number of ranks: those given, or those of `torch.distributed`, or 0 of 1."""
-    if (rank is None) != (ranks is None):
-        raise ValueError("rank and ranks are given together, or neither")
-    if rank is None or ranks is None:
+class RankOf:
+    """The rank of this process and the number of ranks.
+
+    They are those that are given, else those of `torch.distributed` once it is initialized, else those of the
+    environment (`RANK` and `WORLD_SIZE`, as torchrun sets them), else 0 of 1. A copy in a process that has neither
+    keeps those of the process where it was pickled.
+    """
+
+    def __init__(self, rank: int | None, ranks: int | None) -> None:
+        if (rank is None) != (ranks is None):
+            raise ValueError("rank and ranks are given together, or neither")
+        if rank is not None and ranks is not None and not 0 <= rank < ranks:
+            raise ValueError(f"there is no rank {rank} of {ranks}")
+        self._given = None if rank is None or ranks is None else (rank, ranks)
+        self._inherited = (0, 1)
+        self._warned = False
+
+    def get(self) -> tuple[int, int]:
+        """Return the rank and the number of ranks, as they are known now."""
+        if self._given is not None:
+            return self._given
         import torch.distributed as distributed
 
+        environment = _environments_rank()
         if not (distributed.is_available() and distributed.is_initialized()):
-            return 0, 1
-        rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    if not 0 <= rank < ranks:
-        raise ValueError(f"there is no rank {rank} of {ranks}")
-    return rank, ranks
+            return environment or self._inherited
+        group = distributed.get_rank(), distributed.get_world_size()
+        if environment is not None and environment != group:
+            self._warn(
+                "the process group has rank {} of {}, and RANK and WORLD_SIZE say {} of {}".format(*group, *environment)
+            )
+        return group
+
+    def _warn(self, contradiction: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"{contradiction}: the first counts; give rank= and ranks= to choose", stacklevel=2)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inherited": self.get()}
+
+
+def _environments_rank() -> tuple[int, int] | None:
+    try:
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return None
+    return (rank, ranks) if 0 <= rank < ranks else None
 
 
 class Epochs:
-    """The plan of the pass that runs or comes next, and how much of it was consumed.
+    """The plan of the pass that runs or comes next, and which of its samples were consumed.
 
     `publish(serial, plan)` is called with each new plan.
     """
@@ -40,38 +77,50 @@ class Epochs:
         self,
         content: Content,
         total: int,
-        rank: tuple[int, int],
+        rank: RankOf,
         uneven: Uneven,
         publish: Callable[[int, EpochPlan], object] = lambda serial, plan: None,
     ) -> None:
         if uneven not in ("keep", "drop"):
             raise ValueError(f"uneven is 'keep' or 'drop', not {uneven!r}")
-        self.place = WorkerPlace(*rank, 0, 1)
+        self._rank = rank
         self.content = content
         self.uneven: Uneven = uneven
         self.total = total
         self.serial = 0
         """Counts the plans."""
+        self.pass_type: type[Pass] = Pass
         self.plan = EpochPlan.whole(0, total)
-        self.progress: EpochProgress | None = None
-        """Of the pass that runs or has ended; None if none has begun with this plan."""
-        self.ended = False
-        """Whether all batches of the pass have been consumed."""
+        self.running: Pass | None = None
+        """The pass that runs or has ended; None if none has begun with this plan."""
+        self._empty = False  # the pass that runs had no batch at all
         self._again = False  # the next pass is of this epoch once more
         self._loaded: int | None = None  # the epoch of the state that was loaded, until a pass begins
+        self._loaded_by: WorkerPlace | None = None
         self._publish = publish
         self._set(self.plan)
 
     def _set(self, plan: EpochPlan) -> None:
         self.plan = plan
         self.serial += 1
-        self.progress, self.ended, self._again, self._loaded = None, False, False, None
+        self.running, self._empty, self._again, self._loaded, self._loaded_by = None, False, False, None, None
         self._publish(self.serial, plan)
+
+    @property
+    def place(self) -> WorkerPlace:
+        """The rank of this process."""
+        return WorkerPlace(*self._rank.get(), 0, 1)
 
     @property
     def epoch(self) -> int:
         """The epoch of the pass that runs or has ended; the one that is read next if none has begun."""
         return self.plan.epoch
+
+    @property
+    def ended(self) -> bool:
+        """Whether all batches of the pass have been consumed."""
+        running = self.running
+        return self._empty or (running is not None and running.begun and running.exhausted)
 
     def whole_length(self) -> int:
         """Return how many samples the rank has in a whole epoch."""
@@ -79,15 +128,36 @@ class Epochs:
 
     # ---- passes
 
-    def begin(self) -> EpochPlan:
-        """Return the plan of the pass that begins: the next epoch's if anything of this one was consumed."""
+    def begin(self, workers: int = 1, batch_size: int = 1, drop_last: bool = False) -> Pass:
+        """Return the pass that begins, in so many parts: of the next epoch if anything of this one was consumed."""
+        place = self.place._replace(workers=workers)
+        if self._loaded_by not in (None, place._replace(workers=1)):
+            raise RuntimeError(
+                f"a state was loaded as {self._loaded_by}, and this is rank {place.rank} of {place.ranks} now: load it "
+                "after torch.distributed is initialized"
+            )
         if self._again:
             self._set(EpochPlan.whole(self.plan.epoch, self.total))
-        elif self.ended or (self.progress is not None and self.progress.begun):
+        elif self.ended or (self.running is not None and self.running.begun):
             self._set(self.plan.of_epoch(self.plan.epoch + 1, self.total))
         else:
             self._set(self.plan)
-        return self.plan
+        self.running = self.pass_type(self.plan, place, self.uneven, self.serial, batch_size, drop_last)
+        return self.running
+
+    def batches(self, workers: int, batch_size: int, drop_last: bool) -> int:
+        """Return how many batches the pass has that runs or comes next, with those that were consumed of it before."""
+        place = self.place._replace(workers=workers)
+        running = self.running
+        least = batch_size if drop_last else 1
+        if running is None or (running.place, running.batch_size, running.least) != (place, batch_size, least):
+            plan = EpochPlan.whole(0, self.total) if self._again else self.plan
+            running = self.pass_type(plan, place, self.uneven, self.serial, batch_size, drop_last)
+        elif self.ended:
+            running = self.pass_type(
+                self.plan.of_epoch(self.plan.epoch + 1, self.total), place, self.uneven, 0, batch_size, drop_last
+            )
+        return running.plan.batches + running.batches + running.batches_left
 
     def skip_to(self, epoch: int) -> None:
         """Make `epoch` the next one, which follows passes that were not seen here."""
@@ -95,21 +165,21 @@ class Epochs:
             self.plan.of_epoch(epoch, self.total) if epoch > self.plan.epoch else EpochPlan.whole(epoch, self.total)
         )
 
-    def follow(self, workers: int) -> EpochProgress:
-        """Return the progress of the pass, which `workers` workers make."""
-        if self.progress is None or self.progress.workers != workers:
-            self.progress = EpochProgress(self.plan, self.place._replace(workers=workers), self.uneven)
-        return self.progress
+    def check(self, running: Pass) -> None:
+        """Raise `RuntimeError` if a pass is not the present one."""
+        if running.serial != self.serial:
+            raise RuntimeError("the epoch or the state was set, or another pass was begun, while this one was running")
 
-    def count(self, worker: int, workers: int, taken: int, least: int) -> None:
-        """Record that a worker's first `taken` samples have been consumed; it makes a batch of `least` or more."""
-        progress = self.follow(workers)
-        progress.note(worker, taken)
-        self.ended = progress.exhausted(least)
+    def consumed(self, running: Pass, tag: Any) -> None:
+        """Record that a batch of a pass was handed to the training loop."""
+        if running.serial != self.serial:
+            self.check(running)
+        running.consumed(tag)
 
-    def end(self) -> None:
-        """Record that the pass gives no more batches."""
-        self.ended = True
+    def end(self, running: Pass) -> None:
+        """Record that a pass gives no more batches."""
+        if running.serial == self.serial:
+            self._empty = running.exhausted
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass one of `epoch`; what a loaded state left of that epoch stays in force."""
@@ -118,8 +188,8 @@ class Epochs:
         if epoch == self.plan.epoch:
             if self.ended:
                 self._set(EpochPlan.whole(epoch, self.total))
-            elif self.progress is not None:
-                self._again = self.progress.begun
+            elif self.running is not None:
+                self._again = self.running.begun
         elif epoch == self._loaded:  # all of it had been consumed
             self._set(self._emptied(epoch))
         else:
@@ -134,11 +204,11 @@ class Epochs:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what remains of the epoch after the batches that were consumed."""
-        plan = self.plan
+        plan, running = self.plan, self.running
         if self.ended:
             return self._state([])
-        if self.progress is not None:
-            return self._state(self.progress.parts())
+        if running is not None:
+            return self._state(running.remaining(), running.batches)
         return self._state(list(map(list, plan.parts)) if plan.scope == "rank" else [self._own()])
 
     def state_behind(self, taken: int) -> dict[str, Any]:
@@ -148,13 +218,16 @@ class Epochs:
     def _own(self) -> list[Interval]:
         return self.plan.of_rank(self.place, self.uneven)
 
-    def _state(self, parts: list[list[Interval]]) -> dict[str, Any]:
+    def _state(self, parts: list[list[Interval]], batches: int = 0) -> dict[str, Any]:
         later = self.plan.later_of_rank(self.place, self.uneven)
-        return state_of(self.content, Remainder(self.place, self.plan.epoch, parts, later), in_worker=False)
+        before = 0 if self.ended else self.plan.batches + batches
+        remainder = Remainder(self.place, self.plan.epoch, parts, later, before)
+        return state_of(self.content, remainder, in_worker=False)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state of this rank, or from those of all ranks."""
-        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
-        left = remainders(states, self.content, self.total)
-        self._set(plan_of_rank(left, self.total, self.place, self.uneven))
+        place = self.place
+        left = remainders(state_dict, self.content, self.total)
+        self._set(plan_of_rank(left, self.total, place, self.uneven))
         self._loaded = min(one.epoch for one in left)
+        self._loaded_by = place

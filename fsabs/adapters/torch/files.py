@@ -7,16 +7,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ... import process, urls
-from ...fs import FS, Path
+from ...core import process
+from ...core.fs import FS, Path
 from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.files import visible
 from ...readers.prefetch import MAX_BYTES, hand_over, is_immediate, read_ahead
+from ...urls import opening
 from .ahead import ReadAheadDataset
-from .sampling import Chosen, EpochBatches
+from .batches import EpochBatches
 
 if TYPE_CHECKING:
-    from .sampling import Numbers
+    from .batches import Numbers
 
 Transform = Callable[[Any], Any]
 
@@ -42,7 +43,7 @@ class FileDataset(ReadAheadDataset):
     ) -> None:
         if isinstance(paths, str):  # whose characters would be the paths
             raise TypeError(f"paths are several paths, not one str; of a pattern: fs.glob({paths!r})")
-        self.fs = fs if isinstance(fs, FS) else urls.from_url(fs)
+        self.fs = fs if isinstance(fs, FS) else opening.from_url(fs)
         super().__init__(max_bytes, predicts=not is_immediate(self.fs))
         if paths is None:
             names = sorted(self.fs.list("", recursive=True))
@@ -77,6 +78,16 @@ class FileDataset(ReadAheadDataset):
         """Return what tells this data set from others, for states: a digest of its paths."""
         paths = "\0".join(self.paths).encode("utf-8", "surrogatepass")
         return [(0, len(self.paths), ShardContent("the list of paths", None, digest_of(paths)))]
+
+
+class Chosen(Iterable[str]):
+    """The paths that all workers read, in order; made when it is iterated, since only a cache wants them."""
+
+    def __init__(self, paths: Sequence[str], batches: EpochBatches) -> None:
+        self._paths, self._batches = paths, batches
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._paths[index] for index in self._batches.all())
 
 
 def _read_many(fs: FS, paths: Sequence[str], indices: Numbers) -> Iterator[bytes]:

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import errors, keys, urls
-from ...fs import FS, Path
+from ...core import errors, keys
+from ...core.fs import FS, Path
 from ...readers.data.images import EXTENSIONS
 from ...readers.prefetch import MAX_BYTES
+from ...urls import opening
 from .files import FileDataset, Transform
 
 
@@ -47,7 +48,7 @@ class ImageFolder(FileDataset):
         extensions: Sequence[str] = EXTENSIONS,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        fs = fs if isinstance(fs, FS) else urls.from_url(fs)
+        fs = fs if isinstance(fs, FS) else opening.from_url(fs)
         suffixes = tuple(extension.lower() for extension in extensions)
         self._accepts = is_valid_file or (lambda path: path.lower().endswith(suffixes))
         self.root = os.fspath(root)

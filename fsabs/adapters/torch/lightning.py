@@ -1,22 +1,26 @@
-"""Lightning's `CheckpointIO` on any FS: `Trainer(plugins=[FsabsCheckpointIO()])`."""
+"""For Lightning: checkpoints on any FS, and epochs that resume with other batches."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
-from ... import errors
+from ...core import errors
 from ...paths import Path
 from .checkpoints import load, save
+from .loader import LENGTH_CHANGED, Loader
 
 try:
+    from lightning.pytorch.callbacks import Callback
     from lightning.pytorch.plugins.io import CheckpointIO
 except ImportError:
     try:
+        from pytorch_lightning.callbacks import Callback
         from pytorch_lightning.plugins.io import CheckpointIO
     except ImportError:
         raise errors.MissingDependencyError(
-            "FsabsCheckpointIO needs Lightning: pip install lightning", name="lightning"
+            "fsabs.adapters.torch.lightning needs Lightning: pip install lightning", name="lightning"
         ) from None
 
 
@@ -44,3 +48,44 @@ class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Remove a checkpoint."""
         Path(path).unlink(missing_ok=True)
+
+
+class ResumedEpochs(Callback):  # type: ignore[misc]
+    """Has a Trainer count the batches that a `Loader` has in each epoch.
+
+    Lightning asks for the length once, before it loads the state of the loader. An epoch that resumes with another
+    batch size or other workers has another one, and so has the epoch after it. Lightning finds this class by an entry
+    point where fsabs is installed, so that it need not be given to the Trainer.
+    """
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Keep quiet about lengths, which are followed here."""
+        warnings.filterwarnings("ignore", message=LENGTH_CHANGED)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Take over the length of the epoch that begins or resumes."""
+        self._follow(trainer)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Take over the length of the next epoch."""
+        self._follow(trainer)
+
+    def _follow(self, trainer: Any) -> None:
+        loop = trainer.fit_loop
+        combined, fetcher = loop._combined_loader, loop._data_fetcher
+        if trainer.limit_train_batches != 1.0 or not all(isinstance(one, Loader) for one in combined.flattened):
+            return
+        for number in range(len(combined.limits)):
+            combined.limits[number] = float("inf")  # in place: the iterator that has begun has this list
+        try:
+            length = len(combined)
+        except TypeError:  # of a job's tasks
+            return
+        loop.max_batches = fetcher.length = length
+        if isinstance(trainer.val_check_interval, float) and trainer.val_check_batch is not None:
+            trainer.val_check_batch = max(1, int(length * trainer.val_check_interval))
+
+
+def callbacks() -> list[Callback]:
+    """Return the callbacks that Lightning adds to every Trainer."""
+    return [ResumedEpochs()]

@@ -1,37 +1,60 @@
-"""Loader: torch's DataLoader around a data set of this package, with a state."""
+"""Loader: torch's DataLoader for a data set of this package or your own, with a state.
+
+The main process draws the batches of a pass, sends each with its tag to a worker, and counts it when it hands it to the
+training loop. `_Planned` stands for the data set in the workers.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch.utils.data import DataLoader, default_convert
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate, default_convert
 
-from .batches import PlannedBatches
+from ...core import hooks
+from ...trace import session
 from .sampler import EpochSampler
 from .sharded import ShardedDataset
+from .states import state_of_ranks
+from .tags import Collate, Samples, Tag, Tagged
 
 if TYPE_CHECKING:
-    from .plan import Uneven
+    from .plan import Pass, Uneven
     from .tasks import TaskDataset
 
 
-class Loader:
+LENGTH_CHANGED = "the length of the epoch was asked for before a state was loaded"
+
+
+class Loader(DataLoader[Any]):
     """A `DataLoader` that can be stopped after any batch and continues exactly there.
 
-    `dataset` is a `ShardedDataset`, a `TaskDataset`, or a map-style data set of this package or your own. `options` are
-    the `DataLoader`'s. An iteration is one epoch, or what a loaded state left of it; the next one is the next epoch.
-    `state_dict()` is what remains after the last batch that was handed out, however many were fetched ahead, and
-    `load_state_dict` takes it, with any number of workers.
+    `dataset` is a `ShardedDataset`, a `TaskDataset`, or a map-style data set of this package or your own. An iteration
+    is one epoch, or what a loaded state left of it; the next one is the next epoch. `state_dict()` is what remains
+    after the last batch that was handed out, however many were fetched ahead, and `load_state_dict` takes it, with any
+    number of workers. After an error in a batch, the iterator continues with the next one, and the state still has the
+    one that failed.
+
+    Each rank has its own part of an epoch. Lightning and accelerate are told so, and leave the loader as it is: in
+    accelerate's `prepare`, too, which then moves no batches to the device.
 
     Args:
-        dataset: what is read. A `ShardedDataset` shuffles by itself; for a map-style data set, the batches come from
-            `PlannedBatches` of an `EpochSampler`, so that each worker reads its batches ahead.
+        dataset: what is read. A `ShardedDataset` shuffles by itself; for a map-style data set, each worker reads its
+            batches ahead.
         batch_size: samples of a batch; None gives single samples.
         seed: shuffles a map-style data set anew in each epoch; None leaves the order alone.
         rank, ranks, uneven: of `EpochSampler`, for a map-style data set; see `ShardedDataset`.
+        gather: `state_dict()` returns the states of all ranks in one, for any number of ranks. All ranks must call it
+            together, as Lightning does.
         collate_fn: makes a batch of a list of samples; torch's own if None.
+        options: the `DataLoader`'s others.
     """
+
+    marks_steps = True
+    """For `fsabs.trace.steps`: each batch is marked as a step already."""
+    _is_accelerate_prepared = True  # accelerate would split the batches over ranks once more
 
     def __init__(
         self,
@@ -42,61 +65,82 @@ class Loader:
         rank: int | None = None,
         ranks: int | None = None,
         uneven: Uneven = "keep",
+        gather: bool = False,
         collate_fn: Callable[[Any], Any] | None = None,
+        drop_last: bool = False,
         **options: Any,
     ) -> None:
-        self.dataset = dataset
         if options.get("in_order") is False:
             raise ValueError(
                 "a Loader hands batches out in order: in_order=False would leave its state without meaning"
             )
         for name in ("shuffle", "sampler", "batch_sampler"):
-            if options.get(name):
+            if options.pop(name, None):
                 raise TypeError(
                     f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is a ShardedDataset); "
                     f"a sampler of yours goes with torch's DataLoader"
                 )
-        if callable(getattr(dataset, "tagged", None)):
-            if (seed, rank, ranks, uneven) != (None, None, None, "keep"):
-                raise TypeError(f"seed, rank, ranks and uneven of a {type(dataset).__name__} are given to the data set")
-            self._passes: ShardedDataset | TaskDataset | EpochSampler = dataset
-            if collate_fn is None and batch_size is None:
-                collate_fn = default_convert
-            if batch_size is not None or isinstance(dataset, ShardedDataset):
-                tagged = dataset.tagged(collate_fn)
-            else:
-                tagged = dataset.tagged(collate_fn, batched=False)
-            self.loader: DataLoader[Any] = DataLoader(dataset, batch_size, collate_fn=tagged, **options)
+        self._gather = gather
+        self._counted_on: int | None = None  # the length that was asked for before a state was loaded
+        self._tasks: TaskDataset | None = None
+        self._source: Any
+        if collate_fn is None:
+            collate_fn = default_convert if batch_size is None else default_collate
+        own_ranks = isinstance(dataset, ShardedDataset) or _is_tasks(dataset)
+        if own_ranks and (seed, rank, ranks, uneven) != (None, None, None, "keep"):
+            raise TypeError(f"seed, rank, ranks and uneven of a {type(dataset).__name__} are given to the data set")
+        if _is_tasks(dataset):
+            self._tasks, self._source = dataset, dataset
+            collate_fn = dataset.tagged(collate_fn, batched=batch_size is not None)
+            super().__init__(dataset, batch_size, collate_fn=collate_fn, drop_last=drop_last, **options)
             return
-        self._passes = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
+        if isinstance(dataset, ShardedDataset):
+            self._source = dataset
+        else:
+            self._source = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
+        if batch_size is None and drop_last:
+            raise ValueError("drop_last=True needs a batch_size")
+        if batch_size is not None and getattr(dataset, "batch_size", None) is not None:
+            raise TypeError("the data set makes batches itself: give the loader batch_size=None")
+        if drop_last and getattr(dataset, "packing", None) is not None:
+            raise ValueError("drop_last is not for packed windows, whose number is not known")
+        self._planned = _Planned(dataset)
+        self._batches = _Batches(self._source, batch_size, drop_last, options.get("num_workers", 0))
+        options["collate_fn"] = Collate(collate_fn, batched=batch_size is not None)
         if batch_size is None:
-            self.loader = DataLoader(dataset, None, sampler=self._passes, collate_fn=collate_fn, **options)
-            return
-        drop_last = bool(options.pop("drop_last", False))
-        workers = options.get("num_workers", 0)
-        batches = PlannedBatches(self._passes, batch_size, num_workers=workers, drop_last=drop_last)
-        self.loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate_fn, **options)
+            super().__init__(self._planned, None, sampler=self._batches, **options)
+        else:
+            super().__init__(self._planned, batch_sampler=self._batches, **options)
+            # What a loader with a batch_sampler does not say, and those that drive loops ask for.
+            vars(self).update(batch_size=batch_size, drop_last=drop_last, sampler=self._batches)
 
-    def __iter__(self) -> Iterator[Any]:
-        return self._passes.consumed(self.loader)
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # of DataLoader's own iterator
+        session.begin_steps()
+        begin = monotonic_ns()  # workers are started here
+        if self._tasks is not None:
+            batches = self._tasks.of_batches(super().__iter__, max(1, self.num_workers), self.drop_last)
+            return _Marked(batches, begin)
+        running = self._batches.begin()
+        try:
+            batches = super().__iter__()
+        finally:
+            self._batches.begun()
+        return _Marked(_Consumed(self._batches.epochs, running, batches, self._planned), begin)
 
     def __len__(self) -> int:
-        """The number of batches of a whole epoch: of a `ShardedDataset`, each worker's last one may be short."""
-        if isinstance(self._passes, EpochSampler):
-            return len(self.loader)
-        lengths_of = getattr(self._passes, "lengths", None)
-        if lengths_of is None:
+        """The number of batches of an epoch, with those that were consumed before the state that was loaded.
+
+        Of a `ShardedDataset`, the last batch of each worker may be partial.
+        """
+        if self._tasks is not None:
             raise TypeError("the number of batches of a job's tasks is not known: other workers take some of them")
-        lengths = lengths_of(max(1, self.loader.num_workers))
-        size = self.loader.batch_size
-        if size is None:
-            return sum(lengths)
-        return sum(length // size if self.loader.drop_last else -(-length // size) for length in lengths)
+        self._counted_on = len(self._batches)
+        return self._counted_on
 
     @property
     def epoch(self) -> int:
         """The number of the epoch of the last iteration; of the next one where none has begun."""
-        return self._passes.epoch
+        return int(self._source.epoch)
 
     @property
     def skipped(self) -> int:
@@ -105,12 +149,158 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
-        self._passes.set_epoch(epoch)
+        self._source.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what remains of the epoch, as plain data."""
-        return self._passes.state_dict()
+        """Return what remains of the epoch, as plain data: of this rank, or of all ranks with `gather`."""
+        state: dict[str, Any] = self._source.state_dict()
+        if not self._gather:
+            return state
+        import torch.distributed as distributed
+
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return state_of_ranks([state])
+        states: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(states, state)
+        return state_of_ranks(states)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """Continue from a state of this rank, or from a list of those of all ranks."""
-        self._passes.load_state_dict(state_dict)
+        """Continue from a state of this rank, or from those of all ranks: in one state, or a list."""
+        before = self._counted_on
+        self._source.load_state_dict(state_dict)
+        if before is not None and self._tasks is None and before != len(self):
+            warnings.warn(
+                f"{LENGTH_CHANGED}, and has changed by it from {before} batches to {len(self)}: what counts batches by "
+                "the former ends the epoch at the wrong one (in Lightning, use the callback "
+                "fsabs.adapters.torch.lightning.ResumedEpochs)",
+                stacklevel=2,
+            )
+
+
+def _is_tasks(dataset: Any) -> bool:
+    return callable(getattr(dataset, "of_batches", None))
+
+
+class _Work(NamedTuple):
+    """What is sent to a worker for a batch: indices of a map-style data set, or positions of a sharded one."""
+
+    tag: Tag
+    what: Any
+
+
+class _Batches(DistributedSampler[Any]):
+    """The batches of a `Loader`, for its `DataLoader`.
+
+    It is a `DistributedSampler`, which others recognize: they leave the loader's split over ranks alone.
+    """
+
+    def __init__(
+        self, source: EpochSampler | ShardedDataset, batch_size: int | None, drop_last: bool, workers: int
+    ) -> None:
+        self._source = source
+        self.epochs = source.epochs
+        self.batch_size = getattr(source, "batch_size", None) or batch_size or 1
+        self.drop_last = drop_last
+        self._workers = max(1, workers)
+        self._parts = self._workers if isinstance(source, ShardedDataset) else 1
+        self._drawn: Iterator[_Work] | None = None
+
+    def begin(self) -> Pass:
+        """Begin the pass that is iterated until `begun` is called."""
+        running = self.epochs.begin(self._parts, self.batch_size, self.drop_last)
+        if isinstance(self._source, ShardedDataset):
+            self._source.begin_counting()
+        self._drawn = map(_Work._make, self._source.drawn(running, self._workers))
+        return running
+
+    def begun(self) -> None:
+        """Forget the pass that was begun."""
+        self._drawn = None
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._drawn is None:
+            raise TypeError("the batches of a Loader are the Loader's own: iterate the Loader")
+        return self._drawn
+
+    def __len__(self) -> int:
+        return self.epochs.batches(self._parts, self.batch_size, self.drop_last)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: the loader counts its epochs, and its state has them; `Loader.set_epoch` sets one."""
+
+
+class _Planned(Dataset[Any]):
+    """A data set as a `Loader`'s workers read it: batches by their tags. All else is the data set's."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._reader = dataset.batch_reader() if isinstance(dataset, ShardedDataset) else None
+
+    def __getitems__(self, work: _Work) -> Samples:
+        if self._reader is not None:
+            return self._reader.read(work.tag, work.what)
+        read = getattr(self._dataset, "__getitems__", None)
+        return Samples(read(work.what) if read else map(self._dataset.__getitem__, work.what), work.tag)
+
+    def __getitem__(self, work: Any) -> Any:
+        if not isinstance(work, _Work):
+            return self._dataset[work]
+        if self._reader is None:  # one by one, as a DataLoader asks for single samples
+            return Samples([self._dataset[index] for index in work.what], work.tag)
+        return self.__getitems__(work)
+
+    def close(self) -> None:
+        """End reading ahead in this process."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+
+class _Consumed(Iterator[Any]):
+    """The batches of a pass, each of which counts as consumed when it is handed out."""
+
+    def __init__(self, epochs: Any, running: Pass, batches: Iterator[Tagged], planned: _Planned) -> None:
+        self._epochs = epochs
+        self._running = running
+        self._batches = batches
+        self._planned = planned
+
+    def __next__(self) -> Any:
+        while True:
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._epochs.end(self._running)
+                raise
+            self._epochs.consumed(self._running, batch.tag)
+            if batch.data is not None:
+                return batch.data
+
+    def __del__(self) -> None:
+        self._planned.close()  # of a loader without workers, in the middle of a pass
+
+
+class _Marked(Iterator[Any]):
+    """Batches, each of which is a step in a trace."""
+
+    def __init__(self, batches: Iterator[Any], begin: int) -> None:
+        self._batches = batches
+        self._begin = begin  # of the wait for the first batch
+
+    def __next__(self) -> Any:
+        begin, self._begin = self._begin, 0
+        if not begin:
+            session.step()
+            begin = monotonic_ns()
+        batch = next(self._batches)
+        instrument = hooks.active
+        if instrument is not None:
+            instrument.record_span("wait", "steps.next", begin)
+        return batch

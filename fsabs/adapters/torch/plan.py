@@ -1,18 +1,19 @@
-"""The samples that a pass through an epoch reads (`EpochPlan`), and how many of them were consumed (`EpochProgress`).
+"""The samples that a pass through an epoch reads (`EpochPlan`), and which of them were consumed (`Pass`).
 
 A plan is a few intervals of the epoch's positions (see `readers.data.order`). This module does arithmetic only: states
-are in `states`, what workers share in `shared`, and the sequence of epochs in `epochs`.
+are in `states`, and the sequence of epochs in `epochs`.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from ...readers.data.order import Interval, drop, length, part, take, union
+from .tags import Tag
 
 Uneven = Literal["keep", "drop"]
 Scope = Literal["all", "rank", "worker"]
-SCOPES: tuple[Scope, ...] = ("all", "rank", "worker")
 Intervals = tuple[Interval, ...]
 
 
@@ -34,6 +35,8 @@ class EpochPlan(NamedTuple):
     """One for each worker that read it before; the same number of workers continues each its own."""
     later: tuple[tuple[int, Intervals], ...] = ()
     """What remains of the epochs that other ranks had begun already, ascending; later epochs than these are whole."""
+    batches: int = 0
+    """How many batches of the epoch a rank had consumed before."""
 
     @classmethod
     def whole(cls, epoch: int, total: int) -> EpochPlan:
@@ -73,59 +76,108 @@ class EpochPlan(NamedTuple):
         return part(self.of_rank(place, uneven), place.worker, place.workers)
 
 
-class EpochProgress:
-    """The number of samples that have been consumed of each worker of a rank."""
+class Pass:
+    """One pass over what remains of an epoch: the positions that were drawn from it, and those that were consumed.
 
-    def __init__(self, plan: EpochPlan, place: WorkerPlace, uneven: Uneven) -> None:
+    Each of `workers` parts is read in its order, and a batch is drawn from each in turn. A batch counts as consumed
+    when its tag comes back (`consumed`), so that what was fetched ahead, and what an error swallowed, is still to come.
+    """
+
+    def __init__(
+        self,
+        plan: EpochPlan,
+        place: WorkerPlace,
+        uneven: Uneven,
+        serial: int,
+        batch_size: int = 1,
+        drop_last: bool = False,
+    ) -> None:
         """`place` gives the rank and the number of workers."""
-        self.workers = place.workers
-        self.taken = [0] * place.workers
+        self.plan = plan
+        self.place = place
+        self.serial = serial
+        self.batches = 0
+        """How many batches have been consumed."""
+        self.parts = [plan.of_worker(place._replace(worker=number), uneven) for number in range(place.workers)]
+        self._lengths = list(map(length, self.parts))
+        self._drawn = [0] * place.workers
+        self._coming = [list(reversed(part)) for part in self.parts]  # to be drawn, the first one last
+        self.taken = [0] * place.workers  # an iteration over one part adds to it
+        self._missing: list[list[Interval]] = [[] for _ in range(place.workers)]  # numbers before `taken`
+        self._turn = 0
         self._last = place.workers - 1
-        self._of = [plan.of_worker(place._replace(worker=number), uneven) for number in range(place.workers)]
-        self._lengths = list(map(length, self._of))
+        self.batch_size = batch_size
+        self.least = batch_size if drop_last else 1
 
-    def note(self, worker: int, taken: int) -> None:
-        """Record that a worker's first `taken` samples have been consumed."""
-        self.taken[worker] = taken
-        self._last = worker
+    def draw(self) -> tuple[Tag, Intervals] | None:
+        """Return the tag and the positions of the next batch; None if there is none."""
+        for _ in self.parts:
+            part, self._turn = self._turn, (self._turn + 1) % len(self.parts)
+            first = self._drawn[part]
+            count = min(self.batch_size, self._lengths[part] - first)
+            if count >= self.least:
+                self._drawn[part] += count
+                return Tag(self.serial, part, first, count), self._next_positions(self._coming[part], count)
+        return None
+
+    def _next_positions(self, coming: list[Interval], count: int) -> Intervals:
+        start, end = coming[-1]
+        if start + count < end:  # nearly always
+            coming[-1] = start + count, end
+            return ((start, start + count),)
+        found = []
+        while count:
+            start, end = coming.pop()
+            cut = min(end, start + count)
+            found.append((start, cut))
+            count -= cut - start
+            if cut < end:
+                coming.append((cut, end))
+        return tuple(found)
+
+    def consumed(self, tag: Tag) -> None:
+        """Record that a batch was handed to the training loop."""
+        part, end = tag.part, tag.first + tag.count
+        missing = self._missing[part]
+        if tag.first > self.taken[part]:
+            missing.append((self.taken[part], tag.first))
+        elif tag.first < self.taken[part]:  # batches may come out of order
+            cuts = (
+                ((start, min(stop, tag.first)) for start, stop in missing),
+                ((max(start, end), stop) for start, stop in missing),
+            )
+            self._missing[part] = sorted({(start, stop) for cut in cuts for start, stop in cut if start < stop})
+        self.taken[part] = max(self.taken[part], end)
+        self._last = part
+        self.batches += 1
 
     @property
     def begun(self) -> bool:
         """True once a sample has been consumed."""
         return any(self.taken)
 
-    def exhausted(self, batch_size: int) -> bool:
-        """Return whether no worker has `batch_size` samples left."""
-        return all(all_of - taken < batch_size for all_of, taken in zip(self._lengths, self.taken, strict=True))
+    @property
+    def exhausted(self) -> bool:
+        """True where no batch remains."""
+        left = (size - taken for size, taken in zip(self._lengths, self.taken, strict=True))
+        return not any(self._missing) and all(count < self.least for count in left)
 
-    def parts(self) -> list[list[Interval]]:
+    @property
+    def batches_left(self) -> int:
+        """The number of batches that remain."""
+        total = 0
+        for size, taken, missing in zip(self._lengths, self.taken, self._missing, strict=True):
+            left = size - taken
+            total += left // self.batch_size if self.least > 1 else -(-left // self.batch_size)
+            total += sum(-(-(stop - start) // self.batch_size) for start, stop in missing)
+        return total
+
+    def remaining(self) -> list[list[Interval]]:
         """Return what each worker has still to read, first the one that gives the next batch."""
-        first = self._last + 1
-        order = [(first + number) % self.workers for number in range(self.workers)]
-        return [list(drop(self._of[number], self.taken[number])) for number in order]
+        order = [(self._last + 1 + number) % len(self.parts) for number in range(len(self.parts))]
+        return [self._remaining_of(part) for part in order]
 
-
-class Pass:
-    """The part of an epoch that one iteration reads, and how many samples of it were taken.
-
-    The data set knows its last pass, and not the pass's iterator: what an iterator reads from is registered with the
-    process, and would never be freed if it referred to the iterator.
-    """
-
-    __slots__ = ("_uneven", "intervals", "place", "plan", "serial", "taken")
-
-    def __init__(self, plan: EpochPlan, place: WorkerPlace, serial: int, uneven: Uneven) -> None:
-        self.place = place
-        self.taken = 0
-        self._uneven = uneven
-        self.follow(plan, serial)
-
-    def follow(self, plan: EpochPlan, serial: int) -> None:
-        """Read what this plan has for the place."""
-        self.plan = plan
-        self.serial = serial
-        self.intervals = plan.of_worker(self.place, self._uneven)
-
-    def remaining(self) -> list[Interval]:
-        """Return what is still to be taken."""
-        return list(drop(self.intervals, self.taken))
+    def _remaining_of(self, part: int) -> list[Interval]:
+        intervals = self.parts[part]
+        failed = (take(drop(intervals, start), stop - start) for start, stop in self._missing[part])
+        return [*chain.from_iterable(failed), *drop(intervals, self.taken[part])]

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from ...core.threads import in_threads
+from ...readers.ahead import Ahead, in_lists
 from ...readers.data import AbstractDataReader
 from ...readers.data.base import exactly
 from ...readers.data.order import Epoch, Interval
-from ...readers.prefetch import Ahead, items_of
-from ...threads import in_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ class EpochRecords:
             return chain.from_iterable(read(order, piece) for piece in pieces)
         chunks = self._buffers if order.shuffles_buffers else self._runs
         waiting = max(1, self._max_bytes - self._max_bytes // 4)  # the rest is for what is being read
-        return items_of(Ahead(functools.partial(chunks, order, pieces), _weigh, waiting))
+        return in_lists(Ahead(functools.partial(chunks, order, pieces), waiting, _weigh))
 
     def _run(self, order: Epoch, piece: Interval) -> Iterator[Any]:
         """Yield the records of a piece that lies in one shard, in its order."""

@@ -8,18 +8,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ... import errors, process
+from ...core import errors, process
+from ...core.threads import in_threads
 from ...readers.data import RecordIODataReader, Shard, shards_of
 from ...readers.data.base import LOST, OnError, ShardContent
 from ...readers.data.files import Location
 from ...readers.prefetch import MAX_BYTES, read_ahead
-from ...threads import in_threads
 from .ahead import ReadAheadDataset
 from .files import Transform
 from .shared import WorkerCounts
 
 if TYPE_CHECKING:
-    from .sampling import EpochBatches, Numbers
+    from .batches import EpochBatches, Numbers
 
 _LARGEST_BATCH = 4096  # records that are read ahead together: many of one chunk
 _SHARDS_AT_ONCE = 8

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
-from ...fs import FS
+from ...core.fs import FS
 from ...readers.data import AbstractDataReader, ArchiveDataReader, MDSDataReader, RecordIODataReader
 from ...readers.data.base import OnError, adopt
 from ...readers.data.files import Files, Location
 from ...readers.data.mds import INDEX
+from ...readers.data.parquet import SUFFIXES as PARQUET
+from ...readers.data.parquet import ParquetDataReader, is_parquet
 
 _ARCHIVES = (".tar", ".zip", ".tar.gz", ".tgz")
 
 
-def reader_of(source: AbstractDataReader | Location, on_error: OnError) -> AbstractDataReader:
-    """Return the data reader of a location, or the one that is given."""
+def reader_of(
+    source: AbstractDataReader | Location,
+    on_error: OnError,
+    columns: Sequence[str] | None = None,
+    filters: Sequence[Any] | None = None,
+) -> AbstractDataReader:
+    """Return the data reader of a location, or the one that is given; `columns` and `filters` are of Parquet files."""
+    reader = _reader_of(source, on_error, columns, filters)
+    if (columns is not None or filters is not None) and not isinstance(reader, ParquetDataReader):
+        raise TypeError(f"columns and filters are of Parquet files, and not for {type(reader).__name__}")
+    return reader
+
+
+def _reader_of(
+    source: AbstractDataReader | Location,
+    on_error: OnError,
+    columns: Sequence[str] | None,
+    filters: Sequence[Any] | None,
+) -> AbstractDataReader:
     if not isinstance(source, FS | str | os.PathLike):
+        if columns is not None or filters is not None:
+            raise TypeError("columns and filters are given to the data reader")
         return adopt(source)
+    if is_parquet(source):
+        return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
     files = Files(source, suffixes=_ARCHIVES)
     try:
         names = [stat.filename.lower() for stat in files.list()]
@@ -25,6 +50,8 @@ def reader_of(source: AbstractDataReader | Location, on_error: OnError) -> Abstr
             files.close()
     if INDEX in names and any(".mds" in name for name in names):
         return MDSDataReader(source)
+    if any(name.endswith(PARQUET) for name in names):
+        return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
     if any(name.endswith(_ARCHIVES) for name in names):
         return ArchiveDataReader(source)
     return RecordIODataReader(source, on_error=on_error)

@@ -83,6 +83,8 @@ class Remainder(NamedTuple):
     epoch: int
     parts: list[list[Interval]]
     later: list[tuple[int, list[Interval]]]
+    batches: int = 0
+    """How many batches of the epoch were consumed."""
 
     @property
     def first(self) -> int:
@@ -110,29 +112,45 @@ def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[st
         "worker": [place.worker, place.workers] if in_worker else None,
         "parts": [[list(interval) for interval in one] for one in remainder.parts],
         "later": [[epoch, [list(interval) for interval in one]] for epoch, one in remainder.later],
+        "batches": remainder.batches,
     }
 
 
-def remainders(states: Iterable[Any], content: Content, total: int) -> list[Remainder]:
-    """Return what each state says is left; `ValueError` for what is no state, or one of other content."""
+def state_of_ranks(states: Sequence[State]) -> dict[str, Any]:
+    """Return one state that holds those of all ranks."""
+    return {"format": FORMAT, "ranks": list(states)}
+
+
+def remainders(states: Any, content: Content, total: int) -> list[Remainder]:
+    """Return what a state, or each of several, says is left; `ValueError` for what is none, or of other content."""
     found = []
-    for state in _unwrapped(states):
-        if not isinstance(state, Mapping) or state.get("format") not in (1, FORMAT):
+    for state in _unwrapped([states] if isinstance(states, Mapping) else states):
+        if not isinstance(state, Mapping) or "format" not in state:
             raise ValueError(f"not a state of a data set: {state!r}")
+        if state["format"] not in (1, FORMAT):
+            raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
         content.check(state)
         worker = state["worker"] or (0, 0)  # 0 workers: the state of a whole rank
         place = WorkerPlace(*state["rank"], *worker)
         ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
         parts = [] if ended else [intervals_of(one, total) for one in state["parts"]]
         later = [(epoch, intervals_of(one, total)) for epoch, one in state.get("later", ())]
-        found.append(Remainder(place, state["epoch"], parts, later))
+        found.append(Remainder(place, state["epoch"], parts, later, state.get("batches", 0)))
     return found
 
 
 def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
-    """Replace a state of torchdata's `StatefulDataLoader` by those of the data sets in it."""
+    """Replace a state of several by those in it: of all ranks, or of torchdata's `StatefulDataLoader`."""
     for state in states:
-        if isinstance(state, Mapping) and "_snapshot" in state:
+        if isinstance(state, Mapping) and "ranks" in state:
+            yield from _unwrapped(state["ranks"])
+        elif isinstance(state, Mapping) and "_snapshot" in state:
+            behind = state.get("_steps_since_snapshot", 0)
+            if behind:
+                raise ValueError(
+                    f"the state is of {behind} batches before the last one that was handed out, and does not say which "
+                    "samples those had: load it into a StatefulDataLoader, or save with snapshot_every_n_steps=1"
+                )
             workers = state["_snapshot"]["_worker_snapshots"]
             yield from (workers[f"worker_{number}"]["dataset_state"] for number in range(len(workers)))
         elif isinstance(state, Mapping) and "dataset_state" in state:
@@ -162,10 +180,13 @@ def plan_of_rank(states: Sequence[Remainder], total: int, place: WorkerPlace, un
         parts = only.parts if first == only.epoch else only.of_epoch(first, total, uneven)
         union(parts)  # raises where they overlap
         later = tuple((epoch, tuple(one)) for epoch, one in only.later if epoch > first)
-        return EpochPlan(first, "rank", tuple(map(tuple, parts)), later)
+        return EpochPlan(first, "rank", tuple(map(tuple, parts)), later, only.batches if first == only.epoch else 0)
     there = [one.place[:2] for one in of_ranks]
     if not there or sorted(there) != [(rank, there[0][1]) for rank in range(there[0][1])]:
-        raise ValueError(f"for another number of ranks, give the states of all; there are {_places(states)}")
+        raise ValueError(
+            f"this is rank {place.rank} of {place.ranks}: give it its own state, or those of all ranks (a Loader with "
+            f"gather=True saves them together); there are {_places(states)}"
+        )
     first = min(one.first for one in of_ranks)
     last = max([one.epoch for one in of_ranks] + [epoch for one in of_ranks for epoch, _ in one.later])
     if first > last:  # no rank has begun it
@@ -175,7 +196,8 @@ def plan_of_rank(states: Sequence[Remainder], total: int, place: WorkerPlace, un
     ]
     union(left[0])  # raises where they overlap
     later = tuple((first + number, tuple(union(one))) for number, one in enumerate(left[1:], 1))
-    return EpochPlan(first, "all", tuple(map(tuple, left[0])), later)
+    batches = max((one.batches for one in of_ranks if one.epoch == first), default=0)
+    return EpochPlan(first, "all", tuple(map(tuple, left[0])), later, batches)
 
 
 def _joined(states: Sequence[Remainder]) -> list[Remainder]:

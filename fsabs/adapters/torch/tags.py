@@ -1,44 +1,56 @@
-"""The tags of the batches of a `ShardedDataset`, of which its state is made.
+"""The tag of a batch, by which the training loop's process knows what was consumed.
 
-Only the worker knows how many samples of the data set it took, and only the main process knows which batches were used.
-So each batch carries its worker's count, added when it is collated and removed when it is handed out.
+A loader draws a batch, sends its tag to a worker with what the worker is to read, and gets it back with the samples. It
+counts the batch when it hands it to the training loop, and counts nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torch.utils.data import default_collate, default_convert
 
+@dataclass(slots=True)  # no tuple: pinning memory would rebuild it
+class Tag:
+    """A batch's place in a pass."""
 
-class Tag(NamedTuple):
-    """The progress of a worker."""
-
-    worker: int
-    workers: int
     serial: int
-    """The serial number of the plan that it follows."""
-    taken: int
-    """How many samples it has taken since the pass began."""
+    """The serial number of the pass."""
+    part: int
+    """The number of the part of the pass that it is drawn from: a worker's share."""
+    first: int
+    """The number of its first sample in that part."""
+    count: int
+    """How many samples it has."""
 
 
 class Tagged(NamedTuple):
-    """A batch as it comes out of a `DataLoader` with `collate_fn=dataset.tagged(...)`."""
+    """A batch on its way from a worker to the training loop."""
 
     data: Any
-    tag: Tag
+    tag: Any
+
+
+class Samples(list[Any]):
+    """The samples of a batch, with its tag."""
+
+    def __init__(self, samples: Any, tag: Any) -> None:
+        super().__init__(samples)
+        self.tag = tag
 
 
 class Collate:
-    """A `collate_fn` around another, which adds the tag that `tag` returns."""
+    """A `collate_fn` around another, which keeps the tag of the samples.
 
-    def __init__(self, tag: Callable[[], Tag], collate_fn: Callable[[Any], Any] | None) -> None:
-        self._tag = tag  # a method of the data set: in a worker, of that which the samples come from, pickled with it
+    `batched` is False where samples are handed out one by one. A batch whose samples were all skipped is None.
+    """
+
+    def __init__(self, collate_fn: Callable[[Any], Any], batched: bool = True) -> None:
         self._collate = collate_fn
+        self._batched = batched
 
-    def __call__(self, samples: Any) -> Tagged:
-        collate = self._collate
-        if collate is None:  # a list of samples, or one sample where there are no batches
-            collate = default_collate if isinstance(samples, list) else default_convert
-        return Tagged(collate(samples), self._tag())
+    def __call__(self, samples: Samples) -> Tagged:
+        if not samples:
+            return Tagged(None, samples.tag)
+        return Tagged(self._collate(list(samples) if self._batched else samples[0]), samples.tag)

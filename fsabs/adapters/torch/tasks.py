@@ -7,6 +7,7 @@ batch. What a worker read and no batch brought is dispatched again.
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import socket
@@ -20,6 +21,7 @@ from torch.utils.data import IterableDataset, default_collate, default_convert, 
 from ...dispatch import JobFailedError, Task, TaskDispatcher, TaskType
 from ...dispatch.leasing import HeldTask, LeasedTasks
 from ...readers.data.base import adopt
+from .tags import Tagged
 
 MAX_WAIT = 0.25
 """Seconds between two requests for a task while none is free, at most: the ranks of a job wait for each other."""
@@ -38,13 +40,6 @@ class TaskSpan(NamedTuple):
     lease: int
     records: int
     error: str = ""
-
-
-class TaskBatch(NamedTuple):
-    """A batch as it comes out of a `DataLoader` with `collate_fn=dataset.tagged(...)`."""
-
-    data: Any
-    spans: tuple[TaskSpan, ...]
 
 
 class TaskDataset(IterableDataset[Any]):
@@ -180,20 +175,28 @@ class TaskDataset(IterableDataset[Any]):
         """Yield the batches of a `DataLoader` made with `collate_fn=dataset.tagged(...)`, until the job has ended."""
         return (batch for batch in self.steps(loader) if batch is not None)
 
+    def of_batches(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
+        """Yield the batches of a `Loader`, which `begin()` begins."""
+        return (batch for batch in self._begun(begin, workers, drop_last) if batch is not None)
+
     def steps(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of a `DataLoader`, and None when no task is free but one may be later.
 
         Processes that train in step, with a collective operation for each batch, need those: others finish the last
         tasks only while this one takes part.
         """
-        if getattr(loader, "drop_last", False):
+        workers = max(1, getattr(loader, "num_workers", 0))
+        return self._begun(functools.partial(iter, loader), workers, getattr(loader, "drop_last", False))
+
+    def _begun(self, begin: Callable[[], Iterator[Any]], workers: int, drop_last: bool) -> Iterator[Any]:
+        if drop_last:
             raise ValueError("drop_last=True would leave records of each job unprocessed for ever")
         self._counted = True
         try:
-            batches = iter(loader)
+            batches = begin()
         finally:
             self._counted = False
-        steps = self._steps(batches, max(1, getattr(loader, "num_workers", 0)))
+        steps = self._steps(batches, workers)
         del batches  # so that the workers end with the generator
         return (None if isinstance(batch, NoRecord) else batch for batch in steps)
 
@@ -203,9 +206,9 @@ class TaskDataset(IterableDataset[Any]):
         self._running = True
         try:
             for batch in batches:
-                if not isinstance(batch, TaskBatch):
+                if not isinstance(batch, Tagged):
                     raise TypeError("the DataLoader must be made with collate_fn=dataset.tagged(...)")
-                self._in_hand = batch.spans
+                self._in_hand = batch.tag
                 yield batch.data
                 self._count()
             if self.dispatcher.status().state == "failed":
@@ -280,12 +283,12 @@ class TaskCollate:
         self._collate = collate_fn
         self._batched = batched
 
-    def __call__(self, samples: Any) -> TaskBatch:
+    def __call__(self, samples: Any) -> Tagged:
         spans = self._dataset.spans()
         if not self._batched:
-            return TaskBatch(samples if isinstance(samples, NoRecord) else self._collate(samples), spans)
+            return Tagged(samples if isinstance(samples, NoRecord) else self._collate(samples), spans)
         samples = [sample for sample in samples if not isinstance(sample, NoRecord)]
-        return TaskBatch(self._collate(samples) if samples else NoRecord(), spans)
+        return Tagged(self._collate(samples) if samples else NoRecord(), spans)
 
 
 class _Pass(Iterator[Any]):

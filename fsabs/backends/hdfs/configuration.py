@@ -17,6 +17,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from ...core import process
+
 DEFAULT_PORT = 8020
 _VARIABLE = re.compile(r"\$\{([^}$\s]+)\}")
 _SIZE = re.compile(r"(\d+)([kmgtpe]?)b?", re.IGNORECASE)
@@ -104,28 +106,35 @@ class HadoopConfiguration:
     def umask(self) -> int:
         """Return the permissions that new files do not get: `fs.permissions.umask-mode`, else the process's umask."""
         value = self.get("fs.permissions.umask-mode")
-        if not value:
-            mask = os.umask(0)
-            os.umask(mask)
-            return mask
-        return _parse_umask(value)
+        return _parse_umask(value) if value else process.umask()
+
+    @property
+    def kerberos(self) -> bool:
+        """True if the cluster wants more than a user's name."""
+        return self.get("hadoop.security.authentication", "simple") != "simple"
 
     def default_file_system(self) -> tuple[str, str, str]:
-        """Return scheme, authority and path of `fs.defaultFS`."""
-        url = self.get("fs.defaultFS") or self.get("fs.default.name")
+        """Return scheme, authority and path of `fs.defaultFS`; else the nameservice, if there is just one."""
+        url = self._default_url()
         if not url:
-            raise OSError(
-                errno.EINVAL, "a URL without a host needs fs.defaultFS in the configuration that HADOOP_CONF_DIR names"
+            reason = (
+                "a URL without a host needs fs.defaultFS, or one name in dfs.nameservices, in the configuration that"
             )
+            raise OSError(errno.EINVAL, f"{reason} HADOOP_CONF_DIR names")
         parts = urlsplit(url)
         if parts.scheme not in ("hdfs", "viewfs") or not parts.netloc:
             raise _wrong("fs.defaultFS", url, "is no hdfs:// or viewfs:// URL with a host")
         return parts.scheme, parts.netloc, parts.path
 
+    def _default_url(self) -> str:
+        names = self.get("dfs.nameservices").split(",")
+        only = f"hdfs://{names[0].strip()}" if len(names) == 1 and names[0].strip() else ""
+        return self.get("fs.defaultFS") or self.get("fs.default.name") or only
+
     def canonical_store(self, scheme: str, authority: str) -> str:
         """Return the same text for every way to name a file system; the scheme alone if there is no default."""
         if not authority:
-            if not (self.get("fs.defaultFS") or self.get("fs.default.name")):
+            if not self._default_url():
                 return scheme
             scheme, authority, _ = self.default_file_system()
         if scheme == "viewfs":
@@ -147,7 +156,7 @@ class HadoopConfiguration:
         found = {"configuration": str(folder) if folder else "none: HADOOP_CONF_DIR and HADOOP_HOME are not set"}
         if not authority:
             scheme, authority, _ = self.default_file_system()
-            found["default"] = f"{scheme}://{authority} (fs.defaultFS)"
+            found["default"] = f"{scheme}://{authority} (fs.defaultFS, or dfs.nameservices)"
         if scheme == "viewfs":
             found["mounts"] = ", ".join(f"{mount.path or '/'} on {mount.authority}" for mount in self.mounts(authority))
             return found

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ... import errors, process
+from ...core import errors, process
 
 _NAME = "hdfs_native._internal"
 

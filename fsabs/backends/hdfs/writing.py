@@ -1,211 +1,313 @@
 """Writing a file of HDFS: under a hidden name, moved into its place when it is complete, through failures of nodes.
 
 HDFS lists a file from the moment it is created, and completes what a killed client leaves: so the name is hidden until
-`commit`. The last bytes that were sent are kept. A file that is still whole in them is written again under another
-name when a NameNode or a DataNode fails; a longer one is closed by a recovery of its lease, and continued by an append.
+`commit`, and only the file's owner may read it until then. The last bytes that were sent are kept. A file that is
+still whole in them is written again under another name when a NameNode or a DataNode fails; a longer one is closed by a
+recovery of its lease, and continued by an append.
+
+A writer of the library that is freed completes its file: only a file under a hidden name can be given up.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import time
 from collections import deque
+from operator import methodcaller
+from typing import Any
 
-from ...files import Writer, is_partial, partial_name
-from .access import HdfsAccess
-from .driver import Driver, DriverOutput
+from ...core import process
+from ...core.stats import FileStat
+from ...core.writing import Writer, is_partial, partial_name
+from .client import Connection, Deadline, HdfsPlace, first_page
 from .rpc_errors import Verdict, verdict
 
 REPLAY_BYTES = 24 * 1024 * 1024
 """Bytes that were sent last and are kept: more than the library and the sockets hold back."""
 ABORT_SECONDS = 10.0
-"""Seconds, at most, to delete what an abort leaves; later writers try again."""
+"""Seconds, at most, to delete what an abort leaves; what is still there is swept later."""
 STALE_PARTIAL_AGE = 3600.0
 """Seconds after which another process's half-written file may be that of a dead writer."""
+_BUFFER = 1024 * 1024  # to be sent to a DataNode at once
+_PRIVATE = 0o600
+_ACL = 0o10000  # set in the permissions of what has an access control list, whose mask is in the group's bits
 _FINAL = {errno.EACCES, errno.EPERM, errno.EDQUOT, errno.ENAMETOOLONG, errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
 _FINAL |= {errno.EOPNOTSUPP, errno.EBADF, errno.EEXIST, errno.EISDIR, errno.ENOSPC}
+
+
+class HdfsOutput:
+    """A file of the library that is being written, through one NameNode; a forked child can't use or free it."""
+
+    def __init__(self, place: HdfsPlace, method: str, deadline: Deadline, *arguments: Any) -> None:
+        """Open a file by a method of the library's client: `create`, under a name that nothing else has, or `append`.
+
+        It is not repeated after a lost response: for a new file, the caller tries another name.
+        """
+        request = methodcaller(method, place.path, *arguments)
+        node, raw = place.nameservice.call_on(method, request, repeat=False, deadline=deadline)
+        self._transfer = functools.partial(place.nameservice.transfer, node=node)
+        self._raw = process.PerProcess(_forked_writer)
+        self._raw.adopt(raw)
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of `data`."""
+        self._transfer("write", functools.partial(_send, self._raw.get(), data), deadline)
+
+    def close(self, deadline: Deadline) -> None:
+        """Send what is left, and complete the file."""
+        self._transfer("close", self._raw.get().close, deadline)
 
 
 class HdfsWriter(Writer):
     """Writes under a hidden name, and renames at `commit`."""
 
-    def __init__(self, fs: HdfsAccess, key: str, exclusive: bool) -> None:
-        self._fs = fs
-        self._path = "/" + key
+    def __init__(self, connection: Connection, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
+        self._connection = connection
+        self._place = place
         self._exclusive = exclusive
+        self._umask = connection.umask
+        self._kept: FileStat | None = None
+        self._moved = False
         self._written = 0
         self._replay: deque[bytes] = deque()
         self._replay_start = 0  # where in the file the kept bytes begin
-        self._abandoned: list[str] = []  # earlier names, which may exist
-        self._output: DriverOutput | None = None
-        self._partial = ""
-        self._create_repeatedly(time.monotonic() + self._driver.timeout)
+        self._abandoned: list[HdfsPlace] = []  # earlier names, which may exist
+        self._output: HdfsOutput | None = None
+        self._partial = place
+        self._create_repeatedly(deadline)
 
-    @property
-    def _driver(self) -> Driver:
-        return self._fs.driver
+    def keep(self, stat: FileStat, *, moved: bool = False) -> None:
+        """Have the file get the time of `stat` and, if it is new or `moved`, its permissions."""
+        self._kept, self._moved = stat, moved
 
     def write(self, data: bytes) -> None:
         """Send `data`."""
-        output, until = self._opened(), time.monotonic() + self._driver.timeout
-        self._keep(data)
+        output, deadline = self._opened(), self._deadline()
+        self._keep_bytes(data)
         try:
-            output.write(data, _left(until))
+            output.write(data, deadline)
         except OSError as exc:
-            self._recover(exc, until)
+            self._recover(exc, deadline)
 
     def commit(self) -> None:
         """Complete the file, check that all of it arrived, and move it to its name."""
         self._opened()
-        until = time.monotonic() + self._driver.timeout
+        deadline = self._deadline()
         while True:
             try:
-                self._complete(until)
+                made = self._complete(deadline)
                 break
             except OSError as exc:
-                self._recover(exc, until)
-        self._driver.rename(self._partial, self._path, overwrite=not self._exclusive, seconds=_left(until))
+                self._recover(exc, deadline)
+        self._set_attributes(made, deadline)
+        self._partial.rename(self._place, not self._exclusive, deadline)
         self._output = None
         self._replay.clear()
-        self._delete(self._abandoned)
+        _delete(self._abandoned)
 
     def abort(self) -> None:
         """Delete the hidden file; its writer, when freed, finds nothing to complete."""
         output, self._output = self._output, None
         self._replay.clear()
         if output is not None:
-            self._delete([*self._abandoned, self._partial])
+            _delete([*self._abandoned, self._partial])
 
-    def _opened(self) -> DriverOutput:
+    def _deadline(self) -> Deadline:
+        return Deadline(self._place.nameservice.policy.timeout)
+
+    def _opened(self) -> HdfsOutput:
         if self._output is None:
             raise ValueError("the writer is finished")
         return self._output
 
-    def _keep(self, data: bytes) -> None:
+    def _keep_bytes(self, data: bytes) -> None:
         self._replay.append(data)
         self._written += len(data)
         while self._written - self._replay_start - len(self._replay[0]) >= REPLAY_BYTES:
             self._replay_start += len(self._replay.popleft())
 
-    def _complete(self, until: float) -> None:
-        self._opened().close(_left(until))
-        arrived = self._driver.stat(self._partial, _left(until)).size
-        if arrived != self._written:  # hdfs-native can report success over a file that no DataNode has
-            raise OSError(errno.EIO, f"HDFS has {arrived} of {self._written} bytes")
+    def _complete(self, deadline: Deadline) -> Any:
+        """Complete the file; return its status."""
+        self._opened().close(deadline)
+        made = self._partial.status(deadline)
+        if made.length != self._written:  # hdfs-native can report success over a file that no DataNode has
+            raise OSError(errno.EIO, f"HDFS has {made.length} of {self._written} bytes")
+        return made
 
-    def _recover(self, failure: OSError, until: float) -> None:
+    # ---- failures
+
+    def _recover(self, failure: OSError, deadline: Deadline) -> None:
         """Bring the file to where it was to be, or raise `failure`."""
         delay = 0.2
-        while failure.errno not in _FINAL and time.monotonic() + delay < until:
+        while failure.errno not in _FINAL and deadline.has(delay):
             time.sleep(delay)
             delay = min(2 * delay, 2.0)
             try:
                 if self._replay_start == 0:
                     self._abandoned.append(self._partial)
-                    self._create_repeatedly(until)
+                    self._create_repeatedly(deadline)
                     position = 0
                 else:
-                    position = self._append_again(until)
-                self._send_from(position, until)
+                    position = self._append_again(deadline)
+                self._send_from(position, deadline)
             except OSError as exc:
                 failure = exc
                 continue
             return
         raise failure
 
-    def _create_repeatedly(self, until: float) -> None:
+    def _create_repeatedly(self, deadline: Deadline) -> None:
         """Create a hidden file; after a lost response under another name, so that no late request meets it."""
-        folder, name = os.path.split(self._path)
+        folder, name = os.path.split(self._place.path)
         while True:
-            self._partial = os.path.join(folder, partial_name(name))
+            self._partial = self._place.beside(os.path.join(folder, partial_name(name)))
             try:
-                self._output = self._driver.create(self._partial, _left(until))
+                self._output = HdfsOutput(self._partial, "create", deadline, self._connection.write_options(_PRIVATE))
                 return
             except OSError as exc:
                 if verdict(exc) is not Verdict.UNKNOWN:
                     raise
                 self._abandoned.append(self._partial)
-                if time.monotonic() >= until:
+                if not deadline.has(0):
                     raise
 
-    def _append_again(self, until: float) -> int:
-        """Take the file from the failed pipeline, and open it at its end; returns its size."""
-        while not self._driver.recover_lease(self._partial):
-            if time.monotonic() + 0.5 > until:
-                raise OSError(errno.EBUSY, "the lease was not recovered in time")
+    def _append_again(self, deadline: Deadline) -> int:
+        """Take the file from the failed pipeline, and open it at its end; returns its size.
+
+        The recovery is asked for once: each request begins another one, and what the last one has found is dropped.
+        """
+        self._partial.recover_lease(deadline)
+        while True:
+            try:
+                self._output = HdfsOutput(self._partial, "append", deadline)
+                break
+            except OSError as exc:
+                if exc.errno != errno.EBUSY or not deadline.has(0.5):
+                    raise
             time.sleep(0.5)
-        size = self._driver.stat(self._partial, _left(until)).size
+        size: int = self._partial.status(deadline).length
         if not self._replay_start <= size <= self._written:
             raise OSError(errno.EINVAL, f"HDFS has {size} bytes, and can go on from {self._replay_start} only")
-        self._output = self._driver.append(self._partial, _left(until))
         return size
 
-    def _send_from(self, position: int, until: float) -> None:
+    def _send_from(self, position: int, deadline: Deadline) -> None:
         start = self._replay_start
         for data in self._replay:
             if start + len(data) > position:
-                self._opened().write(data[max(0, position - start) :], _left(until))
+                self._opened().write(data[max(0, position - start) :], deadline)
             start += len(data)
 
-    def _delete(self, paths: list[str]) -> None:
-        self._fs.leftovers.extend(paths)
-        delete_leftovers(self._driver, self._fs.leftovers)
+    # ---- what the file gets beside its content
+
+    def _set_attributes(self, made: Any, deadline: Deadline) -> None:
+        """Give the hidden file the permissions and the replication of what it replaces, or those of a new file."""
+        call = functools.partial(self._partial.call, deadline=deadline)
+        replaced, kept = self._replaced(deadline), self._kept
+        if replaced is None:
+            mode = 0o666 & ~self._umask if kept is None else kept.mode & 0o777
+        else:
+            mode = self._mode_of(replaced, made, deadline)
+            replication = self._connection.replication or replaced.replication
+            if replication != made.replication:
+                call("set_replication", replication)
+        if kept is not None and self._moved:
+            mode = kept.mode & 0o777
+        if kept is not None and kept.last_modified is not None:
+            self._partial.set_modified(kept.last_modified, deadline)
+        if mode != made.permission:  # at last: it may forbid the others
+            call("set_permission", mode)
+
+    def _replaced(self, deadline: Deadline) -> Any:
+        """Return the status of the file that is going to be replaced; None if there is none."""
+        if not self._exclusive:
+            with contextlib.suppress(FileNotFoundError):
+                status = self._place.status(deadline)
+                return None if status.isdir else status
+        return None
+
+    def _mode_of(self, replaced: Any, made: Any, deadline: Deadline) -> int:
+        """Return the permissions for a file in place of `replaced`, and give it its owner and group.
+
+        Where they can't be given, nor the access control list, the new group may do what all others may, and no more.
+        """
+        mode: int = replaced.permission & 0o1777
+        owner = replaced.owner if replaced.owner != made.owner else None
+        group = replaced.group if replaced.group != made.group else None
+        narrow = bool(replaced.permission & _ACL)
+        try:
+            if owner or group:
+                self._partial.call("set_owner", owner, group, deadline=deadline)
+        except PermissionError:
+            narrow = narrow or group is not None
+        return mode & (0o1707 | (mode & 0o007) << 3) if narrow else mode
 
 
 class HdfsAppendWriter(Writer):
     """Appends in place: what is written stays."""
 
-    def __init__(self, output: DriverOutput, timeout: float) -> None:
+    def __init__(self, place: HdfsPlace, output: HdfsOutput) -> None:
+        self._place = place
         self._output = output
-        self._timeout = timeout
+        self._failed = False
 
     def write(self, data: bytes) -> None:
         """Append `data`."""
-        self._output.write(data, self._timeout)
+        self._failed = True
+        self._output.write(data, self._deadline())
+        self._failed = False
 
     def commit(self) -> None:
         """Complete the file."""
-        self._output.close(self._timeout)
+        self._failed = True
+        self._output.close(self._deadline())
 
     def abort(self) -> None:
         """Complete the file as far as it was written: the lease must not stay."""
         with contextlib.suppress(OSError):  # what went wrong before is what the user has to see
-            self._output.close(self._timeout)
+            if self._failed:
+                self._place.recover_lease(Deadline(ABORT_SECONDS))
+            else:
+                self._output.close(self._deadline())
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._place.nameservice.policy.timeout, attempts=1)
 
 
-def delete_leftovers(driver: Driver, leftovers: deque[str]) -> None:
-    """Delete hidden files of this process that an earlier failure has left; what can't be deleted now stays noted."""
-    until = time.monotonic() + min(ABORT_SECONDS, driver.timeout)
-    for _ in range(len(leftovers)):
-        try:
-            path = leftovers.popleft()
-        except IndexError:
-            return
-        try:
-            driver.delete(path, _left(until))
-        except OSError:
-            leftovers.append(path)
+def _delete(places: list[HdfsPlace]) -> None:
+    """Delete hidden files; what can't be deleted in time is left to the sweep of a later writer."""
+    deadline = Deadline(ABORT_SECONDS)
+    for place in places:
+        with contextlib.suppress(OSError):
+            place.delete(deadline)
 
 
-def sweep(driver: Driver, folder: str) -> None:
+def sweep(place: HdfsPlace, deadline: Deadline) -> None:
     """Delete the half-written files that dead writers have left in a directory."""
+    request = functools.partial(first_page, path=place.path)
     with contextlib.suppress(OSError):
-        for found in driver.list_first(folder):
-            if found.filename > "/":
+        for found in place.nameservice.call_on("list", request, deadline=deadline)[1][0]:
+            name = os.path.basename(found.path)
+            if name > "/":
                 return
-            old = time.time() - (found.last_modified or 0) > STALE_PARTIAL_AGE
-            if old and is_partial(found.filename):
-                _delete_dead(driver, os.path.join(folder, found.filename))
+            if time.time() - found.modification_time / 1000 > STALE_PARTIAL_AGE and is_partial(name):
+                _delete_dead(place.beside(found.path), deadline)
 
 
-def _delete_dead(driver: Driver, path: str) -> None:
+def _delete_dead(place: HdfsPlace, deadline: Deadline) -> None:
     """Delete a file whose writer is gone: the NameNode lets no other client append while its lease is renewed."""
     with contextlib.suppress(OSError):
-        driver.append(path, driver.timeout).close(driver.timeout)
-        driver.delete(path)
+        HdfsOutput(place, "append", deadline).close(deadline)
+        place.delete(deadline)
 
 
-def _left(until: float) -> float:
-    return max(0.001, until - time.monotonic())
+def _send(raw: Any, data: bytes) -> None:
+    with memoryview(data) as view:
+        for start in range(0, len(view), _BUFFER):
+            raw.write(bytes(view[start : start + _BUFFER]) if len(view) > _BUFFER else data)
+
+
+def _forked_writer() -> Any:
+    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")

@@ -1,64 +1,70 @@
-"""The bucket as requests need it: its name, the options and headers of requests, and this process's two clients."""
+"""How a process reaches a bucket: its place, the signer of the requests, and credentials that are read anew."""
 
 from __future__ import annotations
 
-import abc
-from typing import Any
+import errno
 
-from ...core import Core
-from . import checksums
-from .boto import load, shared_client
-from .client import Client, shared
-from .options import S3Options, parse
+from ..objects.dialect import Access
+from ..objects.messages import Body
+from .endpoint import Place, forget, resolve
+from .options import Options
+from .signing import Signer, checked_lines
 
 
-class BucketAccess(Core):
-    """The access to the bucket `bucket`, with the options of `S3`; it is made anew in an unpickled copy."""
+class S3Access(Access):
+    """The access to `bucket` with `options`."""
 
-    def __init__(self, bucket: str, options: S3Options) -> None:
-        self.bucket = bucket
-        self.options, self.objects, self.versions = parse(options)
-        self._prepare()
+    def __init__(self, bucket: str, options: Options, place: Place) -> None:
+        if place.signature is not None and place.credentials is None:
+            forget(bucket, options)  # the next one looks for them again
+            if options.session is None:
+                _forget_client(options)
+            raise PermissionError(
+                errno.EACCES,
+                "no credentials in options, environment, ~/.aws or roles; for a public bucket: anonymous=True",
+            )
+        self._bucket = bucket
+        self._options = options
+        self.place = place
+        self.endpoint = place.endpoint
+        self._signer = Signer(place) if place.signature is not None and place.endpoint.transport is None else None
+        if self._signer is not None:
+            self.authorise = self._signer.lines  # type: ignore[method-assign]  # a call less for each request
 
-    def _prepare(self) -> None:
-        load()
-        if self.objects.checksum_algorithm is not None:
-            checksums.function_of(self.objects.checksum_algorithm)
-        self.bucket_headers = self.objects.bucket_headers()
-        self.read_headers = self.objects.read_headers()
-        self.write_headers = self.objects.write_headers()
-        self._client = shared_client(self.options)
-        self._http = shared(self._client, self.bucket, self.options)
+    @classmethod
+    def resolved(cls, bucket: str, options: Options) -> S3Access:
+        """Return the access to a bucket, as it is configured."""
+        return cls(bucket, options, resolve(bucket, options))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_client", "_http")}
+    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
+        """Return the header lines of a request that is not signed here."""
+        return checked_lines(headers)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
+    def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
+        """Return the query that allows a request to whoever has it."""
+        return self._signer.presigned(method, path, query, seconds) if self._signer is not None else query
 
-    @property
-    def client(self) -> Any:
-        """This process's boto3 client."""
-        return self._client.get()
+    def renewed(self) -> Access | None:
+        """Read the credentials anew: those of a file or of a role may be newer."""
+        forget(self._bucket, self._options)
+        if self.place.signature is None:
+            return None
+        before = self.place.credentials.get_frozen_credentials()[:3]
+        _forget_client(self._options)
+        found = S3Access.resolved(self._bucket, self._options)
+        return found if found.place.credentials.get_frozen_credentials()[:3] != before else None
 
-    @property
-    def http(self) -> Client | None:
-        """This process's client for frequent requests; None where only boto3 can reach the bucket."""
-        return self._http.get()
+    def moved(self, place: str) -> Access | None:
+        """Resolve the bucket's address in another region."""
+        if place == self.place.region:
+            return None
+        elsewhere = self._options._replace(region=place)
+        return S3Access(self._bucket, self._options, resolve(self._bucket, elsewhere))
 
-    def redirected(self) -> None:
-        """Resolve the endpoint again: boto3 has followed a redirect."""
-        self._http.redirected()
 
-    @property
-    def checksum_algorithm(self) -> str | None:
-        """The algorithm of the checksums of written bodies; None if boto3 is configured to send none."""
-        if self.objects.checksum_algorithm is not None:
-            return self.objects.checksum_algorithm
-        client = self.http
-        return checksums.DEFAULT if client is None or client.endpoint.checksums else None
+def _forget_client(options: Options) -> None:
+    """Have boto3, if it has been asked, look for credentials again."""
+    import sys
 
-    @abc.abstractmethod
-    def _no_file(self, key: str) -> OSError:
-        """Return the error for a key with no object: it may be a directory, or the bucket may be missing."""
+    if (boto := sys.modules.get("fsabs.backends.s3.boto")) is not None:
+        boto.forget_credentials(options)

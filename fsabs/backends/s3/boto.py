@@ -1,4 +1,5 @@
-"""boto3's client: made once in each process from the options, and its exceptions turned into Python's errors.
+"""What only boto3 knows or can do: where requests go in every case, which credentials a provider has, and, as a
+transport under our client, requests with other signatures, through unusual proxies, and to mocks.
 
 An inherited client must never be used: parent and child would read each other's answers from the same socket.
 """
@@ -10,28 +11,36 @@ import errno
 import functools
 import importlib
 import os
+import re
+import socket
 import threading
-import time
+import urllib.parse
 import weakref
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
-from ... import errors, hooks, keys, process
-from . import checksums
-from .failures import refusal
-from .options import Options, core_session, environment
+from ...core import errors, process, redaction
+from ..objects import checksums
+from ..objects.dialect import Endpoint
+from ..objects.failures import Transient, refusal
+from .endpoint import DEFAULT_REGION, EXPRESS, SIGV4, Place
+from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
 
 _MODULES = (
     "boto3",
-    "boto3.s3.inject",
-    "boto3.s3.transfer",
-    "botocore.httpchecksum",
     "botocore.retries.standard",
     "encodings.idna",  # of host names
-    "s3transfer.subscribers",
 )
+_PROBE_KEY = "k"
+_SIGNATURES = {"s3v4": SIGV4, "v4": SIGV4, EXPRESS: EXPRESS}
+_FIELDS = """
+user-agent x-amz-user-agent x-amz-checksum-mode amz-sdk-invocation-id amz-sdk-request x-amz-sdk-checksum-algorithm
+expect accept-encoding
+"""
+_USUAL_HEADERS = frozenset(_FIELDS.split())
+"""Those that boto3 gives a GET by itself."""
+_NAMES = {"GET": "GetObject", "HEAD": "HeadObject", "PUT": "PutObject", "POST": "CreateMultipartUpload"}
+_NAMES["DELETE"] = "DeleteObject"
 _descriptions: Any = None
 _generations: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 """The users' sessions, with the process that has used them."""
@@ -58,6 +67,14 @@ def load() -> None:
         raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
 
 
+def forget_credentials(options: Options) -> None:
+    """Have the next client look for credentials anew."""
+    if options.session is not None:
+        core = core_session(options.session)
+        core._credentials = core.get_component("credential_provider").load_credentials()
+    shared_client(options).close()
+
+
 def make_client(options: Options) -> Any:
     """A new boto3 client."""
     try:
@@ -65,15 +82,15 @@ def make_client(options: Options) -> Any:
         from botocore.config import Config
         from botocore.exceptions import ProfileNotFound
 
-        from .endpoint import install
     except ImportError as exc:
         raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
 
-    settings: dict[str, Any] = {
-        "connect_timeout": options.connect_timeout,
-        "read_timeout": options.read_timeout,
-        "max_pool_connections": POOL_SIZE,
-    }
+    core = core_session(options.session) if options.session is not None else None
+    usual = core.get_default_client_config() if core is not None else None  # the user's own
+    settings: dict[str, Any] = {"max_pool_connections": POOL_SIZE}
+    for name, default in (("connect_timeout", CONNECT_TIMEOUT), ("read_timeout", READ_TIMEOUT)):
+        if (given := getattr(options, name)) is not None or usual is None:
+            settings[name] = given if given is not None else default
     if options.max_attempts:
         settings["retries"] = {"total_max_attempts": options.max_attempts}
     if options.anonymous:
@@ -87,42 +104,13 @@ def make_client(options: Options) -> Any:
     try:
         create, region = _session(options)
         url = options.endpoint or os.environ.get("S3_ENDPOINT") or None
-        # A store of one's own has no regions, but a signature needs the name of one.
-        region = options.region or region or "us-east-1"
+        region = options.region or region or DEFAULT_REGION
         client = create("s3", endpoint_url=url, region_name=region, config=Config(**settings), verify=options.verify)
         install(client)
-        client.meta.events.register("before-send.s3", _begun)
-        client.meta.events.register("response-received.s3", _answered)
         return client
     except (ProfileNotFound, ValueError) as exc:  # a ValueError is about the endpoint
-        raise errors.ConfigError(f"S3: {exc}") from exc
-
-
-def is_aws(client: Any) -> bool:
-    """Return whether a client's requests go to AWS, and not to another store."""
-    host = urlsplit(client.meta.endpoint_url).hostname or ""
-    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-
-
-def resolved_endpoint(client: Any) -> str:
-    """Return the endpoint that a client has made of options, environment and configuration, without a user in it."""
-    parts = urlsplit(client.meta.endpoint_url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
-
-
-def principal(client: Any, options: Options) -> str:
-    """Return whom requests are signed for: the key, or for keys that a provider renews the provider and its role."""
-    with translated():
-        found = client._request_signer._credentials
-    if found is None:
-        return ""
-    if found.method in ("explicit", "env", "shared-credentials-file", "config-file", "boto-config"):
-        return str(found.get_frozen_credentials().access_key)
-    role = os.environ.get("AWS_ROLE_ARN", "")
-    if options.session is not None and not (profile := core_session(options.session).profile):
-        return str(found.get_frozen_credentials().access_key)
-    profile = profile if options.session is not None else options.profile
-    return f"{found.method} {profile or os.environ.get('AWS_PROFILE', '')} {role}"
+        cause = redaction.as_cause(exc.with_traceback(None))  # in its frames are keys
+        raise errors.ConfigError(redaction.without_secrets(f"S3: {exc}")) from cause
 
 
 def _session(options: Options) -> tuple[Callable[..., Any], str | None]:
@@ -141,8 +129,6 @@ def _session(options: Options) -> tuple[Callable[..., Any], str | None]:
         region_name=options.region,
         profile_name=options.profile,
     )
-    # dateutil, boto3's parser of times, takes two thirds of the time of a listing.
-    session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
     return session.client, session.region_name
 
 
@@ -171,52 +157,236 @@ def _core_session() -> Any:
     return session
 
 
-def _timestamp(text: Any) -> datetime:
+# ---- where requests go
+
+
+class _Caught(NamedTuple):
+    """A request as boto3 has prepared it, before it is signed."""
+
+    request: Any
+    region: str
+    signing_name: str
+    signature: Any
+
+
+class _CaughtRequest(Exception):
+    """Ends a call of boto3 before its request is signed."""
+
+    def __init__(self, caught: _Caught) -> None:
+        super().__init__()
+        self.caught = caught
+
+
+_resolving = threading.local()
+
+
+def install(client: Any) -> None:
+    """Prepare a new client of boto3 for `resolve`: a handler that does nothing in any other call."""
+    client.meta.events.register_last("before-sign.s3", _catch)
+
+
+def _catch(request: Any, signing_name: str, region_name: str, signature_version: Any, **_: Any) -> None:
+    if getattr(_resolving, "active", False):
+        context = request.context.get("signing") or {}
+        region, name = context.get("region") or region_name, context.get("signing_name") or signing_name
+        raise _CaughtRequest(_Caught(request, region, name, signature_version))
+
+
+def caught(client: Any, bucket: str) -> _Caught:
+    """Return what boto3 would send for a `GetObject`."""
+    _resolving.active = True
     try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):  # a header's time, or a store with a format of its own
-        from botocore.utils import parse_timestamp
-
-        parsed: datetime = parse_timestamp(text)
-        return parsed
-
-
-_OPERATIONS = {
-    "GetObject": "s3.get",
-    "HeadObject": "s3.head",
-    "ListObjectsV2": "s3.list",
-    "PutObject": "s3.put",
-    "UploadPart": "s3.put",
-    "DeleteObject": "s3.delete",
-    "DeleteObjects": "s3.delete",
-    "CopyObject": "s3.copy",
-}
-_attempt = threading.local()
+        client.get_object(Bucket=bucket, Key=_PROBE_KEY)
+    except _CaughtRequest as exc:
+        return exc.caught
+    finally:
+        _resolving.active = False
+    raise AssertionError("the client was not prepared by install()")
 
 
-def _begun(**_: Any) -> None:
-    """An attempt of boto3 begins; in the thread that will see its end."""
-    _attempt.begin = time.monotonic_ns() if hooks.active is not None else 0
+def resolve(bucket: str, options: Options) -> Place:
+    """Return where boto3 would send a `GetObject` of `bucket`; of credentials, those that a forked child may use."""
+    load()
+    with translated():
+        client = shared_client(options).get()
+        found = caught(client, bucket)
+        mocked = answer_of_handler(client, "GetObject", found.request.prepare()) is not None
+    parts = urllib.parse.urlsplit(found.request.url)
+    session, config = client._endpoint.http_session, client.meta.config
+    tls, retries = parts.scheme == "https", config.retries or {}
+    proxy = session._proxy_config.proxy_url_for(found.request.url) or None
+    odd = odd_headers(found.request)
+    signature = _signature(found.signature)
+    ours = signature != "" and not mocked and not odd and not (proxy or "").startswith("https:")
+    endpoint = Endpoint(
+        host=parts.hostname or "",
+        port=parts.port or (443 if tls else 80),
+        host_header=parts.netloc.rpartition("@")[2],
+        tls=tls,
+        path_prefix=parts.path[: -len(_PROBE_KEY)],
+        connect_timeout=config.connect_timeout,
+        read_timeout=config.read_timeout,
+        max_attempts=retries.get("total_max_attempts"),
+        proxy=proxy if ours else None,
+        verify=_certificates(session._verify) if tls else False,
+        client_certificate=config.client_cert,
+        transport=None if ours else BotoTransport(options, bucket),
+    )
+    url = urllib.parse.urlsplit(client.meta.endpoint_url)
+    place = Place(
+        endpoint,
+        f"{url.scheme}://{url.netloc.rpartition('@')[2].lower()}{url.path.rstrip('/')}",
+        found.region,
+        found.signing_name,
+        signature,
+        (config.s3 or {}).get("payload_signing_enabled"),
+        config.request_checksum_calculation != "when_required",
+    )
+    return place._replace(credentials=_inheritable(client, place))
 
 
-def _answered(
-    event_name: str, context: dict[str, Any], exception: Exception | None, parsed_response: Any, **_: Any
-) -> None:
-    """An attempt of boto3 has ended; the body of a GET is still to come."""
-    instrument, begin = hooks.active, getattr(_attempt, "begin", 0)
-    if instrument is None or not begin:
-        return
-    operation = event_name.rpartition(".")[2]
-    name = _OPERATIONS.get(operation, f"s3.{operation}")
-    asked = context.get("input_params", {})
-    where = f"s3://{asked.get('Bucket', '')}/{keys.to_url_path(str(asked.get('Key', asked.get('Prefix', ''))))}"
-    if context.get("retries", {}).get("attempt", 1) > 1:
-        instrument.record_event("retry", name, 1, where)
-    error = type(exception).__name__ if exception is not None else ""
-    if not error and "Error" in (parsed_response or {}):
-        error = str(parsed_response["Error"].get("Code", ""))
-    body = asked.get("Body")
-    instrument.record_span("request", name, begin, len(body) if isinstance(body, bytes) else 0, where, error)
+def odd_headers(request: Any) -> dict[str, Any]:
+    """Return the header fields of a request that boto3 has prepared which it does not send by itself."""
+    return {name: value for name, value in request.headers.items() if name.lower() not in _USUAL_HEADERS}
+
+
+def _signature(version: Any) -> str | None:
+    """Return the signature as `Place` has it; empty for one that only boto3 makes."""
+    import botocore
+
+    return None if version is botocore.UNSIGNED else _SIGNATURES.get(version, "")
+
+
+def _certificates(verify: bool | str | None) -> bool | str:
+    """Return the file of trusted certificates that botocore would load; False for none."""
+    from botocore.httpsession import get_cert_path
+
+    path: Any = verify if isinstance(verify, str) else verify is not False
+    found: Any = get_cert_path(path)
+    return bool(found) and str(found)
+
+
+# ---- credentials
+
+
+def _inheritable(client: Any, place: Place) -> Any:
+    """Return the credentials if a forked child may use them: a class of botocore's that renews them has locks."""
+    from botocore.credentials import Credentials
+
+    found = client._request_signer._credentials
+    return found if type(found) is Credentials and place.signature != EXPRESS else None
+
+
+def credentials(bucket: str, options: Options, place: Place) -> Any:
+    """Return the credentials of this process for a place whose requests are signed; None if there are none."""
+    with translated():
+        client = shared_client(options).get()
+        if place.signature == EXPRESS:
+            context = caught(client, bucket).request.context["signing"]
+            return _Renewed(functools.partial(context["identity_cache"].get_credentials, context["cache_key"]))
+        found = client._request_signer._credentials
+    return _Renewed(lambda: found, found.method) if found is not None else None
+
+
+class _Renewed:
+    """Credentials that boto3 renews when it is time; those of S3 Express are a session's, which it begins."""
+
+    def __init__(self, get: Callable[[], Any], method: str = "") -> None:
+        self._get = get
+        self.method = method
+
+    def get_frozen_credentials(self) -> Any:
+        """Return those of the moment; raises `OSError`."""
+        with translated():
+            return self._get().get_frozen_credentials()
+
+
+# ---- a transport
+
+
+def answer_of_handler(client: Any, operation: str, request: Any) -> Any:
+    """Return the response of an event handler that answers a prepared request in place of the store, as moto's mocks
+    do; None if there is no such handler.
+    """
+    return client.meta.events.emit_until_response(f"before-send.s3.{operation}", request=request)[1]
+
+
+class _Link(socket.socket):
+    """Our end of a connection to a thread that sends requests by boto3."""
+
+    error: Exception | None = None
+    """Why the other end was closed."""
+
+
+class BotoTransport:
+    """Has boto3 sign and send what our client writes into a socket, and puts the responses there."""
+
+    def __init__(self, options: Options, bucket: str) -> None:
+        self._options = options
+        self._bucket = bucket
+
+    def connect(self) -> socket.socket:
+        """Return the socket; a thread is at its other end until it is closed."""
+        near, far = socket.socketpair()
+        link = _Link(near.family, near.type, near.proto, near.detach())
+        threading.Thread(target=self._serve, args=(far, weakref.ref(link)), daemon=True).start()
+        return link
+
+    def _serve(self, far: socket.socket, link: weakref.ref[_Link]) -> None:
+        with far, far.makefile("rb") as stream:
+            try:
+                while (line := stream.readline()).strip():
+                    method, target, _ = line.decode().split(" ")
+                    far.sendall(self._answer(method, target, stream, far))
+            except Exception as exc:
+                if (near := link()) is not None:
+                    near.error = Transient(exc if isinstance(exc, OSError) else transport_error(exc))
+
+    def _answer(self, method: str, target: str, stream: Any, far: socket.socket) -> bytes:
+        """Read the rest of a request and return the response's bytes."""
+        from botocore.awsrequest import AWSRequest
+
+        headers: dict[str, str] = {}
+        while line := stream.readline().strip():
+            name, _, value = line.decode().partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if headers.pop("expect", ""):
+            far.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = stream.read(int(headers.pop("content-length", 0)))
+        client: Any = shared_client(self._options).get()
+        prepared = caught(client, self._bucket).request
+        origin = urllib.parse.urlsplit(prepared.url)
+        target = re.sub(r"(?<=[?&])(uploads|delete|tagging)=(?=&|$)", r"\1", target)  # as old signatures want them
+        del headers["host"]
+        sent = AWSRequest(
+            method, f"{origin.scheme}://{origin.netloc}{target}", data=body if method in ("PUT", "POST") else None
+        )
+        for name, value in headers.items():
+            sent.headers[name] = value
+        sent.context.update(prepared.context)
+        name = _NAMES.get(method, "GetObject")
+        client._request_signer.sign(name, sent)
+        missing = {field: value for field, value in odd_headers(prepared).items() if field not in sent.headers}
+        if missing:  # of a hook that is called before requests are signed
+            for field, value in missing.items():
+                sent.headers[field] = value
+            client._request_signer.sign(name, sent)
+        ready = sent.prepare()
+        answer = answer_of_handler(client, name, ready) or client._endpoint.http_session.send(ready)
+        content: bytes = answer.content
+        kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+        if method != "HEAD" or "content-length" not in {name.lower() for name in kept}:
+            kept = {name: value for name, value in kept.items() if name.lower() != "content-length"}
+            kept["Content-Length"] = str(len(content))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in kept.items())
+        start = f"HTTP/1.1 {answer.status_code} Status\r\n{lines}\r\n".encode("latin-1", "replace")
+        return start + (b"" if method == "HEAD" else content)
+
+
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
+
+
+# ---- its errors
 
 
 @contextlib.contextmanager
@@ -226,26 +396,20 @@ def translated() -> Iterator[None]:
 
     try:
         yield
-    except ClientError as exc:
-        raise _of_answer(exc) from exc
+    except ClientError as exc:  # of the provider of credentials
+        said, status = exc.response.get("Error", {}), exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        raise refusal(int(status), str(said.get("Code", "")), str(said.get("Message", ""))) from redaction.as_cause(exc)
     except BotoCoreError as exc:
-        raise transport_error(exc) from exc
+        raise transport_error(exc) from redaction.as_cause(exc)
     except RecursionError as exc:  # botocore follows a circle of redirects until the stack ends
         raise OSError(errno.EREMOTEIO, "the endpoint redirects in a circle") from exc
-
-
-def _of_answer(exc: Any) -> OSError:
-    """The error for an answer that says no."""
-    said = exc.response.get("Error", {})
-    status = int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    return refusal(status, str(said.get("Code", "")), said.get("Message"))
 
 
 def transport_error(exc: Any) -> OSError:
     """The error for a request that got no whole answer, or was never sent."""
     from botocore import exceptions as known
 
-    text = f"{exc}"
+    text = redaction.without_secrets(f"{exc}")
     refused = (known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError)
     if isinstance(exc, (*refused, known.TokenRetrievalError, known.UnauthorizedSSOTokenError)):
         return PermissionError(errno.EACCES, text)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 from urllib.parse import urlsplit
 
-from ... import process
-from .boto import is_aws, resolved_endpoint, translated
-from .endpoint import UnsupportedEndpoint, resolve
+from ..objects.retry import DEFAULT_ATTEMPTS
+from .endpoint import DEFAULT_REGION, ENDPOINT_VARIABLES, Place, is_aws, resolve
 from .options import Options, core_session
 
 _SOURCES = {
@@ -28,33 +26,42 @@ _SOURCES = {
 """botocore's names of its providers of credentials."""
 
 
-def describe(client: process.PerProcess[Any], bucket: str, options: Options) -> dict[str, str]:
+def describe(bucket: str, options: Options) -> dict[str, str]:
     """Return how a bucket is reached, with no secret in it; each value ends in its source, in parentheses."""
-    made = client.get()
-    found = {"bucket": bucket, "endpoint": f"{resolved_endpoint(made)} ({_source_of_endpoint(made, options)})"}
-    found["region"] = f"{made.meta.region_name} ({_source_of_region(made, options)})"
-    try:
-        endpoint = resolve(client, bucket, options)
-    except UnsupportedEndpoint:
-        found["client"] = "boto3 for all requests"
-    else:
-        found["address"] = f"{endpoint.host}:{endpoint.port}{endpoint.path_prefix}"
-        found["tls"] = "no" if not endpoint.tls else "yes" if endpoint.verify else "yes, certificates are not checked"
-        if endpoint.proxy:
-            parts = urlsplit(endpoint.proxy)
-            found["proxy"] = f"{parts.hostname}:{parts.port or ''}"
-        found["attempts"] = f"{endpoint.max_attempts} (retry mode {endpoint.retry_mode})"
-    found["credentials"] = source_of_credentials(made, options)
+    place = resolve(bucket, options)
+    endpoint = place.endpoint
+    found = {"bucket": bucket, "endpoint": f"{place.store} ({_source_of_endpoint(place, options)})"}
+    found["region"] = f"{place.region} ({_source_of_region(place, options)})"
+    if endpoint.transport is not None:
+        found["client"] = "boto3 carries all requests"
+    found["address"] = f"{endpoint.host}:{endpoint.port}{endpoint.path_prefix}"
+    found["tls"] = "no" if not endpoint.tls else "yes" if endpoint.verify else "yes, certificates are not checked"
+    if endpoint.proxy:
+        parts = urlsplit(endpoint.proxy)
+        found["proxy"] = f"{parts.hostname}:{parts.port or ''}"
+    found["attempts"] = str(endpoint.max_attempts or DEFAULT_ATTEMPTS)
+    found["credentials"] = _source_of_credentials(place, options)
     return found
 
 
-def source_of_credentials(client: Any, options: Options) -> str:
-    """Return where the credentials of a client come from."""
+def principal(place: Place, options: Options) -> str:
+    """Return whom requests are signed for: the key, or for keys that a provider renews the provider and its role."""
+    found = place.credentials
+    if found is None:
+        return ""
+    profile = options.profile if options.session is None else core_session(options.session).profile
+    fixed = found.method in ("explicit", "env", "shared-credentials-file", "config-file", "boto-config")
+    if fixed or (options.session is not None and not profile):
+        return str(found.get_frozen_credentials().access_key)
+    if options.session is None:
+        profile = profile or os.environ.get("AWS_PROFILE", "")
+    return f"{found.method} {profile or ''} {os.environ.get('AWS_ROLE_ARN', '')}"
+
+
+def _source_of_credentials(place: Place, options: Options) -> str:
     if options.anonymous:
         return "none: anonymous=True"
-    with translated():
-        found = client._request_signer._credentials
-    if found is None:
+    if (found := place.credentials) is None:
         return "none found: requests are refused unless the bucket is public (anonymous=True)"
     source = _SOURCES.get(found.method, str(found.method))
     if found.method == "explicit" and options.session is not None:
@@ -63,20 +70,20 @@ def source_of_credentials(client: Any, options: Options) -> str:
     return f"{source}, profile {profile}" if profile and found.method not in ("explicit", "env") else source
 
 
-def _source_of_endpoint(client: Any, options: Options) -> str:
+def _source_of_endpoint(place: Place, options: Options) -> str:
     if options.endpoint:
         return "option endpoint"
-    for name in ("S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+    for name in ENDPOINT_VARIABLES:
         if os.environ.get(name):
             return f"${name}"
-    return "default" if is_aws(client) else "AWS configuration file"
+    return "default" if is_aws(place.store) else "AWS configuration file"
 
 
-def _source_of_region(client: Any, options: Options) -> str:
+def _source_of_region(place: Place, options: Options) -> str:
     if options.region:
         return "option region"
     if options.session is not None and core_session(options.session).get_config_variable("region"):
         return "session"
     if os.environ.get("AWS_DEFAULT_REGION"):
         return "$AWS_DEFAULT_REGION"
-    return "default" if client.meta.region_name == "us-east-1" else "AWS configuration file"
+    return "default" if place.region == DEFAULT_REGION else "AWS configuration file"

@@ -1,246 +1,252 @@
-"""The endpoint of a bucket: host, path, signing region and name, proxy, certificates and retry settings.
+"""Where requests to a bucket go, and how they are signed: what boto3 resolves for a real `GetObject` of the bucket,
+after options, environment, profile and configuration file.
 
-All of it is what boto3 resolves for a real `GetObject` of the bucket, after options, environment, profile and
-configuration file: the request is prepared by boto3 and caught by an event handler before it is signed or sent. Nothing
-here sends or receives.
+Most often that is plain: keys and an endpoint or a region are given, and nothing else is configured. Then it is known
+here, without boto3, which takes ten times as long to import as a first read needs. In every other case the request is
+prepared by boto3 and caught by an event handler before it is signed or sent (`boto.py`). Nothing here sends anything.
 """
 
 from __future__ import annotations
 
-import threading
+import configparser
+import importlib.util
+import os
+import re
+import sys
 import urllib.parse
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ... import process
-from .options import Options, environment
+from ...core import redaction
+from ..objects.dialect import Endpoint
+from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, environment
 
-_PROBE_KEY = "k"
-_DEFAULT_ATTEMPTS = {"legacy": 5, "standard": 3, "adaptive": 3}
-"""botocore's own, where neither its configuration nor the environment says how often a request is sent."""
 SIGV4 = "s3v4"
 EXPRESS = "v4-s3express"
-_SIGNATURES = {"s3v4": SIGV4, "v4": SIGV4, EXPRESS: EXPRESS}
+DEFAULT_REGION = "us-east-1"
+"""A store of one's own has no regions, but a signature needs the name of one."""
+_VARIABLES = """
+AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_DEFAULT_REGION AWS_REGION AWS_ENDPOINT_URL
+AWS_ENDPOINT_URL_S3 AWS_CA_BUNDLE AWS_MAX_ATTEMPTS AWS_EC2_METADATA_DISABLED AWS_CONFIG_FILE AWS_PAGER
+AWS_SHARED_CREDENTIALS_FILE AWS_REQUEST_CHECKSUM_CALCULATION AWS_RESPONSE_CHECKSUM_VALIDATION
+"""
+_UNDERSTOOD = frozenset(_VARIABLES.split())
+"""Variables of the environment whose meaning for these requests is known here, if it is any."""
+_KEYS = "aws_access_key_id", "aws_secret_access_key", "aws_session_token"
+_PLAIN_SETTINGS = frozenset({"region", "output", "cli_pager", *_KEYS})
+_PLAIN_REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-[1-9]").fullmatch
+_PLAIN_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]").fullmatch
+_NAMED_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}").fullmatch
+_SPECIAL_BUCKETS = ("--x-s3", "--ol-s3", "-s3alias", "--xa-s3", "--table-s3")
 
 
-class Endpoint(NamedTuple):
-    """The address of a bucket's objects, and the form of their requests.
+class Credentials(NamedTuple):
+    """Credentials that are as they are; as those of botocore."""
 
-    Plain data: it belongs to no process and no connection.
-    """
+    access_key: str
+    secret_key: str
+    token: str | None = None
+    method: str = "explicit"
 
-    host: str
-    """The host name or address to connect to, without brackets."""
-    port: int
-    host_header: str
-    tls: bool
-    path_prefix: str
-    """The path before the quoted key: `/`, `/bucket/`, or `/path/prefix/bucket/`."""
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+    def get_frozen_credentials(self) -> Credentials:
+        """Return those of the moment."""
+        return self
+
+
+class Place(NamedTuple):
+    """A bucket's address, and how requests to it are signed. Plain data: it belongs to no process."""
+
+    endpoint: Endpoint
+    store: str
+    """The URL of the store, without the bucket."""
     region: str
     """The region of the credential scope."""
-    signing_name: str
+    signing_name: str = "s3"
     """The service of the credential scope: `s3`, `s3express`, `s3-outposts`, `s3-object-lambda`."""
-    signature: str | None
+    signature: str | None = SIGV4
     """`SIGV4`, `EXPRESS` (with the credentials of a session of S3 Express), or None for unsigned requests."""
-    sign_payload: bool | None
+    sign_payload: bool | None = None
     """Whether a body's hash is signed; None: where neither TLS nor a checksum protects it."""
-    proxy: str | None
-    """URL of the proxy."""
-    verify: bool | str
-    """The file of the certificates that are trusted; False if certificates are not checked."""
-    client_certificate: str | tuple[str, str] | None
-    """The file of the client's certificate, or those of certificate and key."""
-    max_attempts: int
-    """How often a request is sent at most."""
-    retry_mode: str
-    """`legacy`, `standard` or `adaptive`, as botocore names them."""
-    connect_timeout: float
-    read_timeout: float
     checksums: bool = True
     """Whether written bodies carry a checksum that the store verifies."""
     credentials: Any = None
-    """Credentials of botocore, which refreshes them.
+    """Credentials of botocore, which refreshes them, or `Credentials`; None where there are none."""
 
-    `get_frozen_credentials()` gives those of the moment; None where there are none.
-    """
-    attempts_set: bool = False
-    """Whether the number of attempts is a setting, and not botocore's default."""
-
-    def same_address(self, other: Endpoint) -> bool:
-        """Return whether requests to both go to the same host, with the same path and region."""
-        return self[:7] == other[:7]
-
-    @property
-    def bucket_path(self) -> str:
-        """The path of requests about the bucket itself, as listings are."""
-        return self.path_prefix[:-1] or "/"
-
-    @property
-    def ordered(self) -> bool:
-        """Return whether the store lists keys in their order (directory buckets of S3 Express do not)."""
-        return self.signing_name != "s3express"
+    def __repr__(self) -> str:
+        return redaction.representation("Place", self._asdict())
 
 
-class UnsupportedEndpoint(Exception):
-    """Only boto3 can send requests to this endpoint; the message says why."""
-
-
-class _CaughtRequest(Exception):
-    """Ends a call of boto3 before its request is signed."""
-
-    def __init__(self, request: Any, region: str, signing_name: str, signature: Any) -> None:
-        super().__init__()
-        context = request.context.get("signing") or {}
-        self.request = request
-        self.region = context.get("region") or region
-        self.signing_name = context.get("signing_name") or signing_name
-        self.signature = signature
-
-
-_resolving = threading.local()
 _MAX_REMEMBERED = 64
-_remembered: dict[object, Endpoint] = {}
-"""The endpoints that are known, without credentials that each process must refresh for itself. A forked child inherits
+_remembered: dict[object, Place] = {}
+"""The places that are known, without credentials that each process must refresh for itself. A forked child inherits
 them: it needs no client of boto3, which takes 20 ms to make."""
 
 
-def install(client: Any) -> None:
-    """Prepare a new client of boto3 for `resolve`: a handler that does nothing in any other call."""
-    client.meta.events.register_last("before-sign.s3", _catch)
+def resolve(bucket: str, options: Options) -> Place:
+    """Return where boto3 would send a `GetObject` of `bucket`, a name or the ARN of an access point.
 
-
-def _catch(request: Any, signing_name: str, region_name: str, signature_version: Any, **_: Any) -> None:
-    if getattr(_resolving, "active", False):
-        raise _CaughtRequest(request, region_name, signing_name, signature_version)
-
-
-def resolve(client: process.PerProcess[Any], bucket: str, options: Options) -> Endpoint:
-    """Return where boto3 would send a `GetObject` of `bucket`.
-
-    Args:
-        client: the clients of boto3, prepared by `install`.
-        bucket: a name, or the ARN of an access point.
-        options: those of the clients.
-
-    Raises `UnsupportedEndpoint`, and botocore's exceptions for a configuration that leads nowhere.
+    Raises `OSError`, and `ConfigError` for a configuration that leads nowhere.
     """
-    name = (client, bucket, options, environment())
+    name = (bucket, options, environment())
     found = _remembered.get(name)
     if found is None:
-        found = _resolved(client.get(), bucket)
+        found = plain(bucket, options)
+        if found is None:
+            from . import boto
+
+            found = boto.resolve(bucket, options)
         if len(_remembered) >= _MAX_REMEMBERED:
             _remembered.clear()
         _remembered[name] = found
     if found.signature is None or found.credentials is not None:
         return found
-    return found._replace(credentials=_credentials(client.get(), bucket, found))
+    from . import boto
+
+    return found._replace(credentials=boto.credentials(bucket, options, found))
 
 
-def invalidate(client: process.PerProcess[Any], bucket: str, options: Options) -> None:
-    """Have the next `resolve` ask boto3 again, which has followed a redirect in the meantime."""
-    _remembered.pop((client, bucket, options, environment()), None)
+def needs_no_boto3(bucket: str, options: Options) -> bool:
+    """Return whether the place of a bucket is known, or can be without boto3."""
+    return (bucket, options, environment()) in _remembered or plain(bucket, options) is not None
 
 
-def prepared(client: Any, bucket: str) -> tuple[str, dict[str, Any]]:
-    """Return the URL before the quoted key, and the context by which boto3 signs requests to it."""
-    request = _caught(client, bucket).request
-    return request.url[: -len(_PROBE_KEY)], request.context
+def is_aws(url: str) -> bool:
+    """Return whether the URL of a store is one of AWS's."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
-def _resolved(client: Any, bucket: str) -> Endpoint:
-    caught = _caught(client, bucket)
-    if answer_of_handler(client, "GetObject", caught.request.prepare()) is not None:
-        raise UnsupportedEndpoint("an event handler answers requests in place of the store")
-    parts = urllib.parse.urlsplit(caught.request.url)
-    session, config = client._endpoint.http_session, client.meta.config
-    tls = parts.scheme == "https"
-    retries = config.retries or {}
-    mode = retries.get("mode", "legacy")
-    found = Endpoint(
-        host=parts.hostname or "",
-        port=parts.port or (443 if tls else 80),
-        host_header=parts.netloc.rpartition("@")[2],
-        tls=tls,
-        path_prefix=parts.path[: -len(_PROBE_KEY)],
-        region=caught.region,
-        signing_name=caught.signing_name,
-        signature=_signature(caught.signature),
-        sign_payload=(config.s3 or {}).get("payload_signing_enabled"),
-        proxy=session._proxy_config.proxy_url_for(caught.request.url) or None,
-        verify=_certificates(session._verify),
-        client_certificate=config.client_cert,
-        max_attempts=retries.get("total_max_attempts") or _DEFAULT_ATTEMPTS.get(mode, 5),
-        attempts_set=retries.get("total_max_attempts") is not None,
-        retry_mode=mode,
-        connect_timeout=config.connect_timeout,
-        read_timeout=config.read_timeout,
-        checksums=config.request_checksum_calculation != "when_required",
-    )
-    return found._replace(credentials=_inheritable(client, found))
+def forget(bucket: str, options: Options) -> None:
+    """Have the next `resolve` look anew."""
+    _remembered.pop((bucket, options, environment()), None)
 
 
-def answer_of_handler(client: Any, operation: str, request: Any) -> Any:
-    """Return the response of an event handler that answers a prepared request in place of the store, as moto's mocks
-    do; None if there is no such handler.
-    """
-    return client.meta.events.emit_until_response(f"before-send.s3.{operation}", request=request)[1]
+# ---- without boto3
 
 
-def _inheritable(client: Any, endpoint: Endpoint) -> Any:
-    """Return the credentials if a forked child may use them: a class of botocore's that renews them has locks."""
-    from botocore.credentials import Credentials
-
-    found = client._request_signer._credentials
-    return found if type(found) is Credentials and endpoint.signature == SIGV4 else None
-
-
-def _credentials(client: Any, bucket: str, endpoint: Endpoint) -> Any:
-    """Return the credentials of this process for an endpoint whose requests are signed.
-
-    Those of S3 Express are a session's.
-    """
-    if endpoint.signature != EXPRESS:
-        return client._request_signer._credentials
-    context = _caught(client, bucket).request.context["signing"]
-    return _SessionCredentials(context["identity_cache"], context["cache_key"])
-
-
-class _SessionCredentials:
-    """The credentials of a session of S3 Express, which boto3 begins (`CreateSession`) when they are first needed."""
-
-    def __init__(self, sessions: Any, bucket: str) -> None:
-        self._sessions = sessions
-        self._bucket = bucket
-
-    def get_frozen_credentials(self) -> Any:
-        """Return those of the moment."""
-        return self._sessions.get_credentials(self._bucket).get_frozen_credentials()
-
-
-def _caught(client: Any, bucket: str) -> _CaughtRequest:
-    _resolving.active = True
-    try:
-        client.get_object(Bucket=bucket, Key=_PROBE_KEY)
-    except _CaughtRequest as caught:
-        return caught.with_traceback(None)  # its frames would keep the FS that asked
-    finally:
-        _resolving.active = False
-    raise AssertionError("the client was not prepared by install()")
-
-
-def _signature(version: Any) -> str | None:
-    import botocore
-
-    if version is botocore.UNSIGNED:
+def plain(bucket: str, options: Options) -> Place | None:
+    """Return the place that boto3 would resolve; None where only boto3 knows it."""
+    settings = _settings() if options.session is None and options.profile is None else None
+    if settings is None or _answered_by_a_mock() or options.proxies:
         return None
-    if version not in _SIGNATURES:
-        raise UnsupportedEndpoint(f"requests with a signature {version!r}")
-    return _SIGNATURES[version]
+    credentials = _keys(options)
+    if credentials is None and not options.anonymous:
+        return None
+    region = options.region or os.environ.get("AWS_DEFAULT_REGION") or settings.get("region", "")
+    url = next(filter(None, (options.endpoint, *map(os.environ.get, ENDPOINT_VARIABLES))), None)
+    if url is not None:
+        region = region or DEFAULT_REGION
+        address = _own_address(url, bucket) if options.path_style is not False else None
+    else:
+        address = _address_at_aws(bucket, region, options.path_style) if region else None
+    attempts = options.max_attempts or os.environ.get("AWS_MAX_ATTEMPTS")
+    if address is None or not re.fullmatch("[a-z0-9-]+", region) or not str(attempts or 1).isdigit():
+        return None
+    store, host_header, path_prefix = address
+    parts = urllib.parse.urlsplit(f"{store}/")
+    tls = parts.scheme == "https"
+    verify = _certificates(options.verify) if tls else False
+    if verify is None:
+        return None
+    endpoint = Endpoint(
+        host=urllib.parse.urlsplit(f"//{host_header}").hostname or "",
+        port=parts.port or (443 if tls else 80),
+        host_header=host_header,
+        tls=tls,
+        path_prefix=path_prefix,
+        connect_timeout=options.connect_timeout or CONNECT_TIMEOUT,
+        read_timeout=options.read_timeout or READ_TIMEOUT,
+        max_attempts=int(attempts) if attempts else None,
+        verify=verify,
+        client_certificate=options.client_certificate,
+    )
+    required = os.environ.get("AWS_REQUEST_CHECKSUM_CALCULATION", "").lower() == "when_required"
+    signature = None if options.anonymous else SIGV4
+    return Place(endpoint, store, region, "s3", signature, None, not required, credentials)
 
 
-def _certificates(verify: bool | str | None) -> bool | str:
-    """Return the file of trusted certificates that botocore would load; False for none."""
-    from botocore.httpsession import get_cert_path
+ENDPOINT_VARIABLES = ("S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
-    path: Any = verify if isinstance(verify, str) else verify is not False
-    found: Any = get_cert_path(path)
-    return bool(found) and str(found)
+
+def _settings() -> Mapping[str, str] | None:
+    """Return what the configuration files say, if that and the environment are plain; else None."""
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "BOTO")) and name not in _UNDERSTOOD:
+            return None
+        if name.lower().endswith("_proxy") and name.lower() != "no_proxy" and value:
+            return None
+    found: dict[str, str] = {}
+    for variable, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
+        path = os.path.expanduser(os.environ.get(variable) or f"~/.aws/{usual}")
+        parser = configparser.RawConfigParser(default_section="")
+        try:
+            with open(path, encoding="utf-8") as file:
+                parser.read_file(file)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, configparser.Error):
+            return None
+        here = dict(parser["default"]) if parser.has_section("default") else {}
+        if parser.has_section("plugins") or not here.keys() <= _PLAIN_SETTINGS:
+            return None
+        found |= here
+    return found
+
+
+def _answered_by_a_mock() -> bool:
+    """Return whether requests of boto3 may be answered in place of a store, as moto's mocks do."""
+    handlers = getattr(sys.modules.get("botocore.handlers"), "BUILTIN_HANDLERS", ())
+    return any(
+        str(event).startswith("before-send") and getattr(handler, "enabled", True) for event, handler, *_ in handlers
+    )
+
+
+def _keys(options: Options) -> Credentials | None:
+    if options.aws_access_key_id and options.aws_secret_access_key:
+        return Credentials(options.aws_access_key_id, options.aws_secret_access_key, options.aws_session_token)
+    if options.aws_access_key_id or options.aws_secret_access_key or options.aws_session_token:
+        return None
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    token = os.environ.get("AWS_SESSION_TOKEN") or None
+    return Credentials(key, secret, token, "env") if key and secret else None
+
+
+def _own_address(url: str, bucket: str) -> tuple[str, str, str] | None:
+    """Return store, host and path prefix of a bucket behind an endpoint of one's own, which boto3 has in the path."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    usual = parts.scheme in ("http", "https") and host and not (parts.query or parts.fragment or "@" in parts.netloc)
+    if not usual or "amazonaws" in host or not _NAMED_BUCKET(bucket) or bucket.endswith(_SPECIAL_BUCKETS):
+        return None
+    path = parts.path.rstrip("/")
+    if not re.fullmatch("[A-Za-z0-9/._~-]*", path) or not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", parts.netloc):
+        return None
+    return f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.netloc, f"{path}/{bucket}/"
+
+
+def _address_at_aws(bucket: str, region: str, path_style: bool | None) -> tuple[str, str, str] | None:
+    if not (_PLAIN_REGION(region) and _PLAIN_BUCKET(bucket)) or bucket.endswith(_SPECIAL_BUCKETS):
+        return None
+    host = "s3.amazonaws.com" if region == DEFAULT_REGION else f"s3.{region}.amazonaws.com"
+    if path_style:
+        return f"https://{host}", host, f"/{bucket}/"
+    return f"https://{host}", f"{bucket}.{host}", "/"
+
+
+def _certificates(verify: bool | str | None) -> bool | str | None:
+    """Return the file of trusted certificates that botocore would load, False for none; None if it is not known."""
+    if verify is False or isinstance(verify, str):
+        return verify
+    if verify is None and (bundle := os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")):
+        return bundle
+    for package in ("certifi", "botocore"):
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            return os.path.join(os.path.dirname(spec.origin), "cacert.pem")
+    return None

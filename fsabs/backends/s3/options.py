@@ -1,7 +1,6 @@
 """The options of an S3 FS: those that a client is made of, and those that requests about objects carry.
 
-Each option becomes a header field, or a query, of our own requests and a parameter of boto3's: the two forms stand next
-to each other here, and nowhere else.
+Each option of objects becomes a header field, here and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import pickle
 import re
 import typing
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
-from ... import keys
-from .checksums import WRITTEN
+from ...core import keys, redaction
+from ..objects.checksums import WRITTEN
 
 MIN_PART_SIZE = 5 * 1024**2
 CONNECT_TIMEOUT = 10.0
@@ -32,6 +31,33 @@ MARK = "fsabs-write"
 """The name of the metadata by which a writer knows its own object."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 _VALUE = re.compile(r"[ -~]*").fullmatch
+_COPIED_TOO = {
+    "server_side_encryption": "x-amz-server-side-encryption",
+    "sse_kms_key_id": "x-amz-server-side-encryption-aws-kms-key-id",
+    "bucket_key_enabled": "x-amz-server-side-encryption-bucket-key-enabled",
+    "storage_class": "x-amz-storage-class",
+    "acl": "x-amz-acl",
+    "object_lock_mode": "x-amz-object-lock-mode",
+    "object_lock_retain_until": "x-amz-object-lock-retain-until-date",
+    "object_lock_legal_hold": "x-amz-object-lock-legal-hold",
+}
+"""Options and header fields of new objects that a copy does not take over from its original."""
+_WRITTEN = {
+    "tagging": "x-amz-tagging",
+    "cache_control": "cache-control",
+    "content_disposition": "content-disposition",
+    "content_encoding": "content-encoding",
+    "content_language": "content-language",
+    "expires": "expires",
+}
+"""Those that it takes over."""
+_FIELDS = """
+host content-length transfer-encoding connection expect authorization range if-match if-none-match x-amz-date
+x-amz-content-sha256 x-amz-security-token x-amz-copy-source
+"""
+_OURS = frozenset(_FIELDS.split())
+"""Header fields that `headers` can't have."""
+_EVERYWHERE = frozenset({"x-amz-request-payer", "x-amz-expected-bucket-owner"}).__contains__
 _types = mimetypes.MimeTypes()  # without the files of this host: a name has one type everywhere
 
 
@@ -62,6 +88,18 @@ class S3Options(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     content_type: str | None
     checksum_algorithm: str | None
+    tagging: Mapping[str, str] | str | None
+    cache_control: str | None
+    content_disposition: str | None
+    content_encoding: str | None
+    content_language: str | None
+    expires: str | None
+    bucket_key_enabled: bool | None
+    object_lock_mode: str | None
+    object_lock_retain_until: str | None
+    object_lock_legal_hold: str | None
+    expected_bucket_owner: str | None
+    headers: Mapping[str, str] | None
     versions: Mapping[str, str] | None
 
 
@@ -74,8 +112,8 @@ class Options(NamedTuple):
     aws_session_token: str | None = None
     region: str | None = None
     profile: str | None = None
-    connect_timeout: float = CONNECT_TIMEOUT
-    read_timeout: float = READ_TIMEOUT
+    connect_timeout: float | None = None
+    read_timeout: float | None = None
     max_attempts: int | None = None
     anonymous: bool = False
     path_style: bool | None = None
@@ -83,6 +121,9 @@ class Options(NamedTuple):
     client_certificate: str | tuple[str, str] | None = None
     proxies: tuple[tuple[str, str], ...] | None = None
     session: Any = None
+
+    def __repr__(self) -> str:
+        return redaction.representation("Options", self._asdict())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle a session by the name of its profile."""
@@ -110,58 +151,61 @@ class ObjectOptions(NamedTuple):
     metadata: tuple[tuple[str, str], ...] = ()
     content_type: str | None = None
     checksum_algorithm: str | None = None
+    tagging: str | None = None
+    cache_control: str | None = None
+    content_disposition: str | None = None
+    content_encoding: str | None = None
+    content_language: str | None = None
+    expires: str | None = None
+    bucket_key_enabled: bool | None = None
+    object_lock_mode: str | None = None
+    object_lock_retain_until: str | None = None
+    object_lock_legal_hold: str | None = None
+    expected_bucket_owner: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return redaction.representation("ObjectOptions", self._asdict())
 
     def bucket_headers(self) -> tuple[str, ...]:
         """Return the header fields of requests about the bucket, or that remove an object."""
-        return ("x-amz-request-payer:requester",) if self.requester_pays else ()
+        payer = ("x-amz-request-payer:requester",) if self.requester_pays else ()
+        owner = (f"x-amz-expected-bucket-owner:{self.expected_bucket_owner}",) if self.expected_bucket_owner else ()
+        return (*payer, *owner, *self._given(_EVERYWHERE))
 
     def read_headers(self) -> tuple[str, ...]:
         """Return the header fields of requests that read an object, or write a part of it."""
+        return (*self.bucket_headers(), *self._customer_headers("x-amz-"))
+
+    def _customer_headers(self, prefix: str) -> tuple[str, ...]:
         key = self.sse_customer_key
         if key is None:
-            return self.bucket_headers()
-        prefix = "x-amz-server-side-encryption-customer-"
-        encoded = (f"{prefix}algorithm:AES256", f"{prefix}key:{_base64(key)}", f"{prefix}key-md5:{_md5(key)}")
-        return (*self.bucket_headers(), *encoded)
+            return ()
+        prefix += "server-side-encryption-customer-"
+        return (f"{prefix}algorithm:AES256", f"{prefix}key:{_base64(key)}", f"{prefix}key-md5:{_md5(key)}")
 
     def write_headers(self) -> tuple[str, ...]:
         """Return the header fields of requests that make an object, but its content type."""
-        fields = {
-            "x-amz-server-side-encryption": self.server_side_encryption,
-            "x-amz-server-side-encryption-aws-kms-key-id": self.sse_kms_key_id,
-            "x-amz-storage-class": self.storage_class,
-            "x-amz-acl": self.acl,
-            **{f"x-amz-meta-{name}": value for name, value in self.metadata},
-        }
-        return (*self.read_headers(), *(f"{name}:{value}" for name, value in fields.items() if value is not None))
+        written = (*_COPIED_TOO.items(), *_WRITTEN.items())
+        metadata = (f"x-amz-meta-{name}:{value}" for name, value in self.metadata)
+        return (*self.read_headers(), *self._header_fields(written), *metadata, *self._given(_is_of_writes))
+
+    def copy_headers(self) -> tuple[str, ...]:
+        """Return the header fields of a copy by the store: metadata, tags and types are those of the original."""
+        customer = self._customer_headers("x-amz-copy-source-")
+        return (*self.read_headers(), *customer, *self._header_fields(_COPIED_TOO.items()), *self._given(_is_of_copies))
+
+    def _header_fields(self, names: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        values = ((header, getattr(self, option)) for option, header in names)
+        return tuple(f"{header}:{_text(value)}" for header, value in values if value is not None)
+
+    def _given(self, chosen: Callable[[str], bool]) -> tuple[str, ...]:
+        return tuple(f"{name}:{value}" for name, value in self.headers if chosen(name))
 
     def type_headers(self, key: str) -> tuple[str, ...]:
         """Return the header field of an object's content type; none where the store chooses it."""
         found = self.content_type if self.content_type != AUTO else guessed_type(key)
         return (f"content-type:{found}",) if found is not None else ()
-
-    def boto_bucket(self) -> dict[str, Any]:
-        """Return boto3's parameters for what `bucket_headers` says."""
-        return {"RequestPayer": "requester"} if self.requester_pays else {}
-
-    def boto_read(self) -> dict[str, Any]:
-        """Return boto3's parameters for what `read_headers` says."""
-        key = self.sse_customer_key
-        customer = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": key} if key is not None else {}
-        return {**self.boto_bucket(), **customer}
-
-    def boto_copy(self) -> dict[str, Any]:
-        """Return boto3's parameters for a copy in the bucket: it keeps metadata and content type of the original."""
-        found = {
-            **self.boto_read(),
-            "ServerSideEncryption": self.server_side_encryption,
-            "SSEKMSKeyId": self.sse_kms_key_id,
-            "StorageClass": self.storage_class,
-            "ACL": self.acl,
-        }
-        if self.sse_customer_key is not None:
-            found |= {f"CopySource{name}": value for name, value in self.boto_read().items() if name.startswith("SSE")}
-        return {name: value for name, value in found.items() if value is not None}
 
     def key_digest(self) -> str:
         """Return digits that stand for the customer's key: who does not have it can't read what it encrypts."""
@@ -169,6 +213,20 @@ class ObjectOptions(NamedTuple):
         return hashlib.blake2b(key, digest_size=8, person=b"fsabs-sse-c").hexdigest() if key is not None else ""
 
 
+def _is_of_copies(name: str) -> bool:
+    copied = name.startswith(("x-amz-copy-source-", "x-amz-grant-")) or name in _COPIED_TOO.values()
+    return copied or name.endswith("-directive")
+
+
+def _is_of_writes(name: str) -> bool:
+    return not (_EVERYWHERE(name) or name.startswith("x-amz-copy-source-") or name.endswith("-directive"))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@functools.cache
 def known() -> dict[str, Any]:
     """Return the names of the options, with their types."""
     return typing.get_type_hints(S3Options)
@@ -197,6 +255,10 @@ def parse(options: S3Options) -> tuple[Options, ObjectOptions, dict[str, str]]:
         client["client_certificate"] = tuple(client["client_certificate"])
     if "metadata" in objects:
         objects["metadata"] = tuple(sorted((name.lower(), value) for name, value in objects["metadata"].items()))
+    if "headers" in objects:
+        objects["headers"] = tuple(sorted((name.lower(), value) for name, value in objects["headers"].items()))
+    if isinstance(objects.get("tagging"), Mapping):
+        objects["tagging"] = urllib.parse.urlencode(sorted(objects["tagging"].items()), quote_via=urllib.parse.quote)
     if "sse_customer_key" in objects:
         objects["sse_customer_key"] = customer_key(objects["sse_customer_key"])
     if client.get("max_attempts", 1) < 1:
@@ -224,11 +286,16 @@ def _checked(options: ObjectOptions) -> ObjectOptions:
         if not _TOKEN(name) or name == MARK:
             raise ValueError(f"{name!r} can't be a name of metadata")
         if not _VALUE(value) or value != value.strip():
-            raise ValueError(f"metadata {name!r} is printable ASCII without spaces around it, not {value!r}")
-    for name in ("server_side_encryption", "sse_kms_key_id", "storage_class", "acl", "content_type"):
+            raise ValueError(f"metadata {name!r} is not printable ASCII without spaces around it")
+    for name, value in options.headers:
+        if not _TOKEN(name) or name in _OURS or not _VALUE(value) or value != value.strip():
+            raise ValueError(f"headers can't have {name!r}, or not with this value")
+    for name in ("content_type", "expected_bucket_owner", *_COPIED_TOO, *_WRITTEN):
         value = getattr(options, name)
+        if isinstance(value, bool):
+            continue
         if value is not None and not (value and _VALUE(value)):
-            raise ValueError(f"{name} is printable ASCII, not {value!r}")
+            raise ValueError(f"{name} is printable ASCII, not {redaction.shown(name, value)!r}")
     return options
 
 
@@ -272,7 +339,11 @@ def guessed_type(key: str) -> str | None:
 
 def environment() -> tuple[tuple[str, str], ...]:
     """Return the variables that a client depends on."""
-    names = (name for name in os.environ if name.startswith(("AWS_", "S3_", "BOTO")) or name.lower().endswith("_proxy"))
+    names = (
+        name
+        for name in os.environ
+        if name.startswith(("AWS_", "S3_", "BOTO", "REQUESTS_")) or name.lower().endswith("_proxy")
+    )
     return tuple((name, os.environ[name]) for name in sorted(names))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
+import re
 import time
+import urllib.parse
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from .endpoint import EXPRESS, Endpoint
+from .endpoint import EXPRESS, Place
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+_breaks = re.compile("[\r\n\0]").search
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 _BLOCK = hashlib.sha256().block_size
 _MAX_FORMS = 64
@@ -53,14 +58,16 @@ class _Second:
 class Signer:
     """Signs requests to an endpoint with the credentials of the moment, which boto3 renews when it is time."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._credentials = endpoint.credentials
-        self._region = endpoint.region
-        self._service = endpoint.signing_name
-        self._host = endpoint.host_header
-        self._tls = endpoint.tls
-        self._sign_payload = endpoint.sign_payload
-        self._token_header = "x-amz-s3session-token" if endpoint.signature == EXPRESS else "x-amz-security-token"
+    def __init__(self, place: Place) -> None:
+        self._credentials = place.credentials
+        self._region = place.region
+        self._service = place.signing_name
+        self._host = place.endpoint.host_header
+        self._tls = place.endpoint.tls
+        self._sign_payload = place.sign_payload
+        express = place.signature == EXPRESS
+        self._token_header = "x-amz-s3session-token" if express else "x-amz-security-token"
+        self._token_name = "X-Amz-S3session-Token" if express else "X-Amz-Security-Token"
         self._second: _Second | None = None
         self._day_key: tuple[tuple[str, str], bytes] | None = None
 
@@ -90,6 +97,26 @@ class Signer:
         outer.update(inner.digest())
         return f"{form.lines}{outer.hexdigest()}\r\n"
 
+    def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
+        """Return the query of a request that whoever has it may send, for so many seconds; its body is not signed."""
+        second = self._begin(int(time.time()))
+        parameters = {
+            "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+            "X-Amz-Credential": second.credential,
+            "X-Amz-Date": second.stamp,
+            "X-Amz-Expires": str(seconds),
+            "X-Amz-SignedHeaders": "host",
+        }
+        if second.token:
+            parameters[self._token_name] = second.token
+        pairs = [f"{name}={urllib.parse.quote(value, safe='~')}" for name, value in parameters.items()]
+        query = "&".join(sorted([*filter(None, query.split("&")), *pairs]))
+        canonical = f"{method}\n{path}\n{query}\nhost:{self._host}\n\nhost\n{_UNSIGNED}"
+        inner, outer = second.inner.copy(), second.outer.copy()
+        inner.update(hashlib.sha256(canonical.encode()).hexdigest().encode())
+        outer.update(inner.digest())
+        return f"{query}&X-Amz-Signature={outer.hexdigest()}"
+
     def _payload(self, headers: Headers, body: Buffer) -> str:
         protected = self._tls and any(header.startswith("x-amz-checksum-") for header in headers)
         sign = not protected if self._sign_payload is None else self._sign_payload
@@ -97,6 +124,8 @@ class Signer:
 
     def _begin(self, number: int) -> _Second:
         frozen = self._credentials.get_frozen_credentials()
+        if _breaks(f"{frozen.access_key}{frozen.token or ''}"):
+            raise PermissionError(errno.EACCES, "a line break or a NUL in the access key or the session token")
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(number))
         day = stamp[:8]
         scope = f"{day}/{self._region}/{self._service}/aws4_request"
@@ -106,7 +135,7 @@ class Signer:
         sent = [*headers, f"x-amz-content-sha256:{payload}", f"x-amz-date:{second.stamp}"]
         if second.token:
             sent.append(f"{self._token_header}:{second.token}")
-        lines = "".join(f"{header}\r\n" for header in sent)
+        lines = checked_lines(sent)
         ordered = sorted((f"host:{self._host}", *map(_canonical, sent)), key=_name)
         signed = ";".join(map(_name, ordered))
         authorization = f"AWS4-HMAC-SHA256 Credential={second.credential}, SignedHeaders={signed}, Signature="
@@ -122,6 +151,14 @@ class Signer:
             key = hmac.digest(key, part.encode(), "sha256")
         self._day_key = ((secret, day), key)
         return key
+
+
+def checked_lines(headers: Iterable[str]) -> str:
+    """Return header lines; `ValueError` for a value that would be more than one."""
+    for header in headers:
+        if _breaks(header):
+            raise ValueError(f"a line break or a NUL in the header field {_name(header)!r}")
+    return "".join(f"{header}\r\n" for header in headers)
 
 
 def _name(header: str) -> str:

@@ -8,11 +8,10 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import hooks, process
-from ..single_flight import MISSING, SingleFlight
+from ...core import hooks, process
+from ..single_flight import MISSING, SingleFlight, no_claims
 from .codecs import Codec, codec_of
 
-Key = int | str
 NAME = "cache.items"
 """The name of item caches in spans and events."""
 
@@ -63,10 +62,10 @@ class Cache(abc.ABC):
 
 
 class ItemCache(Cache):
-    """The base class of this package's item caches: integer or string keys, None as an item, single-flight fetches.
+    """The base class of this package's item caches: None can be an item, and fetches are single-flight.
 
     Attributes:
-        length: how many numbered items there can be.
+        length: how many items there can be.
         do_pickle: whether items are pickled.
         cache_size_limit: bytes that all items together may take; None for no limit.
     """
@@ -90,7 +89,7 @@ class ItemCache(Cache):
         self.do_pickle: bool = self.codec.name == "pickle"
         self.cache_size_limit: int | None = int(cache_size_limit) if cache_size_limit else None
         self._claim_timeout = claim_timeout
-        self._fetches = SingleFlight(None, claim_timeout)
+        self._fetches = SingleFlight(no_claims, claim_timeout, claim_timeout)
         self._hits = self._misses = self._puts = 0
 
     def __len__(self) -> int:
@@ -101,7 +100,7 @@ class ItemCache(Cache):
         """Always."""
         return True
 
-    def get(self, i: Key, default: Any = None) -> Any:
+    def get(self, i: int, default: Any = None) -> Any:
         """The item `i`, or `default` where it isn't there.
 
         None can be an item: where that matters, give another default. `IndexError` for a number that is out of range.
@@ -113,10 +112,10 @@ class ItemCache(Cache):
         self._hit(size_of(value) if hooks.active is not None else 0)
         return value
 
-    def __contains__(self, i: Key) -> bool:
+    def __contains__(self, i: int) -> bool:
         return self.get(i, MISSING) is not MISSING
 
-    def get_and_cache(self, i: Key, backend_get: Callable[[Any], Any]) -> Any:
+    def get_and_cache(self, i: int, backend_get: Callable[[Any], Any]) -> Any:
         """The item, from the cache, else from `backend_get(i)`, and stored then.
 
         All threads, and processes that share the cache, that ask for one missing item at once wait for one call.
@@ -130,21 +129,19 @@ class ItemCache(Cache):
             self.put(i, made)
             return [made]
 
-        [value] = self._fetches.fetch([i if isinstance(i, str) else int(i)], lambda _: self._look(i), fetch)
+        [value] = self._fetches.fetch([int(i)], lambda _: self._look(i), fetch)
         return value
 
     @abc.abstractmethod
-    def _look(self, i: Key) -> Any:
+    def _look(self, i: int) -> Any:
         """The item or MISSING; counts as no hit and no miss."""
 
-    def _check(self, i: Key) -> Key:
-        """The key, if it is one."""
-        if isinstance(i, str):
-            return i
+    def _check(self, i: int) -> int:
+        """The index, if it is one."""
         try:
             number = i.__index__()
         except AttributeError:
-            raise TypeError(f"a key is an int or a str, and not {type(i).__name__}") from None
+            raise TypeError(f"items have numbers: an int, and not {type(i).__name__}") from None
         if not 0 <= number < self.length:
             raise IndexError(f"index {number} out of range ([0, {self.length - 1}])")
         return number
@@ -171,7 +168,7 @@ class NaiveCache(ItemCache):
     """Items in the memory of this process; forked and spawned ones get a copy.
 
     Args:
-        length: how many numbered items there can be; with string keys as many again.
+        length: how many items there can be.
         multithread_safe: PFIO's; it is in any case.
         do_pickle: store pickles, so that each `get` returns an object of its own. Else items are the objects
             themselves: who changes one changes it for all.
@@ -193,8 +190,8 @@ class NaiveCache(ItemCache):
     ) -> None:
         super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
         self._coded = do_pickle or codec is not None
-        self._items: dict[Key, Any] = {}
-        self._strings = self._size = 0
+        self._items: dict[int, Any] = {}
+        self._size = 0
         self._lock = process.Lock()
 
     @property
@@ -207,22 +204,21 @@ class NaiveCache(ItemCache):
         """Never: what is too large for the limit is refused, what is not is stored."""
         return False
 
-    def put(self, i: Key, data: Any) -> bool:
+    def put(self, i: int, data: Any) -> bool:
         """Store an item; False where it is there, or the limit is reached."""
-        key = self._check(i)
+        number = self._check(i)
         stored = self.codec.encode(data) if self._coded and data is not None else data
         size = size_of(stored)
         with self._lock:
             full = self.cache_size_limit is not None and self._size + size > self.cache_size_limit
-            new_string = isinstance(key, str)
-            if key in self._items or full or (new_string and self._strings >= self.length):
+            if number in self._items or full:
                 return False
-            self._size, self._strings = self._size + size, self._strings + new_string
-            self._items[key] = stored
+            self._size += size
+            self._items[number] = stored
         self._puts += 1
         return True
 
-    def _look(self, i: Key) -> Any:
+    def _look(self, i: int) -> Any:
         value = self._items.get(self._check(i), MISSING)
         if value is MISSING or value is None or not self._coded:
             return value

@@ -1,28 +1,281 @@
-"""Item caches that are filled: `FileCache`, and `MultiprocessFileCache` with PFIO's arguments of that class."""
+"""Items in a file: `FileCache`, `MultiprocessFileCache` with PFIO's arguments, and `ReadOnlyFileCache`, of a file that
+was preserved.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import struct
+import tempfile
+import warnings
 from typing import Any
 
-from .base import Key
-from .codecs import Bytes, Codec
-from .engine import RAW, Engine, PutOutcome
-from .stored import CODED, NONE, StoredItems, encoded
+from ...core import errors, hooks
+from ...disk.folders import Folder, cache_directory
+from ..frames import crc32c
+from ..single_flight import MISSING, SingleFlight, no_claims
+from . import pfiofile
+from .base import NAME, ItemCache
+from .codecs import Bytes, Codec, View
+from .mapped import LARGE, Mapped
+from .table import (
+    BYTES,
+    EMPTY,
+    NUMBER_FACTOR,
+    RAW,
+    SLOT,
+    SLOT_SIZE,
+    SLOTS_START,
+    ItemTable,
+    PutOutcome,
+    check_of,
+    salt_of,
+)
+from .table import fingerprint as fingerprint_of
+
+NONE, CODED = 2, 3
+"""Kinds: None, and what a codec has to decode; RAW is what is given as it is."""
 
 _log = logging.getLogger("fsabs.cache")
+_item = SLOT.unpack_from
+_bytes = BYTES.unpack_from
+_SALT = salt_of(0, RAW)
+_pread = os.pread
+
+
+def default_directory() -> str:
+    """Return the default folder of item caches: `items` in the cache directory, else one of this user's alone in the
+    system's folder for temporary files; `PermissionError` if it is another one's.
+    """
+    directory = cache_directory()
+    if directory is not None:
+        return str(directory / "items")
+    private = os.path.join(tempfile.gettempdir(), f"fsabs-{os.geteuid()}")
+    Folder(private, create=True, private=True).close()
+    return private
+
+
+class StoredItems(ItemCache):
+    """The base class of file caches, which have a table, except before a preload and after `close()`."""
+
+    _table: ItemTable | None = None
+    _slots: memoryview | None = None
+    _view: memoryview | None = None
+
+    def __init__(
+        self,
+        length: int,
+        do_pickle: bool,
+        codec: str | Codec | None,
+        cache_size_limit: int | None,
+        claim_timeout: float,
+        dir: str | os.PathLike[str] | None,
+        fingerprint: str | bytes,
+    ) -> None:
+        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
+        self.dir: str = os.path.abspath(os.fspath(dir)) if dir is not None else default_directory()
+        self._fingerprint = fingerprint
+        self._full = self._warned = False
+        self._nothing()
+
+    def _attach(self, table: ItemTable) -> None:
+        """Take a table into use."""
+        self._crc = crc32c()[0]
+        view = isinstance(self.codec, View)
+        # What `get` looks up by itself: bytes, and views that were checked. The rest is `_look`'s.
+        self._fd = table.fd
+        self._read_at = table.read_at
+        self._slots = table.slots() if isinstance(self.codec, Bytes) and not view else None
+        self._views = table.header.length if view and not table.writable else 0
+        self._mapped = Mapped(table.fd)
+        self._fetches = SingleFlight(table.claims, self._claim_timeout, self._claim_timeout)
+        self._view = memoryview(table.map) if not table.writable and table.map is not None else None
+        self._right = bytearray(table.header.length if self._view is not None else 0)  # items whose check was right
+        before, self._table = self._table, table
+        if before is not None:
+            before.close()
+
+    @property
+    def multiprocess_safe(self) -> bool:
+        """Always: forked and spawned processes share the items."""
+        return True
+
+    @property
+    def frozen(self) -> bool:
+        """True if no items can be added: the cache is preserved or preloaded, or its limit was reached."""
+        table = self._table
+        return self._full or (table is not None and table.sealed)
+
+    # Reading
+
+    def get(self, i: int, default: Any = None) -> Any:
+        """The item `i`, or `default` where it isn't there; None can be an item. After `close()`, `default`.
+
+        Plain bytes come back as `bytes`, None as None, all else as the codec gives it. An item whose bytes do not
+        have their checksum is not there.
+        """
+        try:
+            if type(i) is int and i >= 0:  # a number of NumPy's may overflow below
+                if self._slots is not None:
+                    offset, length, check = _bytes(self._slots, i * SLOT_SIZE)
+                    if length < LARGE:
+                        data = _pread(self._fd, length, offset)
+                    else:
+                        data = self._mapped.read(length, offset) or self._read_at(length, offset)
+                    if (
+                        self._crc(data) ^ length ^ (_SALT ^ i * NUMBER_FACTOR & 0xFFFFFFFF) == check
+                    ):  # false for what is not there, and other kinds
+                        self._hits += 1
+                        if (instrument := hooks.active) is not None:
+                            instrument.record_event("hit", NAME, length)
+                        return data
+                elif i < self._views and self._right[i]:
+                    view: Any = self._view
+                    offset, length, _, kind = _item(view, SLOTS_START + i * SLOT_SIZE)
+                    if kind == RAW:
+                        self._hits += 1
+                        if (instrument := hooks.active) is not None:
+                            instrument.record_event("hit", NAME, length)
+                        return view[offset : offset + length]
+        except (TypeError, IndexError, OverflowError, OSError, struct.error):
+            pass  # out of range, a closed cache, a disk that fails: all that is not usual is looked at below
+        return super().get(i, default)
+
+    def _look(self, i: int) -> Any:
+        number, table = self._check(i), self._table
+        if table is None or table.closed:
+            return MISSING
+        if self._view is not None:
+            return self._look_frozen(table, number)
+        damaged = table.damaged
+        try:
+            found = table.read(number)
+        except OSError as exc:
+            self._warn(f"the cache {table.path} cannot be read: {exc}")
+            return MISSING
+        if table.damaged != damaged:
+            self._warn(f"the cache {table.path} has an item that does not have its checksum: {i!r} is not there")
+        return MISSING if found is None else self._decoded(*found)
+
+    def _look_frozen(self, table: ItemTable, number: int) -> Any:
+        """From the mapping of a file that does not change: nothing is copied, and each item is checked once."""
+        view = self._view
+        assert view is not None
+        offset, length, check, kind = _item(view, SLOTS_START + number * SLOT_SIZE)
+        if kind == EMPTY:
+            return MISSING
+        data = view[offset : offset + length]
+        if not self._right[number]:
+            if len(data) != length or check_of(bytes(data), kind, number) != check:
+                table.damaged += 1
+                self._warn(f"the cache {table.path} has an item that does not have its checksum: {number}")
+                return MISSING
+            self._right[number] = 1
+        return self._decoded(kind, data)
+
+    def _decoded(self, kind: int, data: bytes | memoryview) -> Any:
+        if kind == NONE:
+            return None
+        if kind == CODED and isinstance(self.codec, Bytes):
+            raise TypeError("the item was stored by another codec")
+        return self.codec.decode(data)
+
+    def _warn(self, message: str) -> None:
+        """Once for each cache: it goes on, slower."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+    # Preserving
+
+    def _preload(self, name: str) -> None:
+        path = os.path.join(self.dir, name)
+        try:
+            table = ItemTable.preserved(path)
+        except errors.CorruptFileError:
+            entries = pfiofile.entries(path, self.length)
+            if entries is None:
+                raise
+            self._copy_of_pfio(path, entries)
+            return
+        try:
+            self._fits(table)
+        except ValueError:
+            table.close()
+            raise
+        self._attach(table)
+
+    def _copy_of_pfio(self, path: str, entries: list[tuple[int, int]]) -> None:
+        """Take the items of a file that PFIO preserved, in a file of one's own that goes with the cache."""
+        kind = RAW if isinstance(self.codec, Bytes) else CODED
+        table = ItemTable.temporary(self.dir, length=self.length, contents=self.codec.name)
+        for number, data in pfiofile.items(path, entries):
+            if table.put(number, data, kind) is not PutOutcome.STORED:
+                table.close()
+                raise errors.error(errno.ENOSPC, "preload", path, "no room for a copy of PFIO's cache")
+        self._attach(table)
+        self._full = True
+
+    def _fits(self, table: ItemTable) -> None:
+        found, contents = table.header, self.codec.name.encode()
+        if found.length != self.length:
+            raise ValueError(f"{table.path} is a cache of length {found.length}, and this one has {self.length}")
+        if found.contents != contents:
+            was = found.contents.decode(errors="replace")
+            raise ValueError(f"{table.path} was written with codec {was!r}, and this cache has {self.codec.name!r}")
+        if self._fingerprint and found.fingerprint != fingerprint_of(self._fingerprint):
+            raise ValueError(f"{table.path} was made from another source: its fingerprint is not the one given")
+
+    # Process
+
+    def close(self) -> None:
+        """Leave the cache; its file goes with the process that made it, unless it was preserved. Twice is once."""
+        table, self._table = self._table, None
+        self._nothing()
+        if table is not None:
+            table.close()
+
+    def _nothing(self) -> None:
+        """Set the fields of a cache without a table."""
+        self._slots = None
+        self._views = 0
+        self._view = None
+        self._right = bytearray()
+        self._mapped = Mapped(-1)
+
+    def stats(self) -> dict[str, int]:
+        """As `ItemCache.stats`, and `disk_bytes` and `damaged`: items found to be wrong, by this object."""
+        table = self._table
+        none = {"entries": 0, "bytes": 0, "disk_bytes": 0, "damaged": 0}
+        return {**super().stats(), **(none if table is None else table.usage())}
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_anew = ("_crc", "_fd", "_read_at", "_slots", "_views", "_mapped", "_fetches", "_view", "_right")
+        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        table = state.pop("_table", None)
+        self.__dict__.update(state, _fetches=SingleFlight(no_claims, state["_claim_timeout"]))
+        self._nothing()
+        self._hits = self._misses = self._puts = 0
+        if table is not None:
+            self._attach(table)
+
+    def __repr__(self) -> str:
+        table = self._table
+        return f"{type(self).__name__}({self.length}, {table.path if table is not None else 'closed'!r})"
 
 
 class FileCache(StoredItems):
     """Items in one file, for all threads and all processes that have the cache: forked, or spawned with it pickled.
 
-    Its file is removed when the last of them closes it (or its object goes); what killed processes leave is removed
-    when the next cache is made in the folder. To keep it, see `preserve`.
+    Its file is removed when the process that made it closes it (or its object goes); those that have it open go on.
+    What killed processes leave is removed when the next cache is made in the folder. To keep it, see `preserve`.
 
     Args:
-        length: how many numbered items there can be; each takes 32 bytes of disk at once. There can be as many items
-            with string keys besides.
+        length: how many items there can be; each takes 32 bytes of disk at once.
         multithread_safe: PFIO's; it is in any case.
         do_pickle: items are any objects, and are pickled: `codec="pickle"`.
         dir: the folder, made if it isn't there; by default `default_directory()`. Not on NFS.
@@ -56,22 +309,21 @@ class FileCache(StoredItems):
     ) -> None:
         super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout, dir, fingerprint)
         self.verbose = verbose
-        engine = Engine.temporary(
+        table = ItemTable.temporary(
             self.dir,
             length=self.length,
-            slots=max(64, 2 * self.length),
             align=getattr(self.codec, "align", 1),
             contents=self.codec.name,
-            fingerprint=fingerprint,
+            fingerprint=fingerprint_of(fingerprint),
             limit=self.cache_size_limit,
         )
-        self._attach(engine)
-        self._tell("cache file: %s", engine.path)
+        self._attach(table)
+        self._tell("cache file: %s", table.path)
 
-    def put(self, i: Key, data: Any) -> bool:
+    def put(self, i: int, data: Any) -> bool:
         """Store an item; False where it is there already, the cache is frozen or closed, or there is no room."""
-        key, engine = self._check(i), self._engine
-        if engine is None or engine.closed or self._full:
+        number, table = self._check(i), self._table
+        if table is None or table.closed or self._full:
             return False
         if data is None:
             kind, content = NONE, b""
@@ -79,29 +331,24 @@ class FileCache(StoredItems):
             kind = RAW if isinstance(self.codec, Bytes) else CODED
             content = self.codec.encode(data)
         try:
-            if isinstance(key, int):
-                outcome = engine.put(key, content, kind)
-            else:
-                outcome = engine.put_key(encoded(key), content, kind)
+            outcome = table.put(number, content, kind)
         except OSError as exc:
-            self._warn(f"the cache {engine.path} cannot be written: {exc}")
+            self._warn(f"the cache {table.path} cannot be written: {exc}")
             return False
         if outcome is PutOutcome.STORED:
             self._puts += 1
             return True
-        self._note(engine, outcome, len(content))
+        self._note(table, outcome, len(content))
         return False
 
-    def _note(self, engine: Engine, outcome: PutOutcome, size: int) -> None:
+    def _note(self, table: ItemTable, outcome: PutOutcome, size: int) -> None:
         """Warn if an item was not stored for a reason that the user can change."""
-        if outcome is PutOutcome.BUSY:
-            self._warn(f"another process has held the cache {engine.path} for too long: an item was not stored")
         if outcome is not PutOutcome.FULL:
             return
-        if engine.limit is not None and engine.state().used + engine.layout.room(size) > engine.limit:
+        if table.limit is not None and table.used(size) > table.limit:
             self._full = True
         else:
-            self._warn(f"the disk of the cache {engine.path} is full: an item was not stored")
+            self._warn(f"the disk of the cache {table.path} is full: an item was not stored")
 
     def preserve(self, name: str, overwrite: bool = False) -> bool:
         """Keep the cache as the file `name` in its folder, for `preload`. No process can add items afterwards.
@@ -110,11 +357,11 @@ class FileCache(StoredItems):
         complete on the disk. Returns False if the name is taken and `overwrite` is False, or if the cache is closed.
         Raises `OSError` if the disk fails; the cache then works as before.
         """
-        engine = self._engine
-        if engine is None or engine.closed:
+        table = self._table
+        if table is None or table.closed:
             return False
         path = os.path.join(self.dir, name)
-        if not engine.preserve(path, overwrite=overwrite):
+        if not table.preserve(path, overwrite=overwrite):
             self._tell("not preserved: there is a cache %s", path)
             return False
         self._preload(name)
@@ -127,8 +374,8 @@ class FileCache(StoredItems):
         `CorruptFileError` where the file is no cache, or was cut off or damaged; `ValueError` where it is of another
         length, codec or fingerprint.
         """
-        engine = self._engine
-        if engine is None or engine.closed or self.frozen:
+        table = self._table
+        if table is None or table.closed or self.frozen:
             self._tell("not preloaded: the cache is frozen or closed")
             return False
         try:
@@ -170,3 +417,52 @@ class MultiprocessFileCache(FileCache):
             fingerprint=fingerprint,
             claim_timeout=claim_timeout,
         )
+
+
+class ReadOnlyFileCache(StoredItems):
+    """The items of a preserved cache; before `preload()` there are none.
+
+    Args:
+        length: how many items there are.
+        do_pickle, dir, codec, fingerprint: as of the `FileCache` that was preserved; `codec="memoryview"` gives items
+            that were stored as bytes without copying them.
+        verbose: PFIO's; there is nothing to tell.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        do_pickle: bool = False,
+        dir: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+        *,
+        codec: str | Codec | None = None,
+        fingerprint: str | bytes = b"",
+    ) -> None:
+        super().__init__(length, do_pickle, codec, None, 60.0, dir, fingerprint)
+
+    @property
+    def frozen(self) -> bool:
+        """Always."""
+        return True
+
+    def preload(self, name: str) -> bool:
+        """Take the items of a preserved cache; True.
+
+        `FileNotFoundError` where there is none of that name; other errors as of `FileCache.preload`.
+        """
+        self._preload(name)
+        return True
+
+    def put(self, i: int, data: Any) -> bool:
+        """`io.UnsupportedOperation`."""
+        raise errors.unsupported("put", self.dir, "the cache is read-only")
+
+    def preserve(self, name: str, overwrite: bool = False) -> bool:
+        """`io.UnsupportedOperation`."""
+        raise errors.unsupported("preserve", self.dir, "the cache is read-only, and preserved already")
+
+    def get_and_cache(self, i: int, backend_get: Any) -> Any:
+        """The item, else `backend_get(i)`, which is not stored."""
+        value = self.get(i, MISSING)
+        return backend_get(i) if value is MISSING else value

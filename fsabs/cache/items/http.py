@@ -6,10 +6,10 @@ import os
 import urllib.parse
 from typing import Any
 
-from ... import identity
+from ...core import identity
 from ..http import MAX_ITEM_BYTES, TIMEOUT, HTTPConnector
 from ..single_flight import MISSING
-from .base import ItemCache, Key
+from .base import ItemCache
 from .codecs import Codec
 
 _NONE, _BYTES = b"N", b"B"
@@ -19,10 +19,10 @@ class HTTPCache(ItemCache):
     """Items in a web server, for all machines that reach it; item `i` lies at `url/i`, in a frame that checks it.
 
     Whatever the server does wrong is a miss and one warning. The frame (see `frames`) names the item's path, the codec
-    and the fingerprint: an item of another one is a miss. A string key lies at `key-` and its hash.
+    and the fingerprint: an item of another one is a miss.
 
     Args:
-        length: how many numbered items there can be.
+        length: how many items there can be.
         url, bearer_token_path, timeout: as of `HTTPConnector`.
         do_pickle: pickle items.
         codec: store what a codec makes of items, as `FileCache` does.
@@ -59,7 +59,7 @@ class HTTPCache(ItemCache):
         """True: processes meet at the server only."""
         return True
 
-    def put(self, i: Key, data: Any) -> bool:
+    def put(self, i: int, data: Any) -> bool:
         """Store an item in place of an earlier one; return whether the server accepted it."""
         suffix = self._suffix(i)
         if self.raw:
@@ -70,7 +70,7 @@ class HTTPCache(ItemCache):
         self._puts += stored
         return stored
 
-    def get(self, i: Key, default: Any = None) -> Any:
+    def get(self, i: int, default: Any = None) -> Any:
         """Return the item `i`, or `default` if the server does not have it; None can be an item."""
         value = self._look(i)
         if value is MISSING:
@@ -79,7 +79,7 @@ class HTTPCache(ItemCache):
         self._hit(0)
         return value
 
-    def _look(self, i: Key) -> Any:
+    def _look(self, i: int) -> Any:
         suffix = self._suffix(i)
         if self.raw:
             body = self.connector.get(suffix, self._max_item_bytes)
@@ -97,9 +97,8 @@ class HTTPCache(ItemCache):
             self.connector.warn(f"has no item of codec {self.codec.name!r}: {type(exc).__name__}: {exc}")
             return MISSING
 
-    def _suffix(self, i: Key) -> str:
-        key = self._check(i)
-        return f"key-{identity.digest(key.encode('utf-8', 'surrogatepass'))}" if isinstance(key, str) else str(key)
+    def _suffix(self, i: int) -> str:
+        return str(self._check(i))
 
     def close(self) -> None:
         """Close this process's connections."""

@@ -46,9 +46,5 @@ class Mapped:
         self._beyond += size
         if self._beyond > self._size // 4 + _MORE and _NOWAIT:
             self._beyond = 0
-            fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                length = os.fstat(fd).st_size
-                self._map, self._size = mmap.mmap(fd, length, prot=mmap.PROT_READ), length
-            finally:
-                os.close(fd)
+            length = os.fstat(self._fd).st_size
+            self._map, self._size = mmap.mmap(self._fd, length, prot=mmap.PROT_READ), length

@@ -10,14 +10,16 @@ import os
 import struct
 from collections.abc import Iterator
 
+from ...disk.descriptors import open_ours
+
 _ENTRY = struct.Struct("=Qq")
 
 
 def entries(path: str, length: int) -> list[tuple[int, int]] | None:
     """Return offsets and sizes of `length` items; None if the file can't be a cache of PFIO's of that length."""
-    size, start = os.stat(path).st_size, length * _ENTRY.size
-    with open(path, "rb") as file:
-        table = file.read(start)
+    start = length * _ENTRY.size
+    with open(open_ours(path, os.O_RDONLY), "rb") as file:
+        size, table = os.fstat(file.fileno()).st_size, file.read(start)
     if len(table) != start:
         return None
     found = list(_ENTRY.iter_unpack(table))
@@ -32,7 +34,7 @@ def entries(path: str, length: int) -> list[tuple[int, int]] | None:
 
 def items(path: str, table: list[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
     """Yield number and bytes of each item that is there."""
-    with open(path, "rb") as file:
+    with open(open_ours(path, os.O_RDONLY), "rb") as file:
         for number, (offset, size) in enumerate(table):
             if size >= 0:
                 yield number, os.pread(file.fileno(), size, offset)

@@ -7,6 +7,16 @@ its attribute `fsabs`, for a step by step move to this library's own interface.
 
 from __future__ import annotations
 
+from ...core.lazy import exports
 from . import cache as cache
 from . import v2 as v2
 from .version import __version__ as __version__
+
+_V1 = {
+    "open": "v2.open_url(url) opens a file",
+    "set_root": "there is no global root: v2.from_url(url) gives an FS, whose paths are relative to it",
+    "create_handler": "v2.from_url(url) gives an FS",
+    "open_as_container": "v2.from_url(url) opens the container at a URL, fs.open_zip(path) one of an FS",
+}
+
+__getattr__, _ = exports(__name__, {}, {}, _V1)

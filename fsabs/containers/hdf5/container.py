@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from ... import errors, keys, process
-from ...blobs import Blob
-from ...files import BlobReader, Writer
-from ...fs import FS, Capabilities, FileStat, Path
-from ...limits import Limits, LinkedEntries
-from ..base import READ_ONLY, Container
+from ...core import errors, keys, process
+from ...core.blobs import Blob
+from ...core.errors import CorruptFileError
+from ...core.files import buffered
+from ...core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from ...core.limits import Limits, LinkedEntries
+from ...core.writing import Writer
+from ..base import READ_ONLY, Container, locked
 from ..problems import Problem
 from ..spool import SpooledWriter
 from . import nodes
@@ -38,16 +46,22 @@ class Hdf5(Container):
     followed inside of the file; links to other files are a `PermissionError`. `h5py_file()` and `dataset()` give h5py's
     own objects.
 
+    A file that another program writes for readers beside it (SWMR), or didn't close, is read as it was when it was
+    opened; where the writer comes in between, that is a `StaleFileError`. The size of an array of strings of any length
+    is known once it is opened: a listing says 0.
+
     Written (`w`, `x`, or `a` to add to a file), a file becomes a 1-D `uint8` dataset, and an existing one of the name
-    is replaced; missing groups are made. While it is written, nothing can be read. All is collected in a temporary
-    file of this machine, and stored at `close()`. The bytes depend on the members, their order and the options alone.
+    is replaced; missing groups are made. While it is written, nothing can be read. Members of a file that is added to
+    can be removed; their space stays in the file, for what is added. All is collected in a temporary file of this
+    machine, and stored at `close()`. The bytes depend on the members, their order and the options alone.
 
     Args:
         compression: of the datasets that are written: `gzip`, `lzf`, or None: in one piece and as they are, so that
             they are read without going through HDF5.
         limits: what reading may cost, by default the limits of `parent`.
 
-    Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut.
+    Raises `CorruptFileError` for what is no HDF5 file, or is damaged or cut, and `BlockingIOError` for `a` if another
+    program has the file open for writing.
     """
 
     modes = "rwxa"
@@ -67,6 +81,7 @@ class Hdf5(Container):
             raise ValueError("compression is for a file that is written; what is in this one tells its own")
         check_installed()
         self._opened = process.PerProcess(self._open_h5py, _close_h5py)
+        self._swmr = False
         self._draft: Draft | None = None
         super().__init__(parent, path, mode, limits)
         try:
@@ -75,7 +90,10 @@ class Hdf5(Container):
                 self.default_concurrency = parent.default_concurrency
                 made(self._opened)
             else:
-                self.capabilities = _WRITING
+                self.capabilities = _WRITING._replace(remove=mode == "a")
+                if self._blob is not None:
+                    with locked(self._blob, "open_container"):  # or h5py has it open, and hasn't written everything yet
+                        BlobFile(self._blob).check_closed()
                 self._draft = Draft(self.file_url, self._blob, compression, self.limits)
         except BaseException:
             self._abort()
@@ -104,14 +122,27 @@ class Hdf5(Container):
         import h5py
 
         source = BlobFile(self._reader())
-        with translated(self.file_url, "open_container"):
+        self._swmr = source.swmr
+        with self._translated("", "open_container"):
             return h5py.File(source, "r")
+
+    @contextlib.contextmanager
+    def _translated(self, key: str, operation: str) -> Iterator[None]:
+        """As `translated`; but what looks like damage of a file that is written to meanwhile (SWMR) may be none."""
+        try:
+            with translated(self._url(key), operation):
+                yield
+        except CorruptFileError as exc:
+            if not self._swmr:
+                raise
+            reason = f"another program writes the file (SWMR), or did and was stopped: open it again ({exc.strerror})"
+            raise errors.stale(self._url(key), reason, operation) from exc
 
     # ---- reading
 
     def _node(self, key: str) -> h5py.Group | h5py.Dataset:
         file = self.h5py_file()
-        with translated(self._url(key), "open"):
+        with self._translated(key, "open"):
             return nodes.find(file, key, self.limits)
 
     def _dataset(self, key: str) -> h5py.Dataset:
@@ -122,7 +153,7 @@ class Hdf5(Container):
 
     def _stat(self, key: str) -> FileStat:
         node = self._node(key)
-        with translated(self._url(key), "stat"):
+        with self._translated(key, "stat"):
             return self._to_stat(keys.name(key), node)
 
     def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
@@ -131,7 +162,7 @@ class Hdf5(Container):
         if _is_group(node):
             return FileStat.of_directory(name)
         version = None if self._blob is None or self._draft is not None else self._blob.version
-        return FileStat(name, size_of(node, self.limits), version=version)
+        return FileStat(name, size_of(node), version=version)
 
     def _group(self, key: str) -> h5py.Group:
         node = self._node(key)
@@ -142,7 +173,7 @@ class Hdf5(Container):
     def _children(self, key: str, group: h5py.Group) -> list[tuple[FileStat, h5py.Group | None]]:
         """The members of `group`, which is at `key`, in order, and of those that are groups the group."""
         file = self.h5py_file()
-        with translated(self._url(key), "list"):
+        with self._translated(key, "list"):
             found = [
                 (self._to_stat(name, child), child if child is not None and _is_group(child) else None)
                 for name, child in nodes.children(file, group, self.limits)
@@ -175,20 +206,23 @@ class Hdf5(Container):
             if member is not None and (identity := self._identity(keys.join(key, name), member)) not in above:
                 if self.limits.beyond("max_depth", len(levels)):
                     what = f"groups lie {len(levels)} deep and more"
-                    raise errors.corrupt(self._url(key), self.limits.reason("max_depth", what), "list")
+                    raise self.limits.error("max_depth", what, "list", self._url(key))
                 above[identity] = None
                 levels.append((name + "/", entries.enter(identity), iter(self._children(keys.join(key, name), member))))
 
+    def _directory_identity(self, key: str) -> tuple[int, int]:
+        return self._identity(key, self._group(key))
+
     def _identity(self, key: str, group: h5py.Group) -> tuple[int, int]:
         self.h5py_file()  # a ValueError once the container is closed
-        with translated(self._url(key), "list"):
+        with self._translated(key, "list"):
             return nodes.identity(group)
 
     def _open_blob(self, key: str) -> Blob:
         if self._draft is not None:
-            raise self._unsupported("read while it is written", key)
+            raise self._no_reading(key)
         dataset = self._dataset(key)
-        with translated(self._url(key), "open"):
+        with self._translated(key, "open"):
             return blob_of(self, key, dataset)
 
     def verify(self) -> list[Problem]:
@@ -197,7 +231,7 @@ class Hdf5(Container):
         Reads everything, so that HDF5 checks its checksums.
 
         The kinds: `damaged`, `lost link`, `external link`, `unreadable` (no bytes, or in other files), `unsafe name`,
-        `links` (there is too much to be listed: see `Limits`).
+        `limit` (there is too much to be listed, or to be read of a dataset: see `Limits`).
         """
         self._require("read", "verify", "")
         self._reader()
@@ -219,23 +253,21 @@ class Hdf5(Container):
         draft = self._check_ours("open for writing", key)
         with translated(self._url(key), "open"):
             draft.check(key, exclusive)
-        done = draft.begin(key)
-        return SpooledWriter(functools.partial(self._add, key, exclusive, done), done)
+        return self._member(key, SpooledWriter(functools.partial(self._add, key, exclusive)))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
-        self._add(key, False, object, io.BytesIO(data), len(data))
+        self._add(key, False, io.BytesIO(data), len(data))
 
-    def _add(self, key: str, exclusive: bool, done: Callable[[], object], file: IO[bytes], size: int) -> None:
+    def _add(self, key: str, exclusive: bool, file: IO[bytes], size: int) -> None:
         draft = self._check_ours("close", key)
         with translated(self._url(key), "close"):
             draft.add(key, exclusive, file, size)
-        done()
 
     def add_blob(self, path: Path, blob: Blob) -> None:
         """Add the file `path` with the content of `blob`, without a copy on its way; what was there is replaced."""
         key = self._key(path, "add_blob")
         try:
-            self._add(key, False, object, cast(IO[bytes], BlobReader(blob)), blob.size)
+            self._add(key, False, cast(IO[bytes], buffered(blob)), blob.size)
         except OSError as exc:
             self._named(exc, "add_blob", key)
             raise
@@ -245,11 +277,16 @@ class Hdf5(Container):
         with translated(self._url(key), "mkdir"):
             draft.mkdir(key)
 
+    def _remove(self, key: str) -> None:
+        draft = self._check_ours("remove", key)
+        with translated(self._url(key), "remove"):
+            draft.remove(key)
+
     def _finish(self) -> None:
         if self._draft is not None:
             out = self._writer()
             with translated(self.file_url, "close"):
-                scratch = self._draft.finish(self.file_url)
+                scratch = self._draft.finish()
             for piece in scratch.pieces():
                 out.write(piece)
             scratch.drop()

@@ -12,12 +12,19 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ... import errors, process
-from ...blobs import Blob, BlobSlice, BytesBlob, Origin
-from ...limits import Limits
-from .library import made, translated
+from ...core import errors, process
+from ...core.blobs import (
+    Blob,
+    BlobSlice,
+    BytesBlob,
+    Origin,
+)
+from ...core.limits import Limits
+from .library import made
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import h5py
     import numpy as np
 
@@ -35,9 +42,14 @@ class Hdf5Origin(Origin, Protocol):
 
     def _dataset(self, key: str) -> h5py.Dataset: ...
 
+    def _translated(self, key: str, operation: str) -> AbstractContextManager[None]: ...
 
-def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
-    """The size of a dataset's file; 0 for one that has none. A string's is known by reading it."""
+
+def size_of(dataset: h5py.Dataset) -> int:
+    """The size of a dataset's file, as far as it is known without reading many values.
+
+    0 for one that is no file, and for an array of strings of any length. A single string is read.
+    """
     try:
         if dataset.shape is None:
             return 0
@@ -46,9 +58,9 @@ def size_of(dataset: h5py.Dataset, limits: Limits) -> int:
         if _is_value(dataset):
             return len(_value(dataset))
         if _is_text_array(dataset):
-            return len(_npy_of_text(dataset, limits))
+            return 0
         return len(_npy_header(dataset)) + _nbytes(dataset)
-    except (TypeError, _TooLargeError):  # h5py has no dtype, or .npy no place, for the type
+    except (TypeError, ValueError):  # h5py has no dtype, or .npy no place, for the type
         return 0
 
 
@@ -56,12 +68,19 @@ def blob_of(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
     """The blob of a dataset; `UnsupportedOperation` for one that is no bytes, `PermissionError` for another file's."""
     _check_readable(holder, key, dataset)
     try:
+        _check_type(dataset)
         return _blob_of(holder, key, dataset)
-    except _TooLargeError as exc:
-        raise errors.corrupt(holder._url(key), str(exc), "open") from None
     except TypeError as exc:
         reason = f"{exc}: such a dataset is no file; dataset() gives it as an h5py object"
         raise errors.unsupported("open", holder._url(key), reason) from exc
+
+
+def _check_type(dataset: h5py.Dataset) -> None:
+    """Raise `TypeError` if NumPy has no type like the dataset's, for which h5py also has a `ValueError`."""
+    try:
+        dataset.dtype  # noqa: B018 - it is made by being asked for
+    except ValueError as exc:
+        raise TypeError(str(exc)) from exc
 
 
 def _blob_of(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
@@ -71,12 +90,13 @@ def _blob_of(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
     if _is_value(dataset):
         return BytesBlob(holder, key, _value(dataset), version)
     if _is_text_array(dataset):
-        return BytesBlob(holder, key, _npy_of_text(dataset, holder.limits), version)
-    _check_size(_nbytes(dataset), dataset.id.get_storage_size(), holder.limits)
-    body = _body(holder, key, dataset)
-    if _is_bytes(dataset):
-        return body
-    return NpyBlob(holder, key, _npy_header(dataset), body)
+        return BytesBlob(holder, key, _npy_of_text(holder, key, dataset), version)
+    size, stored = _nbytes(dataset), dataset.id.get_storage_size()
+    if holder.limits.declares_too_much(size, stored):
+        raise _too_large(holder, key, size, stored)
+    header = b"" if _is_bytes(dataset) else _npy_header(dataset)
+    body = _body(holder, key, dataset, size, stored)
+    return NpyBlob(holder, key, header, body) if header else body
 
 
 def _check_readable(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> None:
@@ -92,13 +112,9 @@ def _check_readable(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> None
             raise errors.unsupported("open", holder._url(key), reason)
 
 
-class _TooLargeError(Exception):
-    """A dataset expands to more than the limits allow; the argument says to how much."""
-
-
-def _check_size(size: int, stored: int, limits: Limits) -> None:
-    if limits.expands_too_far(size, stored):
-        raise _TooLargeError(limits.reason("max_ratio", f"a dataset of {size} bytes, of which {stored} are stored"))
+def _too_large(holder: Hdf5Origin, key: str, size: int, stored: int) -> OSError:
+    what = f"a dataset of {size} bytes, of which {stored} are stored"
+    return holder.limits.error("max_ratio", what, "open", holder._url(key))
 
 
 # ---- kinds of datasets
@@ -142,20 +158,25 @@ def _is_text_array(dataset: h5py.Dataset) -> bool:
 # ---- .npy
 
 
-def _npy_of_text(dataset: h5py.Dataset, limits: Limits) -> bytes:
+def _npy_of_text(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> bytes:
     """An array of strings of any length, as an array of the longest one's."""
     import numpy as np
 
     # Strings lie in heaps of the file, each at most once: what the references to them stand for may be far more.
     stored, count = dataset.file.id.get_filesize(), math.prod(dataset.shape)
-    _check_size(_REFERENCE_SIZE * count, stored, limits)
+
+    def check(size: int) -> None:
+        if holder.limits.expands_too_far(size, stored):
+            raise _too_large(holder, key, size, stored)
+
+    check(_REFERENCE_SIZE * count)
     texts, read, longest, parts = dataset.asstr("utf-8", "surrogateescape"), 0, 1, []
     step = max(1, _STRINGS * dataset.shape[0] // max(1, count))
     for row in range(0, dataset.shape[0], step):
         parts.append(texts[row : row + step])
         lengths = [len(text) for text in parts[-1].ravel().tolist()]
         read, longest = read + sum(lengths), max(longest, *lengths)
-        _check_size(max(read, 4 * count * longest), stored, limits)
+        check(max(read, 4 * count * longest))
     array = (np.concatenate(parts) if parts else texts[...]).astype("U")
     out = io.BytesIO()
     np.lib.format.write_array(out, array, allow_pickle=False)
@@ -163,7 +184,9 @@ def _npy_of_text(dataset: h5py.Dataset, limits: Limits) -> bytes:
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """`dtype` without what h5py notes on it; `TypeError` if it holds references or runs of other data."""
+    """`dtype` without what h5py notes on it; `TypeError` for one that no .npy can describe: with references or runs of
+    other data, or with fields that overlap or are out of order.
+    """
     import numpy as np
 
     if dtype.hasobject:
@@ -174,6 +197,9 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.names is None:
         return np.dtype(dtype.str)
     fields = [_field(dtype, name) for name in dtype.names]
+    ends = [0, *(offset + kind.itemsize for kind, offset in fields)]
+    if any(offset < end for (_, offset), end in zip(fields, ends, strict=False)):
+        raise TypeError("fields that overlap, or are not in the order of their offsets")
     return np.dtype(
         {
             "names": list(dtype.names),
@@ -236,11 +262,12 @@ def _nbytes(dataset: h5py.Dataset) -> int:
     return size
 
 
-def _body(holder: Hdf5Origin, key: str, dataset: h5py.Dataset) -> Blob:
-    """The array in C order: a slice of the file, if it lies there so."""
-    blob, size = holder._reader(), _nbytes(dataset)
-    offset = dataset.id.get_offset()
-    if offset is not None and size and _is_verbatim(dataset):
+def _body(holder: Hdf5Origin, key: str, dataset: h5py.Dataset, size: int, stored: int) -> Blob:
+    """The array in C order, `size` bytes: a slice of the file, if it lies there so."""
+    blob = holder._reader()
+    # One without storage, of which nothing was written, has an offset, too, where the file has a user block.
+    offset = dataset.id.get_offset() if stored == size and size and _is_verbatim(dataset) else None
+    if offset is not None:
         return BlobSlice(holder, key, blob, offset, size, blob.version)
     return RowsBlob(holder, key, size, blob.version)
 
@@ -271,7 +298,7 @@ class RowsBlob(Blob):
     def _pread(self, size: int, offset: int) -> bytes:
         self._holder._reader()  # a ValueError once the container is closed
         dataset = made(self._dataset)
-        with translated(self.url, "read"):
+        with self._holder._translated(self._key, "read"):
             if not dataset.shape:
                 return bytes(dataset[()].tobytes()[offset : offset + size])
             row = self.size // dataset.shape[0]

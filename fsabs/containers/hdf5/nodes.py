@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...limits import Limits
+from ...core.limits import Limits
 
 if TYPE_CHECKING:
     import h5py

@@ -6,8 +6,8 @@ import errno
 import io
 from typing import TYPE_CHECKING
 
-from ... import errors, keys
-from ...core import Core
+from ...core import errors, keys
+from ...core.fs import FS
 from ..problems import Problem
 from . import nodes
 from .library import translated
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PIECE = 8 * 1024 * 1024
 
 
-def problems(fs: Core, file: h5py.File) -> list[Problem]:
+def problems(fs: FS, file: h5py.File) -> list[Problem]:
     """Return the problems of all members of `file`, which `fs` serves."""
     found: list[Problem] = []
     try:
@@ -31,13 +31,13 @@ def problems(fs: Core, file: h5py.File) -> list[Problem]:
     except errors.CorruptFileError as exc:
         found.append(Problem("", "damaged", str(exc.strerror)))
     except OSError as exc:
-        if exc.errno != errno.ELOOP:
+        if exc.errno not in (errno.ELOOP, errno.EFBIG):
             raise
-        found.append(Problem("", "links", str(exc.strerror)))
+        found.append(Problem("", "limit", str(exc.strerror)))
     return found
 
 
-def _of_file(fs: Core, key: str) -> list[Problem]:
+def _of_file(fs: FS, key: str) -> list[Problem]:
     try:
         with fs._open_blob(key) as blob:
             for offset in range(0, blob.size, _PIECE):
@@ -49,11 +49,11 @@ def _of_file(fs: Core, key: str) -> list[Problem]:
     except io.UnsupportedOperation as exc:
         return [Problem(key, "unreadable", str(exc.strerror))]
     except OSError as exc:
-        return [Problem(key, "damaged", str(exc.strerror))]
+        return [Problem(key, "limit" if exc.errno == errno.EFBIG else "damaged", str(exc.strerror))]
     return []
 
 
-def _unsafe_names(fs: Core, file: h5py.File, key: str) -> list[Problem]:
+def _unsafe_names(fs: FS, file: h5py.File, key: str) -> list[Problem]:
     with translated(fs._url(key), "verify"):
         group = nodes.find(file, key, fs.limits)
         names = [raw.decode("utf-8", "surrogateescape") for raw in group.id]

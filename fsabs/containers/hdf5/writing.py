@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
-from ... import keys, process
-from ...blobs import Blob
-from ...limits import Limits
-from ..spool import still_open
+from ...core import keys, process
+from ...core.blobs import Blob
+from ...core.limits import Limits
 from . import nodes
 from .scratch import Scratch
 
@@ -29,7 +27,6 @@ class Draft:
         self._compression = compression
         self._limits = limits
         self._lock = process.Lock()
-        self._under_way: dict[object, str] = {}
         self._scratch = Scratch(url, old)
         self.file = self._scratch.file
 
@@ -83,21 +80,23 @@ class Draft:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             self._group(key)
 
-    def begin(self, key: str) -> Callable[[], None]:
-        """Remember that a file is being written; returns what takes that back."""
-        token = object()
-        self._under_way[token] = key
+    def remove(self, key: str) -> None:
+        """Remove a dataset, a link or an empty group; `FileNotFoundError`, ENOTEMPTY."""
+        with self._lock:
+            parent, name = nodes.find(self.file, keys.parent(key), self._limits), nodes.raw(keys.name(key))
+            if not _is_group(parent):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if not parent.id.links.exists(name):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            linked: Any = parent.get(name, getlink=True)
+            if isinstance(linked, _hard_link()) and _is_group(group := self._find(key)) and len(group):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            with self._scratch.writing("remove"):
+                del parent[name]
 
-        def done() -> None:
-            self._under_way.pop(token, None)  # without a lock: the garbage collector may be what calls it
-
-        return done
-
-    def finish(self, url: str) -> Scratch:
+    def finish(self) -> Scratch:
         """Close the file; returns its bytes."""
         with self._lock:
-            if self._under_way:
-                raise still_open(url, self._under_way.values())
             self._scratch.finish()
         return self._scratch
 
@@ -135,6 +134,13 @@ def _make_group(parent: h5py.Group, name: bytes) -> h5py.Group:
     how = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
     how.set_obj_track_times(False)
     return h5py.Group(h5py.h5g.create(parent.id, name, gcpl=how))
+
+
+def _hard_link() -> type:
+    import h5py
+
+    kind: type = h5py.HardLink
+    return kind
 
 
 def _is_group(node: Any) -> bool:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
-from ... import errors
+from ...core import errors
 from .decoders import DecodeError, FrameDecoder
 from .gz import GzDecoder, ResumedGz
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, cast
 
-from ... import errors, keys
-from ...blobs import Blob, BlobSlice
-from ...files import BlobReader, Writer
-from ...fs import FS, Capabilities, FileStat, Path
-from ...limits import Limits, LinkedEntries
-from ..base import READ_AHEAD, READ_ONLY, Container
+from ...core import errors, keys
+from ...core.blobs import Blob, BlobSlice
+from ...core.files import buffered
+from ...core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from ...core.limits import Limits, LinkedEntries
+from ...core.writing import Writer
+from ..base import READ_ONLY, Container, in_storage_order
 from ..problems import Problem
 from ..spool import SpooledWriter
 from . import codecs, headers, links, saved, writing
-from .headers import BLOCK
-from .index import Member, TarIndex
+from .index import Member, TarIndex, trailing_data
 from .links import LinkTarget
 from .loading import load
-from .problems import later_problems, trailing_data
+from .problems import later_problems
 from .sparse import SparseBlob
 from .streams import StreamBlob
 
@@ -31,7 +35,7 @@ _READING = READ_ONLY._replace(last_modified=True)
 _WRITING = Capabilities(
     read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
 )
-_ADDING = _WRITING._replace(replace=True)
+_ADDING = _WRITING._replace(replace=True, remove=True)
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
 
@@ -43,11 +47,14 @@ class Tar(Container):
     are right from then on; what the pass found is kept in the cache directory, for all who open this version of it.
     Members of a plain archive are slices of its file. Hard links read as what they point to; symbolic links are
     followed inside of the archive, and what leads out of it is a `FileNotFoundError`. Devices and fifos are not there.
-    An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other.
+    An entry with an absolute name or a `..` in it is a `PermissionError`, and hurts no other. What lies behind the
+    archive's end (padding, a second archive, bytes behind compressed data) is not read; `verify()` tells of it.
 
     Written (`w`, `x`), a member is added when it is closed, and can't be replaced: a second one of the name is a
     `FileExistsError`. Added to (`a`; a plain one), a later member takes the place of an earlier one, whose bytes stay
-    in the file. Nothing can be read meanwhile. The bytes depend on the members, their order and the options alone.
+    in the file; if a second archive lies behind its end, which would be lost, it is `io.UnsupportedOperation`. Members
+    can be removed before the first one is added, and leave no byte. Nothing can be read meanwhile. The bytes depend on
+    the members, their order and the options alone.
 
     Args:
         compression: how it is written: `none`, `gz`, `bz2`, `xz`, `zst`; by default what the file's name says. A file
@@ -91,10 +98,12 @@ class Tar(Container):
                 self.default_concurrency = 1 if self._stream is not None else parent.default_concurrency
             else:
                 self.capabilities = _WRITING if mode != "a" else _ADDING
+                members = None
                 if self._blob is not None and self._index is not None:
                     compress = None
-                    self._copy_old(self._blob, self._index, compression)
-                self._sink = writing.TarSink(self._out, compress, timestamp, self._index, replace=mode == "a")
+                    self._check_addable(self._blob, self._index, compression)
+                    members = BlobSlice(self, "", self._blob, 0, self._index.end, self._blob.version)
+                self._sink = writing.TarSink(self._out, compress, timestamp, members, self._index, replace=mode == "a")
         except BaseException:
             self._abort()
             raise
@@ -119,12 +128,8 @@ class Tar(Container):
         self._require("read", "verify", "")
         blob, index = self._reader(), self._reading()
         found = [*index.problems, *later_problems(index, self.limits)]
-        offset = index.end + 2 * BLOCK
-        while self._stream is None and (data := blob.pread(_COPY_SIZE, offset)):
-            if data.count(0) < len(data):
-                found.append(trailing_data(index))
-                break
-            offset += len(data)
+        if self._stream is None and trailing_data(index.end) not in found and _has_trailing_data(blob, index):
+            found.append(trailing_data(index.end))
         return found
 
     def left_out(self) -> Sequence[Problem]:
@@ -162,6 +167,10 @@ class Tar(Container):
         if index is None or not index.links:
             return super()._walk(key)
         return self._walk_links(index, links.find(index, key, self.limits).key)
+
+    def _directory_identity(self, key: str) -> str | None:
+        index = None if self._sink is not None else self._reading()
+        return links.find(index, key, self.limits).key if index is not None and index.links else None
 
     def _walk_links(self, index: TarIndex, top: str) -> Iterator[FileStat]:
         entries = LinkedEntries(self.limits)
@@ -201,7 +210,7 @@ class Tar(Container):
 
     def _open_blob(self, key: str) -> Blob:
         if self._sink is not None:
-            raise self._unsupported("read while it is written", key)
+            raise self._no_reading(key)
         member, content = self._file_member(key), self._content()
         if isinstance(member.extra, tuple):
             self._check_sparse(key, member, member.extra)
@@ -210,9 +219,9 @@ class Tar(Container):
 
     def _check_sparse(self, key: str, member: Member, segments: headers.Segments) -> None:
         stored = sum(length for _, length in segments)
-        if self.limits.expands_too_far(member.size, stored):
+        if self.limits.declares_too_much(member.size, stored):
             what = f"a sparse file of {member.size} bytes, of which {stored} are stored"
-            raise errors.corrupt(self._url(key), self.limits.reason("max_ratio", what), "open")
+            raise self.limits.error("max_ratio", what, "open", self._url(key))
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """A batch at a time: its ranges at once, or forward in what is compressed, so that nothing is decoded twice."""
@@ -223,6 +232,10 @@ class Tar(Container):
             batch = self._batch(wanted[at : at + (concurrency or _BATCH_FILES)])
             yield from read(wanted[at : at + len(batch)], batch)
             at += len(batch)
+
+    def in_archive_order(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths of files in the order in which the archive holds them."""
+        return sorted(paths, key=lambda path: self._file_member(self._key(path, "list")).offset)
 
     def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
         if self._stream is not None or self._sink is not None:
@@ -235,19 +248,8 @@ class Tar(Container):
                 placed.append((member.offset, member.size, key))
                 continue
             others.append(key)
-        placed.sort()
-        found: list[str] = []
-        gap = self._reader().max_gap_bytes
-        for at, (offset, size, key) in enumerate(placed):
-            found.append(key)
-            end = offset + size
-            ahead = end + gap // READ_AHEAD
-            following = placed[at + 1][0] if at + 1 < len(placed) else ahead + gap + 1
-            if following - ahead <= gap:
-                found += filter(admits, links.between(self._reading(), key, offset, following))
-            else:
-                found += itertools.takewhile(admits, links.between(self._reading(), key, offset, ahead))
-        return found + others
+        between = functools.partial(links.between, self._reading())
+        return in_storage_order(placed, self._reader().max_gap_bytes, between, admits) + others
 
     def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
         """The contents of members of a plain archive."""
@@ -303,14 +305,14 @@ class Tar(Container):
 
     # ---- writing
 
-    def _copy_old(self, blob: Blob, index: TarIndex, compression: str | None) -> None:
-        """Begin the new archive with the members of the old one."""
+    def _check_addable(self, blob: Blob, index: TarIndex, compression: str | None) -> None:
+        """Refuse an archive whose members can't all be copied to the new one."""
         if self._stream is not None or compression not in (None, "none"):
             reason = f"only a plain tar can be added to; this one has the compression {self._compression!r}"
             raise errors.unsupported("open_container", self.file_url, f"{reason}, and {compression!r} was asked for")
-        out = self._writer()
-        for offset in range(0, index.end, _COPY_SIZE):
-            out.write(blob.pread(min(_COPY_SIZE, index.end - offset), offset))
+        if _has_trailing_data(blob, index):
+            reason = f"{trailing_data(index.end).detail}, as of a second archive: adding to this one would lose it"
+            raise errors.unsupported("open_container", self.file_url, reason)
 
     def _adding(self, operation: str, key: str) -> writing.TarSink:
         """Return the writer of members; raise `ValueError` or `UnsupportedOperation` unless the archive is written."""
@@ -323,7 +325,7 @@ class Tar(Container):
     def _create(self, key: str, exclusive: bool) -> Writer:
         sink = self._adding("open for writing", key)
         sink.reserve(key, exclusive)
-        return SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key))
+        return self._member(key, SpooledWriter(functools.partial(self._add, key), functools.partial(sink.release, key)))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         sink = self._adding("open for writing", key)
@@ -358,7 +360,7 @@ class Tar(Container):
         try:
             sink.reserve(key, False)
             try:
-                sink.add(key, cast(IO[bytes], BlobReader(blob)), blob.size)
+                sink.add(key, cast(IO[bytes], buffered(blob)), blob.size)
             finally:
                 sink.release(key)
         except OSError as exc:
@@ -368,9 +370,12 @@ class Tar(Container):
     def _mkdir(self, key: str, mode: int) -> None:
         self._adding("mkdir", key).add_directory(key)
 
+    def _remove(self, key: str) -> None:
+        self._adding("remove", key).remove(key)
+
     def _finish(self) -> None:
         if self._sink is not None:
-            self._sink.finish(self.file_url)
+            self._sink.finish()
 
     def _close(self) -> None:
         super()._close()
@@ -381,6 +386,12 @@ class Tar(Container):
         super()._abort()
         if self._stream is not None:
             self._stream.close()
+
+
+def _has_trailing_data(blob: Blob, index: TarIndex) -> bool:
+    """Return whether there is anything but zeros behind the members of a plain archive."""
+    pieces = (blob.pread(_COPY_SIZE, offset) for offset in range(index.end, blob.size, _COPY_SIZE))
+    return any(data.count(0) < len(data) for data in pieces)
 
 
 def _offset_in(batch: list[Member]) -> Callable[[int], int]:

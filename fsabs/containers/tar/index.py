@@ -10,8 +10,8 @@ import stat as stat_bits
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ... import errors, keys
-from ...limits import Limits
+from ...core import errors, keys
+from ...core.limits import Limits
 from ..problems import Problem
 from ..tree import NameTree
 from . import headers
@@ -71,7 +71,7 @@ class HeaderScanner:
         self._forget_extended()
 
     def run(self) -> TarIndex:
-        """The index; `CorruptFileError` where the archive is damaged."""
+        """The index; `CorruptFileError` where the archive is damaged, EFBIG for what is over a limit."""
         offset = 0
         while block := self._block(offset):
             if block == _ZEROS:
@@ -96,6 +96,8 @@ class HeaderScanner:
         if len(block) == BLOCK:
             return block
         end = self._source.end
+        if self._source.garbage:  # what it is in the place of may have held members
+            raise self._corrupt(self._source.garbage)
         if end == 0:
             raise self._corrupt("not a tar: it is empty")
         if offset > end:
@@ -108,19 +110,28 @@ class HeaderScanner:
         return b""
 
     def _check_end(self, offset: int) -> None:
-        second = self._source.read(BLOCK, offset + BLOCK)
-        if not second and self._source.end == offset + BLOCK:
-            self._note("", "no end", f"the archive ends with one block of zeros, at offset {offset}, in place of two")
-        elif len(second) < BLOCK:
-            raise self._corrupt(f"the archive ends at offset {self._source.end}, in the middle of its end")
-        elif second != _ZEROS:
-            raise self._corrupt(f"a block of zeros in place of a header, at offset {offset}")
+        """Look behind a block of zeros: two are the end, and one is if no member follows, as some programs write it."""
+        following, trailing = offset + BLOCK, False
+        block = self._source.read(BLOCK, following)
+        if block == _ZEROS:
+            return
+        self._note("", "no end", f"the archive ends with one block of zeros, at offset {offset}, in place of two")
+        while block:
+            if any(block):
+                trailing = True
+                if headers.is_header(block):
+                    raise self._corrupt(f"a block of zeros in place of a header, at offset {offset}")
+            self._count(BLOCK)
+            following += BLOCK
+            block = self._source.read(BLOCK, following)
+        if trailing:
+            self._problems.append(trailing_data(offset))
 
     def _payload(self, size: int, offset: int) -> bytes:
         self._extended_bytes += size + BLOCK
         if self._limits.beyond("max_header_bytes", self._extended_bytes):
             what = f"the extended headers of one member have {self._extended_bytes} bytes"
-            raise HeaderError(self._limits.reason("max_header_bytes", what))
+            raise self._beyond("max_header_bytes", what)
         self._count(size)
         data = self._source.read(size, offset)
         if len(data) < size:
@@ -165,8 +176,10 @@ class HeaderScanner:
         """Count `size` bytes of headers."""
         self._header_bytes += size
         if self._limits.beyond("max_index_bytes", self._header_bytes, self._source.stored):
-            what = f"the archive's headers have {self._header_bytes} bytes and more"
-            raise HeaderError(self._limits.reason("max_index_bytes", what))
+            raise self._beyond("max_index_bytes", f"the archive's headers have {self._header_bytes} bytes and more")
+        if self._limits.expands_too_far(self._header_bytes, self._source.stored):
+            what = f"headers of {self._header_bytes} bytes and more in a file of {self._source.stored}"
+            raise self._beyond("max_ratio", what)
 
     def _forget_extended(self) -> None:
         self._extended_bytes = 0
@@ -288,8 +301,7 @@ class HeaderScanner:
 
     def _check_depth(self, name: str) -> None:
         if self._limits.beyond("max_depth", len(name) // 2) and self._limits.beyond("max_depth", name.count("/")):
-            what = f"a name has {name.count('/')} directories"
-            raise HeaderError(self._limits.reason("max_depth", what))
+            raise self._beyond("max_depth", f"a name has {name.count('/')} directories")
 
     def _refuse(self, name: str) -> None:
         self._note(name, "unsafe name", "it is absolute, or leads upwards: it can't be reached")
@@ -325,8 +337,16 @@ class HeaderScanner:
     def _note(self, name: str, kind: str, detail: str) -> None:
         self._problems.append(Problem(name, kind, detail))
 
+    def _beyond(self, option: str, what: str) -> OSError:
+        return self._limits.error(option, what, "open_container", self._url)
+
     def _corrupt(self, reason: str) -> errors.CorruptFileError:
         return errors.corrupt(self._url, reason, "open_container")
+
+
+def trailing_data(end: int) -> Problem:
+    """Return the problem of a file with more than zeros behind the archive's end."""
+    return Problem("", "trailing data", f"there is more than zeros behind the archive's end, at offset {end}")
 
 
 def _padded(size: int) -> int:

@@ -7,8 +7,8 @@ import stat as stat_bits
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ... import keys
-from ...limits import Limits
+from ...core import keys
+from ...core.limits import Limits
 from .index import Member, TarIndex
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from ... import index_cache
-from ...blobs import Blob
-from ...fs import FS
-from ...identity import Identity
-from ...limits import Limits
+from ...core.blobs import Blob
+from ...core.fs import FS
+from ...core.identity import Identity
+from ...core.limits import Limits
+from ...disk import indexes
 from . import codecs, headers, saved
 from .headers import BLOCK
-from .index import HeaderScanner, TarIndex
+from .index import HeaderScanner, TarIndex, trailing_data
 from .points import SPACING, Point, Points
-from .problems import trailing_data
 from .sources import PlainSource, StreamSource
 from .streams import Cursor, StreamBlob
 
@@ -27,7 +26,7 @@ def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[TarIndex, St
     found = _cached(blob.identity)
     index, decoding, points = found or _scan(blob, limits)
     if found is None and identity is not None and _worth_keeping(index, decoding):
-        index_cache.save(saved.KIND, identity, saved.pack(index, decoding))
+        indexes.save(saved.KIND, identity, saved.pack(index, decoding))
         if points is not None:
             points.keep(identity)
         if (cached := _cached(identity)) is not None:
@@ -39,7 +38,7 @@ def load(parent: FS, key: str, blob: Blob, limits: Limits) -> tuple[TarIndex, St
 
 def _cached(identity: Identity | None) -> _Scanned | None:
     """Return what an earlier pass over this version of the archive found."""
-    if identity is None or (view := index_cache.load(saved.KIND, identity)) is None:
+    if identity is None or (view := indexes.load(saved.KIND, identity)) is None:
         return None
     try:
         index, decoding = saved.unpack(view)
@@ -67,8 +66,8 @@ def _scan(blob: Blob, limits: Limits) -> _Scanned:
     points = Points()
     source = StreamSource(Cursor(blob, codec, points), blob, limits)
     index = HeaderScanner(source, blob.url, limits).run()
-    if source.drain():
-        index = index._replace(problems=(*index.problems, trailing_data(index)))
+    if source.drain() and trailing_data(index.end) not in index.problems:
+        index = index._replace(problems=(*index.problems, trailing_data(index.end)))
     if codec.name == "xz" and source.end > SPACING:
         from . import xz  # loads liblzma
 

@@ -14,8 +14,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ... import index_cache, process
-from ...identity import Identity
+from ...core import process
+from ...core.identity import Identity
+from ...disk import indexes
 from .codecs import TarCodec
 from .decoders import FrameDecoder
 
@@ -32,7 +33,7 @@ _ROW = struct.Struct("<QQQ")
 class _Part(NamedTuple):
     """A `how` that is kept, and looked at when it is needed."""
 
-    kept: index_cache.CachedIndex
+    kept: indexes.CachedIndex
     start: int
     stop: int
 
@@ -150,12 +151,12 @@ class Points:
     def keep(self, identity: Identity) -> None:
         """Keep the places for this version of the file, and use what is kept from now on."""
         if places := [point for point in self._points if isinstance(point.how, bytes)]:
-            index_cache.save(KIND, identity, _pack(places, self._spacing))
+            indexes.save(KIND, identity, _pack(places, self._spacing))
             self.find(identity)
 
     def find(self, identity: Identity) -> None:
         """Take the places that were kept for this version of the file, in place of those that are in memory."""
-        if (kept := index_cache.lookup(KIND, identity)) is None or (found := _unpack(kept)) is None:
+        if (kept := indexes.lookup(KIND, identity)) is None or (found := _unpack(kept)) is None:
             return
         places, self._spacing = found
         others = (point for point in self._points if point.how is None)
@@ -189,7 +190,7 @@ def _pack(places: list[Point], spacing: int) -> Iterable[bytes]:
     return [_HEAD.pack(len(places), spacing), bytes(rows), *hows]
 
 
-def _unpack(kept: index_cache.CachedIndex) -> tuple[list[Point], int] | None:
+def _unpack(kept: indexes.CachedIndex) -> tuple[list[Point], int] | None:
     """The places, and their spacing; None if the rows are damaged."""
     if len(kept.view) < _HEAD.size or not kept.check(0, _HEAD.size):
         return None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import stat as stat_bits
 from collections.abc import Iterator
 
-from ... import keys
-from ...limits import Limits
+from ...core import keys
+from ...core.limits import Limits
 from ..problems import Problem
 from . import links
-from .headers import BLOCK
 from .index import TarIndex
 
 
@@ -31,9 +30,3 @@ def later_problems(index: TarIndex, limits: Limits) -> Iterator[Problem]:
                 links.find(index, name, limits)
             except OSError as exc:
                 yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")
-
-
-def trailing_data(index: TarIndex) -> Problem:
-    """Return the problem of a file with bytes after the archive's end."""
-    end = index.end + 2 * BLOCK
-    return Problem("", "trailing data", f"there is more than zeros behind the end of the archive, at offset {end}")

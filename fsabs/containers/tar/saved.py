@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 from zlib import crc32
 
+from ...core.limits import parse_json
 from ..problems import Problem
 from ..tree import NameTree
 from .index import Member, TarIndex
@@ -74,7 +75,7 @@ def unpack(view: memoryview) -> tuple[TarIndex, Decoding | None]:
         starts = rows + count * _ROW.size
         if len(view) != starts + name_size + rest_size:
             raise ValueError(f"an index of {len(view)} bytes for {count} members")
-        rest = json.loads(bytes(view[starts + name_size :]))
+        rest = parse_json(bytes(view[starts + name_size :]))
         names = Names(view[rows:starts], view[starts : starts + name_size], count)
         extras = {
             int(at): extra if isinstance(extra, str) else _segments(extra) for at, extra in rest["extras"].items()

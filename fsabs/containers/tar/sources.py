@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ... import errors
-from ...blobs import Blob
-from ...limits import Limits
+from ...core.blobs import Blob
+from ...core.limits import Limits
 from .streams import Cursor
 
 _FIRST_WINDOW = 64 * 1024
@@ -29,6 +28,10 @@ class HeaderSource(Protocol):
     def stored(self) -> int:
         """The size of the archive's file, compressed if it is."""
 
+    @property
+    def garbage(self) -> str:
+        """At the end of what could be decoded: what follows there and can't be; empty if there is nothing."""
+
 
 class PlainSource:
     """The file itself. Headers that lie close together come by large reads, others by a small read each."""
@@ -46,6 +49,7 @@ class PlainSource:
         return self._blob.size
 
     stored = end
+    garbage = ""
 
     def read(self, size: int, offset: int) -> bytes:
         """See `HeaderSource`."""
@@ -60,7 +64,7 @@ class PlainSource:
 
 
 class StreamSource:
-    """A decoder's output, which is refused if it is too much for the size of the file."""
+    """A decoder's output, which is refused if headers and members say that it is too much for the size of the file."""
 
     def __init__(self, cursor: Cursor, blob: Blob, limits: Limits) -> None:
         self._cursor = cursor
@@ -77,21 +81,26 @@ class StreamSource:
         """See `HeaderSource`."""
         return self._blob.size
 
+    @property
+    def garbage(self) -> str:
+        """See `HeaderSource`."""
+        return self._cursor.garbage
+
     def read(self, size: int, offset: int) -> bytes:
         """See `HeaderSource`."""
-        self._check(offset + size)
+        if self._limits.declares_too_much(offset + size, self._blob.size):
+            raise self._bomb(offset + size)
         return self._cursor.read(size) if self._cursor.skip_to(offset) else b""
 
     def drain(self) -> bool:
         """Read to the end, so that every checksum has been seen; whether there was anything but zeros."""
-        found = False
+        found, start = False, self._cursor.position
         while data := self._cursor.read(1 << 20):
             found = found or data.count(0) < len(data)
-            self._check(self._cursor.position)
-        return found
+            if self._limits.expands_too_far(self._cursor.position - start, self._blob.size):
+                raise self._bomb(self._cursor.position)
+        return found or bool(self._cursor.garbage)
 
-    def _check(self, size: int) -> None:
-        """Raise if `size` decoded bytes are too many."""
-        if self._limits.expands_too_far(size, self._blob.size):
-            what = f"a decompression bomb, as it seems: {self._blob.size} bytes that stand for {size} or more"
-            raise errors.corrupt(self._blob.url, self._limits.reason("max_ratio", what), "open_container")
+    def _bomb(self, size: int) -> OSError:
+        what = f"a decompression bomb, as it seems: {self._blob.size} bytes that stand for {size} or more"
+        return self._limits.error("max_ratio", what, "open_container", self._blob.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from ...blobs import Blob, BlobSlice, Origin
+from ...core.blobs import Blob, BlobSlice, Origin
 from .headers import Segments
 
 

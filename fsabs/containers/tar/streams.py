@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import errors, process
-from ...blobs import Blob, Origin
-from ...readahead import ReadAhead
+from ...core import errors, process
+from ...core.blobs import Blob, Origin
+from ...core.readahead import ReadAhead
 from .codecs import MAGIC_SIZE, TarCodec, codec
 from .decoders import DecodeError, FrameDecoder
 from .points import Point, Points
@@ -47,6 +47,8 @@ class Cursor:
         self._searches = _SEARCHES
         self._started = point.out > 0 or point.src > 0
         self._frame = point.out  # offset where the frame began, or was entered
+        self.garbage = ""
+        """At the end, what is there behind the last frame in place of another one; empty if there is nothing."""
 
     @property
     def position(self) -> int:
@@ -100,7 +102,7 @@ class Cursor:
             raise self._corrupt(f"bad {self._codec.name} data before offset {self._src}: {exc}") from exc
 
     def _start_frame(self) -> bool:
-        """Begin the next frame; False where nothing, or only a padding of zeros, is left."""
+        """Begin the next frame; False where nothing is left, or what is no frame: a padding of zeros, or garbage."""
         while len(self._pending) < MAGIC_SIZE and self._fetch():
             pass
         if self._started and self._pending[:1] in (b"", b"\0"):
@@ -110,7 +112,10 @@ class Cursor:
         offset = self._src - len(self._pending)
         if not self._codec.starts(self._pending[:MAGIC_SIZE]):
             kind = "a " + self._codec.name if not self._started else f"one more {self._codec.name}"
-            raise self._corrupt(f"no start of {kind} frame at offset {offset}, but {self._pending[:MAGIC_SIZE]!r}")
+            self.garbage = f"no start of {kind} frame at offset {offset}, but {self._pending[:MAGIC_SIZE]!r}"
+            if not self._started:
+                raise self._corrupt(self.garbage)
+            return False
         if self._started:
             self._points.add(Point(self._out, offset))
         self._decoder = self._codec.decoder()

@@ -10,13 +10,15 @@ import errno
 import io
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterator
 from typing import IO, Any, cast
 
-from ... import keys, process
-from ...files import WriteFile
-from ...fs import FileStat
-from ..spool import still_open
+from ...core import keys, process
+from ...core.blobs import Blob
+from ...core.files import buffered
+from ...core.fs import FileStat
+from ...core.writing import WriteFile
 from ..tree import NameTree
 from .codecs import TarCodec
 from .index import TarIndex
@@ -77,9 +79,15 @@ class TarSink:
         out: WriteFile,
         compress: Callable[[WriteFile], _Compressed] | None,
         timestamp: float,
+        blob: Blob | None = None,
         old: TarIndex | None = None,
         replace: bool = False,
     ) -> None:
+        """Members are added to those in `blob`, an archive without its end whose index is `old`, if there is one."""
+        self._old = blob
+        """What is still to be copied."""
+        self._removed: set[str] = set()
+        self._below: Counter[str] = Counter()  # names below each directory, once something is removed
         self._compressed = compress(out) if compress is not None else None
         self._sink: Any = self._compressed or out
         self._timestamp = timestamp
@@ -140,6 +148,27 @@ class TarSink:
         """Give up a claimed name. Takes no lock: the garbage collector may be what calls it."""
         self._reserved.discard(key)
 
+    def remove(self, key: str) -> None:
+        """Leave a file, or a directory without members, out of the copy of the old archive."""
+        with self._lock:
+            if key not in self._names and key not in self._directories:
+                self._check_ancestors(key)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            if self._old is None:
+                reason = "a tar's members are removed before the first one is added: close it, and open it again"
+                raise io.UnsupportedOperation(errno.EOPNOTSUPP, reason)
+            if not self._below:
+                self._below.update(above for name in self._names for above in keys.ancestors(name.rstrip("/")))
+            if self._below[key]:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            self._removed |= {key, key + "/"}
+            self._directories.discard(key)
+            del self._names[key if key in self._names else key + "/"]
+            for above in keys.ancestors(key):
+                self._below[above] -= 1
+                if not self._below[above] and above + "/" not in self._names:
+                    self._directories.discard(above)  # its members implied it
+
     def _check_ancestors(self, key: str) -> None:
         if (folder := keys.parent(key)) == "" or folder in self._directories:
             return
@@ -167,6 +196,7 @@ class TarSink:
             if self._failure is not None:
                 raise self._failure
             try:
+                self._copy_old()
                 self._sink.write(member)
             except BaseException as exc:
                 self._failure = exc
@@ -183,13 +213,12 @@ class TarSink:
             self._write(self._header(key, tarfile.DIRTYPE, DIRECTORY_MODE, 0), None)
             self._know(key + "/", FileStat.of_directory(keys.name(key), self._timestamp))
 
-    def finish(self, url: str) -> None:
+    def finish(self) -> None:
         """Write the end; raises what an earlier member failed with, since half of it may be in the archive."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            if unfinished := sorted(self._reserved):
-                raise still_open(url, unfinished)
+            self._copy_old()
             self._tar.close()
             if self._compressed is not None:
                 self._compressed.finish()
@@ -201,15 +230,50 @@ class TarSink:
         info.mtime = int(time) if time == int(time) else cast(Any, time)
         return info
 
+    def _copy_old(self) -> None:
+        """Begin with the members of the old archive, but for those that are removed."""
+        if self._old is None:
+            return
+        blob, self._old = self._old, None
+        for start, stop in _spans(blob, self._removed) if self._removed else [(0, blob.size)]:
+            for offset in range(start, stop, _COPY_SIZE):
+                self._sink.write(blob.pread(min(_COPY_SIZE, stop - offset), offset))
+            self._tar.offset += stop - start
+
     def _write(self, info: tarfile.TarInfo, file: IO[bytes] | None) -> None:
         if self._failure is not None:
             raise self._failure
         try:
+            self._copy_old()
             self._tar.addfile(info, file)
         except BaseException as exc:
             self._failure = exc
             raise
         self._tar.getmembers().clear()  # tarfile's own list of all members, which is not used
+
+
+def _spans(blob: Blob, removed: Container[str]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a plain archive that stay, as start and stop, without the members of some keys.
+
+    A global header belongs to all that follow, and stays. The content of a hard link lies in the member that it links
+    to: removing that one alone is `io.UnsupportedOperation`.
+    """
+    start = 0
+    with buffered(blob) as file, tarfile.open(fileobj=file, mode="r:", errors="surrogateescape") as old:
+        while (member := old.next()) is not None:
+            old.members = []  # type: ignore[attr-defined]  # a list of all, which is not used
+            key = _key_of(member.name)
+            if key in removed or key + "/" in removed:
+                yield start, member.offset
+                start = old.offset
+            elif member.islnk() and _key_of(member.linkname) in removed:
+                reason = f"{member.linkname} has the content of {member.name}, a hard link to it: remove that, too"
+                raise io.UnsupportedOperation(errno.EOPNOTSUPP, reason)
+        yield start, blob.size
+
+
+def _key_of(name: str) -> str:
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def compressor(kind: TarCodec, level: int | None, timestamp: float) -> Callable[[WriteFile], _Compressed]:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ...blobs import Blob
+from ...core.blobs import Blob
 from .decoders import DecodeError, FrameDecoder, ResumePoint
 
 _HEADER = 12  # bytes of a stream's header, and of its footer

@@ -8,19 +8,23 @@ costs nothing.
 from __future__ import annotations
 
 import builtins
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ... import hooks, process
-from ...blobs import Blob
-from ...errors import CorruptFileError
-from ...files import WriteFile, Writer
-from ...fs import FS, Capabilities, FileStat, Path
-from ...limits import Limits
-from ...stats import TreeUsage
-from ..base import READ_AHEAD, READ_ONLY, Container
+from ...core import hooks, process
+from ...core.blobs import Blob
+from ...core.errors import CorruptFileError
+from ...core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from ...core.limits import Limits
+from ...core.stats import TreeUsage
+from ...core.writing import WriteFile, Writer
+from ..base import READ_ONLY, Container, in_storage_order
 from ..problems import Problem
 from . import compressors, contents, index, members, records, verify, writing
 from .entries import Whole
@@ -36,7 +40,7 @@ _READING = READ_ONLY._replace(last_modified=True)
 _WRITING = Capabilities(
     read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
 )
-_ADDING = _WRITING._replace(replace=True)
+_ADDING = _WRITING._replace(replace=True, remove=True)
 
 
 class Zip(Container):
@@ -57,7 +61,8 @@ class Zip(Container):
     listed, and read once the archive is closed.
 
     Adding (`a`): as writing, to a copy of the archive with all its entries as they are. A member that is there already
-    is replaced; the old one's bytes stay in the file, unlisted. Of two processes that add at once the last one wins.
+    is replaced, and members can be removed; the old one's bytes stay in the file, unlisted. If another has changed the
+    file meanwhile, `close` is a `StaleFileError`, and the file stays as it is then.
 
     Args:
         parent: the FS that the file is in.
@@ -106,7 +111,7 @@ class Zip(Container):
 
         The kinds: `unsafe name` (it can't be opened), `odd name`, `duplicate`, `conflict` (a file and a directory of
         one name), `damaged`, `unreadable` (encrypted, or compressed by a method that isn't known), `trailing data`,
-        `bomb` (the members as a whole are over `max_ratio`: they are not read).
+        `limit` (a member, or all as a whole, is over a limit: it is not read).
         A store that fails is raised.
         """
         self._require("read", "verify", "")
@@ -180,7 +185,7 @@ class Zip(Container):
 
     def _open_blob(self, key: str) -> Blob:
         if self._blob is None or (self._archive is not None and self._archive.wrote(key)):
-            raise self._unsupported("open for reading", key)
+            raise self._no_reading(key)
         return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
 
     def _read_bytes(self, key: str) -> bytes:
@@ -228,8 +233,8 @@ class Zip(Container):
             start += len(batch) or 1
 
     def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        index, bottom = self._index(), self._bottom()[0]
-        known, look, gap = index.known.get, index.whole, bottom.max_gap_bytes
+        index = self._index()
+        known, look = index.known.get, index.whole
         placed: builtins.list[tuple[int, int, str]] = []
         others: builtins.list[str] = []
         for key in wanted:
@@ -238,18 +243,8 @@ class Zip(Container):
                 others.append(key)
             else:
                 placed.append((how[0], how[1], key))
-        placed.sort()
-        found: builtins.list[str] = []
-        for at, (offset, size, key) in enumerate(placed):
-            found.append(key)
-            end = offset + size
-            ahead = end + gap // READ_AHEAD
-            following = placed[at + 1][0] if at + 1 < len(placed) else ahead + gap + 1
-            if following - ahead <= gap:
-                found += filter(admits, index.between(key, following))
-            else:
-                found += itertools.takewhile(admits, index.between(key, ahead))
-        return found + others
+        gap = self._bottom()[0].max_gap_bytes
+        return in_storage_order(placed, gap, lambda key, _, stop: index.between(key, stop), admits) + others
 
     def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
         """Return how the first of `wanted` are read together: up to one that is large or has to be checked."""
@@ -296,7 +291,7 @@ class Zip(Container):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        return self._writing().create(key, exclusive)
+        return self._member(key, self._writing().create(key, exclusive))
 
     def _write_bytes(self, key: str, data: bytes) -> None:
         self._writing().write_bytes(key, data)
@@ -331,6 +326,9 @@ class Zip(Container):
 
     def _mkdir(self, key: str, mode: int) -> None:
         self._writing().mkdir(key, mode)
+
+    def _remove(self, key: str) -> None:
+        self._writing().remove(key)
 
     def _finish(self) -> None:
         if self._archive is not None:

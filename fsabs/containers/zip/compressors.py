@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
-from ...threads import in_threads
+from ...core.threads import in_threads
 from . import records
 from .decoders import crc32, fastest_zlib
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ... import errors, hooks
-from ...blobs import Blob, Origin
-from ...limits import UNSUSPICIOUS_BYTES, Limits
+from ...core import errors, hooks
+from ...core.blobs import Blob, Origin
+from ...core.limits import UNSUSPICIOUS_BYTES, Limits
 from . import decoders, records
 from .decoders import DamagedError, crc32
 from .entries import ENCRYPTION, SLACK, UNREADABLE, Whole, ZipEntry
@@ -40,9 +40,9 @@ def refuse(entry: ZipEntry, origin: Origin, key: str, limits: Limits) -> None:
     if entry.method == records.STORED and entry.compressed != entry.size:
         reason = f"a stored member of {entry.size} bytes that takes {entry.compressed} bytes"
         raise errors.corrupt(url, reason, "open")
-    if limits.expands_too_far(entry.size, entry.compressed):
+    if limits.declares_too_much(entry.size, entry.compressed):
         what = f"a decompression bomb, as it seems: {entry.compressed} bytes that say they are {entry.size}"
-        raise errors.corrupt(url, limits.reason("max_ratio", what), "open")
+        raise limits.error("max_ratio", what, "open", url)
 
 
 def request(entry: ZipEntry) -> tuple[int, int]:
@@ -109,18 +109,20 @@ def wrong_crc(entry: ZipEntry, url: str, found: int) -> OSError:
 def header_size(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> int:
     """The size of the local header that `answer` starts with, which must be this entry's."""
     name = entry.name
-    stop = 30 + len(name)
     # In the common case both headers tell the same; a member that was written as a stream has its sizes elsewhere.
-    if answer[4:28] != entry.fields or answer[30:stop] != name or answer[:4] != records.LOCAL_SIGNATURE:
+    if answer[4:28] != entry.fields or answer[30 : 30 + len(name)] != name or answer[:4] != records.LOCAL_SIGNATURE:
         _check_header(answer, entry, origin, key)
-    size = stop + answer[28] + (answer[29] << 8)
+    size = 30 + answer[26] + (answer[27] << 8) + answer[28] + (answer[29] << 8)
     if entry.offset + size + entry.compressed > entry.limit:
         check_room(entry, origin, key, size)
     return size
 
 
 def _check_header(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> None:
-    """Raise what is wrong with a local header that is other than was expected, if it is."""
+    """Raise what is wrong with a local header that is other than was expected, if it is.
+
+    The two names may be in two encodings: a program that adds to an archive writes the directory anew, in UTF-8.
+    """
     if len(answer) < records.LOCAL.size or answer[:4] != records.LOCAL_SIGNATURE:
         found = f"{answer[:4]!r} where PK\\3\\4 was expected"
         raise errors.corrupt(origin._url(key), f"no local header at offset {entry.offset} of the archive: {found}")
@@ -130,9 +132,13 @@ def _check_header(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> N
         reason = f"the local header at offset {entry.offset} is not the directory's: {fields}"
         raise errors.corrupt(origin._url(key), reason)
     name = answer[records.LOCAL.size : records.LOCAL.size + length]
-    if name != entry.name:
+    if name != entry.name and _text(name, flags) != _text(entry.name, entry.flags):
         reason = f"is of {name[:100]!r}, which is not the name in the directory"
         raise errors.corrupt(origin._url(key), f"the local header at offset {entry.offset} {reason}")
+
+
+def _text(name: bytes, flags: int) -> str:
+    return name.decode("utf-8" if flags & records.FLAG_UTF8 else "cp437", "surrogateescape")
 
 
 def find(entry: ZipEntry, archive: Blob, origin: Origin, key: str) -> int:

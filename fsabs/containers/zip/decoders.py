@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ... import errors
+from ...core import errors
 from . import records
 from .sources import BytesSource, CompressedSource, Leftover
 

@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ... import errors, keys
-from ...limits import Limits
+from ...core import errors, keys
+from ...core.limits import Limits
 from . import records, table
 from .ends import Tail
-from .hashing import hashed
 from .names import decoded, judge
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class _Piece(NamedTuple):
 
 
 class DirectoryScan:
-    """One pass over the directory of an archive; an error of its is `CorruptFileError`."""
+    """One pass over the directory of an archive; `CorruptFileError` where it is damaged, EFBIG where a limit is hit."""
 
     def __init__(self, tail: Tail, limits: Limits) -> None:
         self.layout = tail.layout
@@ -58,7 +57,7 @@ class DirectoryScan:
         self._limits = limits
         if limits.beyond("max_index_bytes", tail.layout.size):
             what = f"the directory has {tail.layout.size} bytes"
-            raise errors.corrupt(self.url, limits.reason("max_index_bytes", what), "open_container")
+            raise limits.error("max_index_bytes", what, "open_container", self.url)
         self.refused: dict[int, tuple[str, str]] = {}
         """Entries that can't be read by name: the name, and why."""
         self.changed: dict[int, str] = {}
@@ -171,10 +170,15 @@ class DirectoryScan:
         offsets += self.layout.shift
         lengths = columns["length"].astype(np.int64)
         self._check_depths(piece, lengths)
-        crcs, wide, nul = hashed(data, starts + records.CENTRAL.size, lengths)
-        values = crcs.astype(np.uint64)
-        suspects = _suspects(piece, lengths) | set(np.flatnonzero(nul).tolist())
-        dropped = self._look_closer(piece, suspects, np.flatnonzero(wide).tolist(), values)
+        begins = starts + records.CENTRAL.size
+        names = [data[at:end] for at, end in zip(begins.tolist(), (begins + lengths).tolist(), strict=True)]
+        values = np.fromiter(map(zlib.crc32, names), np.uint64, len(names))
+        suspects, wide = _suspects(piece, lengths), []
+        together = b"".join(names)
+        if b"\0" in together or not together.isascii():
+            suspects |= {at for at, name in enumerate(names) if b"\0" in name}
+            wide = [at for at, name in enumerate(names) if not name.isascii()]
+        dropped = self._look_closer(piece, suspects, wide, values)
         values <<= np.uint64(32)
         values |= np.arange(piece.first, self._rows, dtype=np.uint64)
         self._keys.append(np.delete(values, dropped) if dropped else values)
@@ -195,7 +199,7 @@ class DirectoryScan:
         depth = name.count(b"/")
         if self._limits.beyond("max_depth", depth):
             what = f"an entry lies below {depth} directories"
-            raise errors.corrupt(self.url, self._limits.reason("max_depth", what), "open_container")
+            raise self._limits.error("max_depth", what, "open_container", self.url)
 
     def _look_closer(self, piece: _Piece, suspects: set[int], wide: list[int], values: NDArray[Any]) -> list[int]:
         """Settle the names that need it; returns what is refused of the piece's records."""

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ... import errors
-from ...blobs import Blob
-from ...readahead import ReadAhead
+from ...core import errors
+from ...core.blobs import Blob
+from ...core.readahead import ReadAhead
 from . import records
 
 TAIL = 128 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat as stat_bits
 from typing import NamedTuple
 
-from ...fs import FileStat
+from ...core.fs import FileStat
 from . import records
 
 SMALL = 8 * 1024 * 1024

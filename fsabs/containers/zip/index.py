@@ -15,12 +15,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ... import index_cache, keys, process
-from ...blobs import Blob
-from ...fs import FileStat
-from ...identity import Identity
-from ...limits import DEFAULT, Limits
-from ...stats import TreeUsage
+from ...core import keys, process
+from ...core.blobs import Blob
+from ...core.fs import FileStat
+from ...core.identity import Identity
+from ...core.limits import DEFAULT, Limits
+from ...core.stats import TreeUsage
+from ...disk import indexes
 from . import ends
 from .directory import DirectoryScan
 from .entries import Whole, ZipEntry
@@ -209,8 +210,8 @@ class ZipIndex:
         if blob is None or table.kept is None or table.rows < _LONG_ORDER:
             return None
         identity = blob.identity and blob.identity._replace(version=f"{blob.version}:{len(table.kept.view)}")
-        found = index_cache.load(ORDER, identity)
-        if found is None and index_cache.save(ORDER, identity, [order := table.order()]):
+        found = indexes.load(ORDER, identity)
+        if found is None and indexes.save(ORDER, identity, [order := table.order()]):
             return order
         return found.cast("I") if found is not None else None
 
@@ -242,7 +243,7 @@ class ZipIndex:
         identity = self._blob.settled_identity
         self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url, self._limits), None, {}, {}
         self.layout = self.table.layout
-        index_cache.save(KIND, identity, [self.table.view])
+        indexes.save(KIND, identity, [self.table.view])
 
 
 class _Names(Sequence[bytes]):
@@ -335,7 +336,7 @@ def load(blob: Blob, url: str, limits: Limits, kept_from: int = KEPT_FROM) -> Zi
     if table is None:
         tail = ends.find(blob, url)
         worthwhile = settled and tail.layout.size >= kept_from
-        if worthwhile and index_cache.save(KIND, identity, DirectoryScan(tail, limits).parts()):
+        if worthwhile and indexes.save(KIND, identity, DirectoryScan(tail, limits).parts()):
             table = _cached(identity)
         table = table or in_memory(DirectoryScan(tail, limits))
     return ZipIndex(table, blob, url, limits)
@@ -347,7 +348,7 @@ def empty() -> ZipIndex:
 
 
 def _cached(identity: Identity | None) -> ZipTable | None:
-    found = index_cache.lookup(KIND, identity)
+    found = indexes.lookup(KIND, identity)
     if found is None:
         return None
     try:

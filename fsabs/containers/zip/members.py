@@ -11,9 +11,9 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from ... import hooks, process
-from ...blobs import Blob, BlobSlice, Origin
-from ...limits import Limits
+from ...core import hooks, process
+from ...core.blobs import Blob, BlobSlice, Origin
+from ...core.limits import Limits
 from . import decoders, entries, records
 from .contents import content, damaged, find, header_size, is_fine, refuse, request, wrong_crc
 from .decoders import DamagedError, MemberDecoder, crc32
@@ -89,6 +89,21 @@ class Stored(_Member):
         self._slice: BlobSlice | None = None
         self._seen = (0, 0)  # so many bytes from the start have passed, and their CRC-32
 
+    @property
+    def smallest_window(self) -> int:  # type: ignore[override]
+        """As of the archive."""
+        return self._archive.smallest_window
+
+    @property
+    def largest_window(self) -> int:  # type: ignore[override]
+        """As of the archive."""
+        return self._archive.largest_window
+
+    @property
+    def streams(self) -> bool:  # type: ignore[override]
+        """As of the archive."""
+        return self._archive.streams
+
     def whole(self) -> BlobSlice:
         """The slice; found by reading the local header, if that was not read yet."""
         return self._slice or self._set_start(self._find())
@@ -96,7 +111,7 @@ class Stored(_Member):
     def bottom(self) -> tuple[Blob, int]:
         """The undermost blob that the member is a slice of, and the offset of its first byte there."""
         found = self.whole()
-        return found._parent, found.start
+        return found._inner, found.start
 
     def _set_start(self, start: int) -> BlobSlice:
         base = self._archive.whole() if isinstance(self._archive, Stored) else self._archive
@@ -110,6 +125,13 @@ class Stored(_Member):
             data = self.whole()._pread(size, offset)
         self._pass(data, offset)
         return data
+
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        if self._slice is None and offset <= NEAR and len(view) <= EAGER:
+            return super()._pread_into(view, offset)  # by `_first`
+        size = self.whole()._pread_into(view, offset)
+        self._pass(view, offset)
+        return size
 
     def _first(self, size: int, offset: int) -> bytes:
         """Header and data in one read."""

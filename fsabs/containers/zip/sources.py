@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...blobs import Blob
-from ...readahead import ReadAhead
+from ...core.blobs import Blob
+from ...core.readahead import ReadAhead
 
 LEAST_CHUNK = 64 * 1024
 

@@ -29,7 +29,8 @@ from mmap import mmap
 from typing import Any, cast
 from zlib import crc32
 
-from ...index_cache import BLOCK_BITS, CachedIndex
+from ...core.limits import parse_json
+from ...disk.indexes import BLOCK_BITS, CachedIndex
 from . import entries, records
 from .decoders import READABLE
 from .ends import ArchiveLayout
@@ -77,7 +78,7 @@ class ZipTable:
         if starts[-1] + _TAIL.size != size or not (kept is None or kept.check(starts[-2])):
             raise ValueError("no table")
         parts = [view[at : at + length] for at, length in zip(starts, lengths, strict=False)]
-        meta = json.loads(bytes(parts[7]))
+        meta = parse_json(bytes(parts[7]))
         start_at, total, count, zip64, shift, comment, junk = meta["layout"]
         self.layout = ArchiveLayout(start_at, total, count, zip64, shift, bytes.fromhex(comment), junk)
         self.refused: dict[str, str] = meta["refused"]

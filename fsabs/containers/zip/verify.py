@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Iterator
 
-from ... import errors
-from ...blobs import Blob
-from ...errors import CorruptFileError
-from ...limits import Limits
+from ...core import errors
+from ...core.blobs import Blob
+from ...core.errors import CorruptFileError
+from ...core.limits import Limits
 from ..problems import Problem
 from . import contents, ends, index, members
 from .directory import DirectoryScan
@@ -47,10 +48,10 @@ def problems(archive: Blob, url: str, limits: Limits) -> Iterator[Problem]:
     names = [_described(scan, table, row) for row in range(table.rows)]
     yield from _of_names(scan, table, names)
     entries = map(table.entry, range(table.rows))
-    total = sum(entry.size for entry in entries if not limits.expands_too_far(entry.size, entry.compressed))
-    if limits.expands_too_far(total, archive.size):
+    total = sum(entry.size for entry in entries if not limits.declares_too_much(entry.size, entry.compressed))
+    if limits.declares_too_much(total, archive.size):
         what = f"{table.rows} members of {total} bytes in a file of {archive.size}: they were not read"
-        yield Problem("", "bomb", limits.reason("max_ratio", what))
+        yield Problem("", "limit", limits.reason("max_ratio", what))
         return
     for _, row in sorted((table.entry(row).offset, row) for row in range(table.rows)):
         problem = _of_member(table.entry(row), names[row], archive, url, limits)
@@ -102,6 +103,10 @@ def _of_member(entry: ZipEntry, name: str, archive: Blob, url: str, limits: Limi
         return Problem(name, "unreadable", _reason(exc))
     except CorruptFileError as exc:
         return Problem(name, "damaged", _reason(exc))
+    except OSError as exc:
+        if exc.errno != errno.EFBIG:
+            raise
+        return Problem(name, "limit", _reason(exc))
     return None
 
 

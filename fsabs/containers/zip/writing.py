@@ -17,11 +17,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ... import errors, keys, process
-from ...blobs import Blob
-from ...files import WriteFile, Writer
-from ...fs import FileStat
-from ...temporary import Spool
+from ...core import errors, keys, process
+from ...core.blobs import Blob
+from ...core.fs import FileStat
+from ...core.writing import WriteFile, Writer
+from ...disk.temporary import Spool
 from ..spool import MAX_IN_MEMORY
 from . import headers, names, records
 from .compressors import CompressedMember, Compression, Compressor
@@ -42,7 +42,8 @@ _is_plain = re.compile(r"[A-Za-z0-9_\-/]*(?:\.[A-Za-z0-9_\-]+)?").fullmatch  # o
 class Archive:
     """The state of an archive being written, shared by its `Zip` and what `subfs` makes of it.
 
-    With an index of `old` entries, what is written again is replaced: its old record is dropped from the directory.
+    With an index of `old` entries, what is written again is replaced, and members are removed: their old records are
+    dropped from the directory.
     """
 
     def __init__(
@@ -56,14 +57,16 @@ class Archive:
         self._modified = records.seconds_of(dos)
         self._lock = process.Lock()
         self._written = WrittenMembers()
-        self._open: dict[int, str] = {}  # the keys of the members under way, by their writers' identity
         self._directory = bytearray()
         self._places: dict[str, int] = {}  # of the records of what could be replaced
         self._dropped: set[int] = set()
+        self._removed: set[str] = set()  # old keys; a directory's with a slash behind it
+        self._old_size = 0  # of the directory of the archive that is added to
         self._entries = 0
         self._shift = 0
         self._comment = b""
         self._old = old
+        self._version: str | None = None  # of the archive that is added to
 
     def copy(self, blob: Blob, layout: ArchiveLayout) -> None:
         """Start with all that is in an archive, up to its directory."""
@@ -74,9 +77,11 @@ class Archive:
             self._out.write(blob.pread(min(_COPY, layout.start - at), at))
         for at in range(layout.start, layout.start + layout.size, _COPY):
             self._directory += blob.pread(min(_COPY, layout.start + layout.size - at), at)
+        self._old_size = len(self._directory)
         self._entries = layout.entries
         self._shift = layout.shift
         self._comment = layout.comment
+        self._version = blob.version
 
     # ---- what is there
 
@@ -85,9 +90,9 @@ class Archive:
         size = self._written.size(key)
         if size is not None:
             return self._stat(keys.name(key), size)
-        if self._old is None or self._written.is_below_file(key):
+        if self._old is None or self._written.is_below_file(key) or self._old_size_of(key) is None:
             raise self._missing(key)
-        return self._old.stat(key, None)._replace(version=None)
+        return self._old.stat(key, self._version)
 
     def list(self, key: str) -> Iterator[FileStat]:
         """The members of a directory."""
@@ -100,7 +105,18 @@ class Archive:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         old: dict[str, FileStat] = {}
         if self._old is not None and (size is None or self._old.isdir(key)):
-            old = {stat.filename + "/" * stat.directory: stat for stat in self._old.list(key, None)}
+            before = self._old_size_of(key)
+            if size is None and before != DIRECTORY:
+                raise (
+                    self._missing(key)
+                    if before is None
+                    else NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                )
+            old = {
+                stat.filename + "/" * stat.directory: stat
+                for stat in (self._old.list(key, self._version) if before == DIRECTORY else ())
+                if not self._removed or self._old_size_of(keys.join(key, stat.filename)) is not None
+            }
         elif size is None:
             raise self._missing(key)
         everything = {**old, **fresh}
@@ -117,7 +133,9 @@ class Archive:
         return size is not None and size >= 0
 
     def _missing(self, key: str) -> OSError:
-        code = errno.ENOTDIR if self._written.is_below_file(key) else errno.ENOENT
+        sizes = map(self._size, keys.ancestors(key))
+        below_file = any(size is not None and size >= 0 for size in sizes)
+        code = errno.ENOTDIR if below_file else errno.ENOENT
         return OSError(code, os.strerror(code))
 
     # ---- writing
@@ -157,7 +175,7 @@ class Archive:
     def compressed(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[builtins.list[CompressedMember]]:
         """Compress members, in order and in groups, by as many threads as this process has CPUs."""
         self._check_alive()
-        return self._compression.compressed_many(members, len(os.sched_getaffinity(0)))
+        return self._compression.compressed_many(members, process.cpu_count())
 
     def add_compressed(self, key: str, member: CompressedMember) -> None:
         """Add a file as `Compression` has prepared it."""
@@ -211,21 +229,24 @@ class Archive:
                 folder[name_in_it] = size
         return len(added)
 
-    def under_way(self, writer: MemberWriter, key: str) -> None:
-        """Remember a member that is being written."""
-        self._open[id(writer)] = key
-
-    def forget(self, writer: MemberWriter) -> None:
-        """Take that back; without the lock, as the garbage collector may call it in the middle of anything."""
-        self._open.pop(id(writer), None)
+    def remove(self, key: str) -> None:
+        """Leave a file, or a directory without members, out of the archive."""
+        self._check_alive()
+        with self._lock:
+            if self._size(key) is None:
+                raise self._missing(key)
+        if self._size(key) == DIRECTORY and next(self.list(key), None) is not None:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        with self._lock:
+            self._removed |= {key, key + "/"}
+            place = self._places.pop(key, self._places.pop(key + "/", None))
+            if place is not None:
+                self._dropped.add(place)
+            self._written.discard(key)
 
     def finish(self) -> None:
         """Write the directory and the end records."""
         with self._lock:
-            if self._open:
-                open_members = sorted(self._open.values())
-                reason = f"{len(open_members)} members are still open for writing: {', '.join(open_members[:3])}"
-                raise errors.error(errno.EBUSY, "close", self._url, reason)
             self._drop()
             start = self._out.tell()
             self._out.write(self._directory)
@@ -258,7 +279,8 @@ class Archive:
         self._places[key] = len(self._directory)
 
     def _drop(self) -> None:
-        """Leave the records of what was replaced out of the directory."""
+        """Leave the records of what was replaced or removed out of the directory."""
+        self._dropped.update(self._places_of(self._removed))
         kept = bytearray()
         at = 0
         for place in sorted(self._dropped):
@@ -269,6 +291,22 @@ class Archive:
             self._directory = kept + self._directory[at:]
             self._entries -= len(self._dropped)
             self._dropped.clear()
+
+    def _places_of(self, removed: set[str]) -> Iterator[int]:
+        """Yield the places of the old records of some keys: of all entries of a name, of which the last one counted."""
+        assert self._old is not None or not removed
+        for key in removed:
+            if (entry := self._old.entry(key)) is not None:  # type: ignore[union-attr]
+                yield entry.record
+        at = 0
+        while removed and at < self._old_size:
+            length, extra, comment = struct.unpack_from("<3H", self._directory, at + 28)
+            host, flags = self._directory[at + 5], struct.unpack_from("<H", self._directory, at + 8)[0]
+            start = at + records.CENTRAL.size
+            name, _ = names.decoded(bytes(self._directory[start : start + length]), flags, host)
+            if names.judge(name, host in records.HOSTS_WITH_BACKSLASH)[0] in removed:
+                yield at
+            at = start + length + extra + comment
 
     def _end(self, offset: int, size: int) -> bytes:
         """The end records of a directory of `size` bytes at `offset`."""
@@ -288,12 +326,23 @@ class Archive:
     def _size(self, key: str) -> int | None:
         """As `WrittenMembers.size`, of everything."""
         size = self._written.size(key)
-        if size is None and self._old is not None:
-            entry = self._old.entry(key)
-            if entry is not None:
-                return entry.size
-            return DIRECTORY if self._old.isdir(key) else None
-        return size
+        return self._old_size_of(key) if size is None else size
+
+    def _old_size_of(self, key: str) -> int | None:
+        """As `_size`, of what was in the archive before and is not removed."""
+        old, removed = self._old, self._removed
+        if old is None:
+            return None
+        entry = old.entry(key) if key else None
+        if entry is not None:
+            return None if key in removed else entry.size
+        if not old.isdir(key):
+            return None
+        if not removed or not key or (old.entry(key + "/") is not None and key + "/" not in removed):
+            return DIRECTORY
+        below = (keys.join(key, name) for name in old.walk_names(key))
+        left = (path for path in below if path not in removed and (path[-1] != "/" or old.entry(path) is not None))
+        return DIRECTORY if next(left, None) is not None else None
 
     def _check_target(self, key: str, exclusive: bool) -> None:
         if self._old is None and self._written.new_name(key) is not None:
@@ -328,6 +377,8 @@ class Archive:
 class MemberWriter(Writer):
     """Compresses one member into memory or a temporary file, and has it added at its commit."""
 
+    takes_views = True
+
     def __init__(
         self, archive: Archive, key: str, exclusive: bool, header: MemberHeader, compressor: Compressor
     ) -> None:
@@ -337,7 +388,6 @@ class MemberWriter(Writer):
         self._exclusive = exclusive
         self._header = header
         self._compressor = compressor
-        archive.under_way(self, key)
 
     def write(self, data: bytes) -> None:
         """Compress `data`."""
@@ -358,7 +408,6 @@ class MemberWriter(Writer):
     def abort(self) -> None:
         """Forget the member."""
         self._spool.close()
-        self._archive.forget(self)
 
 
 def _name(key: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import keys
+from ...core import keys
 
 DIRECTORY = -1
 """The size of a directory."""
@@ -31,6 +31,11 @@ class WrittenMembers:
             if known:
                 return
             key, size = folder, DIRECTORY
+
+    def discard(self, key: str) -> None:
+        """Take out a file, or a directory without members."""
+        self._members.get(keys.parent(key), {}).pop(keys.name(key), None)
+        self._members.pop(key, None)
 
     def new_name(self, key: str) -> tuple[dict[str, int], str] | None:
         """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""

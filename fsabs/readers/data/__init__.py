@@ -12,8 +12,10 @@ from .factory import create_custom_data_reader, create_data_reader, parse_params
 from .images import FileListDataReader, ImageFolderDataReader, RawImage
 from .mds import MDSDataReader
 from .odps import ODPSDataReader
+from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
+from .tokens import TokenDataReader
 
 __all__ = [
     "AbstractDataReader",
@@ -24,12 +26,14 @@ __all__ = [
     "Metadata",
     "Mode",
     "ODPSDataReader",
+    "ParquetDataReader",
     "RawImage",
     "RecordIODataReader",
     "Shard",
     "Task",
     "TaskType",
     "TextDataReader",
+    "TokenDataReader",
     "create_custom_data_reader",
     "create_data_reader",
     "parse_params",

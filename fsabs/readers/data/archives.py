@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ... import errors, keys, process
-from ...fs import FS, FileStat
+from ...core import errors, keys, process
+from ...core.fs import FS, FileStat
 from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of, shard_name_of
 from .files import Files, Location, visible
 
@@ -31,9 +31,9 @@ class _Open:
         index = hashlib.blake2b(digest_size=16)
         groups: dict[str, dict[str, str]] = {}
         archive = stat.version or ""
-        for stat in fs.list("", recursive=True, detail=True):
-            if not stat.directory and visible(stat.filename):
-                key, part = _split(stat.filename)
+        for stat in _in_order(fs, fs.list("", recursive=True, detail=True)):
+            key, part = _split(stat.filename)
+            if part and visible(stat.filename):
                 parts = groups.setdefault(key, {})
                 if part in parts:
                     reason = f"two files are the part {part!r} of the sample {key!r}"
@@ -48,10 +48,10 @@ class ArchiveDataReader(AbstractDataReader):
     """The tar and zip files below the directory `data_dir` (a URL, a path, an FS), or the one it names: each a shard.
 
     A record is a dict: `"__key__"`, and the bytes of each file of the sample by the rest of its name, as in
-    `{"__key__": "train/0001", "jpg": b"...", "cls": b"7"}`. Samples are in the order of their keys' first files in the
-    archive's listing; files that begin with a dot are left out. An archive's version is checked: one that changed since
-    `create_shards` is a `StaleFileError`. Two files that are the same part of a sample (`1.jpg` and `1.JPG`) are a
-    `CorruptFileError`.
+    `{"__key__": "train/0001", "jpg": b"...", "cls": b"7"}`. Samples are in the order of their first files in a tar, or
+    by name in a zip; files that begin with a dot, or have no dot in their name, are left out. An archive's version is
+    checked: one that changed since `create_shards` is a `StaleFileError`. Two files that are the same part of a sample
+    (`1.jpg` and `1.JPG`) are a `CorruptFileError`.
     """
 
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:
@@ -133,6 +133,16 @@ class ArchiveDataReader(AbstractDataReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": OrderedDict()}  # each process opens its own
+
+
+def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:
+    """Return the stats of the files, in the order of the archive where that has one of its own."""
+    files = {stat.filename: stat for stat in stats if not stat.directory}
+    while not hasattr(fs, "in_archive_order") and hasattr(fs, "inner"):
+        fs = fs.inner
+    if hasattr(fs, "in_archive_order"):
+        return [files[name] for name in fs.in_archive_order(files)]
+    return list(files.values())
 
 
 def _own(stat: FileStat, archive: str) -> str | None:

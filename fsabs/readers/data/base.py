@@ -14,8 +14,8 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ... import errors
-from ...errors import CorruptFileError
+from ...core import errors
+from ...core.errors import CorruptFileError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ... import urls
+from ...urls import opening
 from ..definitions import module_from
 from .base import AbstractDataReader, adopt, check_options, parameters_of
 from .images import FileListDataReader, ImageFolderDataReader
@@ -145,7 +145,7 @@ _OPENING = frozenset("\"'[({")  # of literals that a `;` may be in
 
 
 def _definition(model_file: str | os.PathLike[str], name: str) -> Callable[..., Any]:
-    with urls.open_url(model_file, "rb") as file:
+    with opening.open_url(model_file, "rb") as file:
         source, where = file.read(), file.name
     module = module_from(source, where)
     module.__file__ = os.fspath(model_file)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ... import errors, keys, urls
-from ...files import BlobReader
-from ...fs import FS, FileStat
-from ..locate import check_published
+from ...core import errors, keys
+from ...core.files import ReadFile
+from ...core.fs import FS, FileStat
+from ...urls import opening
+from ..locate import check_published, is_pattern, locate
 from ..prefetch import hand_over, is_immediate
 
 Location = str | os.PathLike[str] | FS
@@ -20,6 +22,8 @@ _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 class Files:
     """The files in a directory (its own and those further down), or the one file, at a URL, a path or in an FS.
 
+    A URL or path with `*`, `?` or `[` is a pattern, and means the files that it matches.
+
     A file is called by its path under the URL or path that was given, or by its URL where an FS was given; so is the
     shard that it holds.
     """
@@ -27,6 +31,7 @@ class Files:
     def __init__(self, location: Location, *, suffixes: Sequence[str] = ()) -> None:
         """A file whose name ends in one of `suffixes` is the one file, though it could be entered as a container."""
         self._only: str | None = None
+        self._pattern: str | None = None
         if isinstance(location, FS):
             self.fs: FS = location
             url = location.url()
@@ -36,12 +41,16 @@ class Files:
         if not text:
             raise ValueError("no directory or URL is given")
         self._is_url = _HAS_SCHEME.match(text) is not None
+        if is_pattern(text) and (self._is_url or not os.path.lexists(text)):
+            self.fs, self._pattern = locate(text)
+            self._prefix = text[: text.rfind("/", 0, min(map(text.find, filter(text.__contains__, "*?[")))) + 1]
+            return
         try:
             self.fs = _directory(text, tuple(suffixes))
             self._prefix = text.rstrip("/") + "/"
         except (FileNotFoundError, NotADirectoryError):
             parent, name = _parent(text)
-            self.fs = urls.from_url(parent or ".")
+            self.fs = opening.from_url(parent or ".")
             self._only = keys.from_url_path(name) if self._is_url else name
             self._prefix = parent and parent + "/"
             if not self.fs.isfile(self._only):
@@ -52,9 +61,21 @@ class Files:
         """The files, sorted by path; left out are those that start with a dot, or are below such a directory."""
         if self._only is not None:
             return [self.fs.stat(self._only)]
+        if self._pattern is not None:
+            return self._matches(self._pattern)
         found = [stat for stat in self.fs.list("", recursive=True, detail=True) if not stat.directory]
-        check_published({stat.filename for stat in found if stat.filename.startswith(".")}, self.fs.url())
+        check_published([stat.filename for stat in found], self.fs.url())
         return sorted((stat for stat in found if visible(stat.filename)), key=lambda stat: stat.filename)
+
+    def _matches(self, pattern: str) -> builtins.list[FileStat]:
+        wanted = set(self.fs.glob(pattern))
+        found = self.fs.list("", recursive="/" in pattern or "**" in pattern, detail=True)
+        return sorted(stat for stat in found if stat.filename in wanted and not stat.directory)
+
+    @property
+    def is_chosen(self) -> bool:
+        """True if the location is a file or a pattern, so that a file's name need not end as others of its format."""
+        return self._only is not None or self._pattern is not None
 
     def name(self, path: str) -> str:
         """Return the name of the file at `path`."""
@@ -82,7 +103,7 @@ class Files:
         """True if reading them ahead of their use gains time."""
         return not is_immediate(self.fs)
 
-    def open(self, path: str) -> BlobReader:
+    def open(self, path: str) -> ReadFile:
         """The file at `path`; its `blob` is for positioned reads, and is closed with it."""
         return self.fs.open(path, "rb")
 
@@ -96,7 +117,7 @@ class Files:
 
 
 def _directory(text: str, files: tuple[str, ...]) -> FS:
-    fs = urls.from_url(text, force_type=urls.parse(text).scheme if text.lower().endswith(files) else None)
+    fs = opening.from_url(text, force_type=opening.parse(text).scheme if text.lower().endswith(files) else None)
     try:
         if not fs.stat("").directory:
             raise errors.error(errno.ENOTDIR, "list", fs.url())

@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ... import errors, keys
+from ...core import errors, keys
 from .base import (
     AbstractDataReader,
     Metadata,

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ... import errors, keys, process
-from ...files import BlobReader
+from ...core import errors, keys, process
+from ...core.files import ReadFile
+from ...core.limits import parse_json
 from .base import (
     AbstractDataReader,
     Metadata,
@@ -67,13 +68,13 @@ class _Open(NamedTuple):
 
     offsets: Sequence[int]
     digest: str
-    file: BlobReader | None
+    file: ReadFile | None
     data: bytes
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of `(size, offset)` ranges."""
         if self.file is not None:
-            return self.file.blob.pread_many(ranges)
+            return self.file.raw.blob.pread_many(ranges)
         return [self.data[offset : offset + size] for size, offset in ranges]
 
 
@@ -166,7 +167,7 @@ class MDSDataReader(AbstractDataReader):
         """Return the shards of `index.json` by their names, in order."""
         url = self._files.fs.url(INDEX)
         try:
-            index = json.loads(self._files.fs.read_bytes(INDEX))
+            index = parse_json(self._files.fs.read_bytes(INDEX))
             if index["version"] != 2:
                 raise ValueError(f"{url}: MDS of version {index['version']!r}, and 2 can be read")
             found = [self._stored(item) for item in index["shards"]]
@@ -216,11 +217,11 @@ class MDSDataReader(AbstractDataReader):
     def _opened(self, stored: _Stored) -> _Open:
         file = self._files.open(stored.path)
         try:
-            if file.blob.size != stored.size:
-                reason = f"a shard of {file.blob.size} bytes, and the index says {stored.size}"
+            if file.raw.blob.size != stored.size:
+                reason = f"a shard of {file.raw.blob.size} bytes, and the index says {stored.size}"
                 raise errors.corrupt(file.name, reason)
             if not stored.compression:
-                return _Open(*_offsets(file.name, stored, file.blob.pread), file, b"")
+                return _Open(*_offsets(file.name, stored, file.raw.blob.pread), file, b"")
             data = _decompressed(file.name, stored, file.read())
         except BaseException:
             file.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import io
-import json
 import pickle
 import struct
 from collections.abc import Callable
@@ -18,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import errors
+from ...core import errors
+from ...core.limits import parse_json
 
 Decode = Callable[[bytes], Any]
 
@@ -173,7 +173,7 @@ _DECODERS: dict[str, Decode] = {
     "str_int": lambda data: int(data.decode()),
     "str_float": lambda data: float(data.decode()),
     "str_decimal": _decimal,
-    "json": json.loads,
+    "json": parse_json,
     "pil": _pixels,
     "jpeg": _image,
     "png": _image,

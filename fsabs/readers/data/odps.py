@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-from ... import errors, keys, process
-from ...errors import CorruptFileError, MissingDependencyError
-from ...threads import in_threads
+from ...core import errors, keys, process
+from ...core.errors import CorruptFileError, MissingDependencyError
+from ...core.threads import in_threads
 from .base import (
     AbstractDataReader,
     Metadata,

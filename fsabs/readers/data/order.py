@@ -47,7 +47,7 @@ class EpochOrder:
         self.shards = list(shards)
         self.seed = seed
         self.buffer_size = buffer_size if seed is not None else 0
-        self.settings = (seed, block_size, self.buffer_size)
+        self.settings: tuple[Any, ...] = (seed, block_size, self.buffer_size)
         blocks = [
             (number, start, min(block_size or shard.count, shard.end - start))
             for number, shard in enumerate(self.shards)
@@ -73,7 +73,7 @@ class Epoch:
         import numpy as np
 
         self._order = order
-        self._key = None if order.seed is None else _key(order.seed, number)
+        self._key = None if order.seed is None else key_of(order.seed, number)
         self._blocks = order.blocks
         if self._key is not None:
             ranks = _hashed(np.arange(len(order.blocks), dtype=np.uint64), self._key)
@@ -131,16 +131,21 @@ class Epoch:
             whole = np.arange(first, min(first + size, self._order.total), dtype=np.int64)
             ranks = _hashed(whole.astype(np.uint64), self._key ^ _SALT)
             at = whole[np.argsort(ranks, kind="stable")][start - first : end - first]
-        block = self._ends.searchsorted(at, side="right")
+        return self.at(at)
+
+    def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
+        """The numbers of the shards and records at positions, before any shuffle within buffers."""
+        block = self._ends.searchsorted(positions, side="right")
         row = self._blocks[block]
-        return row[:, 0], row[:, 1] + at - (self._ends[block] - row[:, 2])
+        return row[:, 0], row[:, 1] + positions - (self._ends[block] - row[:, 2])
 
 
 _MASK = 2**64 - 1
 _SALT = 0x6A09E667F3BCC908  # the fraction of sqrt(2): so that blocks and buffers are shuffled apart
 
 
-def _key(seed: int, epoch: int) -> int:
+def key_of(seed: int, epoch: int) -> int:
+    """Return the key of an epoch's shuffles, of 64 bits."""
     digest = hashlib.blake2b(f"{seed}/{epoch}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -153,6 +158,13 @@ def _hashed(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64]:
+    """Return a hash of each number, by which they are ordered in a shuffle; `salt` tells shuffles of one key apart."""
+    import numpy as np
+
+    return _hashed(numbers.astype(np.uint64), key ^ salt * _SALT & _MASK)
 
 
 # ---- intervals

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-from ... import errors, process
 from ...backends.memory import Memory
-from ...errors import CorruptFileError
-from ...fs import FS
-from ...threads import in_threads
+from ...core import errors, process
+from ...core.errors import CorruptFileError
+from ...core.fs import FS
+from ...core.threads import in_threads
 from .. import recordio
+from ..locate import check_one_run
 from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
 from .base import (
     LOST,
@@ -65,6 +66,7 @@ class RecordIODataReader(AbstractDataReader):
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file."""
         paths = [stat.filename for stat in self._files.list()]
+        check_one_run(paths, self._files.fs.url())
         if not paths:
             where = f"no files below {self._files.fs.url()}" if self._given else "no data_dir is given"
             warnings.warn(f"there are no shards: {where}", stacklevel=2)

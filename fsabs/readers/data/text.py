@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ... import errors, keys
-from ...blobs import Blob
-from ...files import BlobReader
+from ...core import errors, keys
+from ...core.blobs import Blob
+from ...core.files import ReadFile
 from .base import (
     AbstractDataReader,
     Metadata,
@@ -123,7 +123,7 @@ class TextDataReader(AbstractDataReader):
     def _read(self, start: int, end: int) -> Iterator[Any]:
         start, end = start + self._header_rows, end + self._header_rows
         with self._open() as file:
-            blob = file.blob
+            blob = file.raw.blob
             picked = self._pick(blob)
             for text, fields in self._between(blob, start, end):
                 if picked is None:
@@ -155,13 +155,13 @@ class TextDataReader(AbstractDataReader):
     def _rows(self) -> _Index:
         if self._index is None:
             with self._files.open(self._path) as file:
-                self._index = _scan(file.blob, self._sep, self._counts)
+                self._index = _scan(file.raw.blob, self._sep, self._counts)
         return self._index
 
-    def _open(self) -> BlobReader:
+    def _open(self) -> ReadFile:
         index = self._rows()
         file = self._files.open(self._path)
-        if (file.blob.size, file.blob.version) != (index.size, index.version):
+        if (file.raw.blob.size, file.raw.blob.version) != (index.size, index.version):
             file.close()
             raise errors.stale(file.name, "the file changed since its rows were counted", "read_records")
         return file

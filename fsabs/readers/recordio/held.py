@@ -10,7 +10,7 @@ import itertools
 from array import array
 from operator import attrgetter
 
-from ... import process
+from ...core import process
 from .format import crc32
 
 _RECORDS = 4 << 20  # of which it is kept where they lie: 8 bytes each

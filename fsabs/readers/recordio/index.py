@@ -14,14 +14,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from ... import errors, index_cache, urls
-from ...blobs import Blob
+from ...core import errors
+from ...core.blobs import Blob
+from ...disk import indexes
+from ...urls import opening
 from .codecs import decompress
 from .format import HEADER, Chunk, Damage, Skipped, crc32, foreign, parse
 from .resync import next_chunk, payload_crc
 
 if TYPE_CHECKING:
-    from ...fs import FS, Path
+    from ...core.fs import FS, Path
 
 OnError = Literal["raise", "skip"]
 
@@ -53,8 +55,8 @@ class Index:
 
     def __init__(self, path: str | os.PathLike[str], *, on_error: OnError = "raise") -> None:
         """Read the index of the file at a URL or path; `load` does so for a file of an FS, with the same errors."""
-        with urls.open_url(path, "rb") as file:
-            self.__setstate__(Index.of(file.blob, on_error=on_error).__getstate__())
+        with opening.open_url(path, "rb") as file:
+            self.__setstate__(Index.of(file.raw.blob, on_error=on_error).__getstate__())
 
     @classmethod
     def _made(
@@ -89,7 +91,7 @@ class Index:
         layouts of Paddle's C++ and of pyrecordio, which have the same magic number, and what `FS.open` raises.
         """
         with fs.open(path, "rb") as file:
-            return cls.of(file.blob, on_error=on_error)
+            return cls.of(file.raw.blob, on_error=on_error)
 
     @classmethod
     def of(cls, blob: Blob, *, on_error: OnError = "raise") -> Index:
@@ -99,13 +101,13 @@ class Index:
         url = blob.url
         identity = None if url.startswith("memory:") else blob.identity
         kept = blob.settled  # asked before anything is read
-        if (cached := index_cache.load(_KIND, identity)) is not None:
+        if (cached := indexes.load(_KIND, identity)) is not None:
             return cls._made(url, blob.version, blob.size, cached[8:], proved=_PROVED.unpack_from(cached)[0])
         scan = _HeaderScan(blob, skip=on_error == "skip")
         scan.run()
         body = _packed(scan.chunks)
         if scan.ahead.reads >= _KEPT_FROM and not scan.damage and kept:
-            index_cache.save(_KIND, identity, [_PROVED.pack(0), body])
+            indexes.save(_KIND, identity, [_PROVED.pack(0), body])
         return cls._made(url, blob.version, blob.size, body, scan.damage)
 
     def fits(self, blob: Blob) -> bool:
@@ -120,12 +122,12 @@ class Index:
     def keep_proof(self, blob: Blob) -> None:
         """Keep in the index cache how many chunks are proved."""
         if not self.damage and not self.url.startswith("memory:"):
-            index_cache.save(_KIND, blob.settled_identity, [_PROVED.pack(self.proved), self._body])
+            indexes.save(_KIND, blob.settled_identity, [_PROVED.pack(self.proved), self._body])
 
     def take_proof(self, blob: Blob) -> None:
         """Take over what another process has proved since this index was made."""
         identity = None if self.url.startswith("memory:") else blob.identity
-        if not self.damage and (cached := index_cache.load(_KIND, identity)) is not None:
+        if not self.damage and (cached := indexes.load(_KIND, identity)) is not None:
             self.proved = max(self.proved, _PROVED.unpack_from(cached)[0])
 
     def chunk(self, number: int) -> Chunk:

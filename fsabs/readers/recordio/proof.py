@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...blobs import Blob
+from ...core.blobs import Blob
 from .format import LENGTH, NONE, Chunk, Damage, wrong_count
 
 if TYPE_CHECKING:

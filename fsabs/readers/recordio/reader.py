@@ -13,8 +13,8 @@ from array import array
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-from ... import errors, hooks
-from ...errors import CorruptFileError
+from ...core import errors, hooks
+from ...core.errors import CorruptFileError
 from .codecs import decompress
 from .format import LENGTH, MAX_PAYLOAD, NONE, Chunk, Damage, Skipped, count, crc32, name_chunks, places, split
 from .held import ChunkLayout, HeldPayload, PayloadStore
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ...files import BlobReader
-    from ...fs import FS, Path
+    from ...core.files import ReadFile
+    from ...core.fs import FS, Path
 
 _ALONE = 1 << 20  # from this size on, a chunk of one uncompressed record is read without a copy
 _FIRST_GROUP, _MOST_GROUP = 4 << 20, 64 << 20  # bytes of chunks that read_many reads at once; more where it is slow
@@ -67,8 +67,8 @@ class Reader:
     ) -> None:
         file = fs.open(path, "rb")
         try:
-            if index is None or not index.fits(file.blob):
-                index = Index.of(file.blob, on_error=on_error)
+            if index is None or not index.fits(file.raw.blob):
+                index = Index.of(file.raw.blob, on_error=on_error)
         except BaseException:
             file.close()
             raise
@@ -76,7 +76,7 @@ class Reader:
 
     def _set(
         self,
-        file: BlobReader,
+        file: ReadFile,
         index: Index,
         on_error: OnError,
         cache_bytes: int,
@@ -86,7 +86,7 @@ class Reader:
         self.index = index
         self._options = (on_error, cache_bytes, max_chunk_bytes)
         self._file = file
-        self._blob = file.blob
+        self._blob = file.raw.blob
         self._owned = owned
         self._limit = max_chunk_bytes
         self._holder = PayloadStore(cache_bytes)
@@ -385,7 +385,7 @@ class Reader:
 
 
 def _reopened(
-    file: BlobReader, index: Index, on_error: OnError, cache_bytes: int, max_chunk_bytes: int, owned: FS | None
+    file: ReadFile, index: Index, on_error: OnError, cache_bytes: int, max_chunk_bytes: int, owned: FS | None
 ) -> Reader:
     reader = Reader.__new__(Reader)
     reader._set(file, index, on_error, cache_bytes, max_chunk_bytes, owned)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...blobs import Blob
+from ...core.blobs import Blob
 from .format import HEADER, MAGIC_BYTES, Chunk, Damage, crc32, parse
 
 _PIECE = 8 << 20

@@ -13,8 +13,8 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ... import process
-from ...errors import CorruptFileError
+from ...core import process
+from ...core.errors import CorruptFileError
 
 if TYPE_CHECKING:
     from .format import Chunk

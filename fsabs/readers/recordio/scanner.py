@@ -11,7 +11,7 @@ from .scan import Scan
 if TYPE_CHECKING:
     from typing import Self
 
-    from ...fs import FS, Path
+    from ...core.fs import FS, Path
     from .format import Skipped
     from .index import OnError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ... import process
-from ...files import AbortsOnError
+from ...core import process
+from ...core.writing import AbortsOnError
 from .codecs import compress
 from .format import COMPRESSORS, HEADER, LENGTH, MAGIC, MAX_PAYLOAD, MAX_RECORD, NONE, crc32
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ...fs import FS, Path
+    from ...core.fs import FS, Path
 
 _PIECE = 8 << 20
 _MOST_PREFIXES = 256 << 20  # bytes of a chunk's payload, where records are so small that their limit is never reached

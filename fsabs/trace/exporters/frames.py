@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ... import errors
+from ...core import errors
 from ..schema import (
     Event,
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ... import errors, hooks
+from ...core import errors, hooks
 from ..schema import (
     INSTANTS,
     OVERLAPPING,

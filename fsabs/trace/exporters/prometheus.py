@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ... import hooks
+from ...core import hooks
 from ..results import (
     Analysis,
 )

@@ -104,9 +104,9 @@ class OnMemoryHTTPServerForTest(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def make_http_server() -> Iterator[tuple[http.server.HTTPServer, int]]:
-    """Run a server of `OnMemoryHTTPServerForTest`; yield it and its port."""
+    """Run a server of `OnMemoryHTTPServerForTest` for this machine alone; yield it and its port."""
     OnMemoryHTTPServerForTest.files.clear()
-    with http.server.HTTPServer(("", 0), OnMemoryHTTPServerForTest) as server:
+    with http.server.HTTPServer(("127.0.0.1", 0), OnMemoryHTTPServerForTest) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

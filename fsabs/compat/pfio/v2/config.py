@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .... import config
+from ....urls import config
 
 
 def add_custom_scheme(name: str, scheme: str, data: dict[str, str] | None = None) -> None:

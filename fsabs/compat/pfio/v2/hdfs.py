@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import fsabs
 
+from ....core.writing import keep_if_dropped
 from ..options import warn_ignored
 from .fs import DirectoryFS, FileStat, format_repr
 
@@ -75,7 +76,7 @@ class Hdfs(DirectoryFS):
         """Open a file; a written one is visible, whole, when it is closed."""
         self._checkfork()
         warn_ignored("Hdfs.open", ["opener"] * (opener is not None) + ["closefd"] * (not closefd))
-        return self.fsabs.open(self._path(file_path), mode, buffering, encoding, errors, newline)
+        return keep_if_dropped(self.fsabs.open(self._path(file_path), mode, buffering, encoding, errors, newline))
 
     def list(self, path: str | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
         """Yield the names of files and directories, relative to `path`, without a `/` at the end."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
-from ....blobs import Blob, BytesBlob
-from ....layers import LayerFS
+from ....core.blobs import Blob, BytesBlob
+from ....core.layers import LayerFS
 from ..cache import HTTPConnector
 from .fs import FS, FileStat
 from .zip import Zip

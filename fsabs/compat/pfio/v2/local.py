@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import fsabs
 
+from ....core.writing import keep_if_dropped
 from ..options import warn_ignored
 from .fs import DirectoryFS, FileStat, format_repr
 
@@ -63,7 +64,7 @@ class Local(DirectoryFS):
         self.trace = trace
         self._cwd = os.fspath(cwd) if cwd is not None else ""
         store = fsabs.Local("/")
-        self.fsabs = fsabs.TracedFS(store) if trace else store
+        self.fsabs = store
         if not self.isdir(""):
             if not create:
                 raise ValueError(f"{self._cwd} must be a directory")
@@ -99,7 +100,7 @@ class Local(DirectoryFS):
         path = self._path(file_path)
         if opener is not None or not closefd or ("+" in mode and "r" not in mode):
             return open(path, mode, buffering, encoding, errors, newline, closefd, opener)
-        return self.fsabs.open(path, mode, buffering, encoding, errors, newline)
+        return keep_if_dropped(self.fsabs.open(path, mode, buffering, encoding, errors, newline))
 
     def list(self, path: str | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
         """Yield the names in a directory, which are relative to it and end in `/` for directories."""

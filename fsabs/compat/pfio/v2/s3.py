@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import fsabs
 
+from ....core import redaction
+from ....core.writing import keep_if_dropped
 from ..options import warn_ignored
 from .fs import FS, FileStat, format_repr
 
@@ -122,7 +124,7 @@ class S3(FS):
             self.kwargs["endpoint_url"] = self.endpoint
         self.hostname = _host(self.endpoint) if self.endpoint else "undefined"
         self._store = store
-        self.fsabs = fsabs.TracedFS(store) if trace else store
+        self.fsabs = store
         if not _skip_connect:
             self._check_bucket()
 
@@ -144,7 +146,8 @@ class S3(FS):
                 raise
 
     def __repr__(self) -> str:
-        return format_repr(S3, {"bucket": self.bucket, "prefix": self.cwd, "endpoint": self.endpoint})
+        endpoint = self.endpoint and redaction.without_secrets(self.endpoint)
+        return format_repr(S3, {"bucket": self.bucket, "prefix": self.cwd, "endpoint": endpoint})
 
     def _path(self, path: str | None) -> str:
         key = posixpath.normpath(posixpath.join(self.cwd, path or "")).lstrip("/")
@@ -170,9 +173,10 @@ class S3(FS):
         warn_ignored("S3.open", kwargs)
         with _client_errors("HeadObject" if "r" in mode else "PutObject"):
             if "b" not in mode:
-                return self.fsabs.open(self._path(path), mode, max(buffering, 1) if buffering > 1 else -1, **known)
+                buffering = max(buffering, 1) if buffering > 1 else -1
+                return keep_if_dropped(self.fsabs.open(self._path(path), mode, buffering, **known))
             if "r" not in mode:
-                return self.fsabs.open(self._path(path), mode)
+                return keep_if_dropped(self.fsabs.open(self._path(path), mode))
             reader = _ObjectReader(self.fsabs.open(self._path(path), "rb"))
         return reader if buffering == 0 else io.BufferedReader(reader, max(buffering, io.DEFAULT_BUFFER_SIZE))
 

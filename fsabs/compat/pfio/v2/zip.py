@@ -99,7 +99,7 @@ class Zip(FS):
         self._readonly = "r" in mode
         written = {name: kwargs[name] for name in ("compression", "compresslevel") if name in kwargs}
         archive = backend.fsabs.open_zip(backend._path(file_path), mode.replace("b", ""), **written)
-        self.fsabs = fsabs.TracedFS(archive) if trace else archive
+        self.fsabs = archive
         self._stdlib: tuple[int, Any, zipfile.ZipFile] | None = None
 
     @property

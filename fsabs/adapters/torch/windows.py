@@ -1,0 +1,88 @@
+"""EpochWindows: the windows of token files at positions of an epoch, read many together, and ahead of their use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...readers.ahead import Ahead, in_lists
+from ...readers.data.order import Epoch, Interval
+from ...readers.data.tokens import TokenDataReader, samples_of
+from .counted import Counted, Weighted, weight
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+_LEAST, _MOST = 64, 4096  # windows that are read together
+
+
+class EpochWindows:
+    """The windows of a reader's shards, by their positions in an epoch.
+
+    `max_bytes` of them are read ahead by a thread; None reads them when they are asked for. With `batch_size`, batches
+    of so many windows (an array with a row for each, or a dict of such arrays), the last one of a pass fewer.
+    """
+
+    def __init__(
+        self, reader: TokenDataReader, names: list[str], max_bytes: int | None, batch_size: int | None
+    ) -> None:
+        self._reader = reader
+        self._names = names
+        self._max_bytes = max_bytes
+        self._batch_size = batch_size
+
+    def read(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
+        """Yield the windows at the positions of `intervals`, from number `start` on."""
+        items = functools.partial(self._items, order, intervals, start)
+        if self._max_bytes is None:
+            return (item for group in items() for item in group)
+        return in_lists(Ahead(items, max(1, self._max_bytes // 2), weight))
+
+    def _items(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Weighted]:
+        """Yield windows or batches in lists that are read together."""
+        size = self._batch_size or 1
+        together = max(_LEAST, size)
+        if self._max_bytes is not None:
+            together = max(together, min(_MOST, self._max_bytes // 8 // (8 * self._reader.length)))
+        located = (order.locate(*piece) for piece in order.pieces(intervals, start))
+        for shards, windows in _regrouped(located, together // size * size):
+            found = self._reader.take(self._names, shards, windows)
+            nbytes = _nbytes(found)
+            if self._batch_size is None:
+                yield Weighted(samples_of(found), nbytes)
+            else:
+                yield Weighted(_batches(found, len(shards), size), nbytes)
+
+
+def _regrouped(located: Iterator[tuple[Numbers, Numbers]], size: int) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the same numbers of shards and windows, `size` of them at once; the last ones fewer."""
+    import numpy as np
+
+    waiting: list[tuple[Numbers, Numbers]] = []
+    count = 0
+    for one in located:
+        waiting.append(one)
+        count += len(one[0])
+        while count >= size:
+            shards, windows = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+            yield shards[:size], windows[:size]
+            waiting = [(shards[size:], windows[size:])]
+            count -= size
+    if count:
+        shards, windows = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+        yield shards, windows
+
+
+def _batches(found: Any, count: int, size: int) -> Iterator[Counted]:
+    for at in range(0, count, size):
+        rows = slice(at, at + size)
+        part = {key: values[rows] for key, values in found.items()} if isinstance(found, dict) else found[rows]
+        yield Counted(min(size, count - at), 0, part)
+
+
+def _nbytes(found: Any) -> int:
+    return sum(values.nbytes for values in found.values()) if isinstance(found, dict) else int(found.nbytes)

@@ -1,0 +1,505 @@
+"""The client of a nameservice: which NameNode is active, attempts within a deadline, and whether a DataNode was silent.
+
+An operation has a deadline, and each attempt at it a share of that. A NameNode that can't be reached, that is a standby
+or in safe mode has not executed a call, and the next one is tried, with a backoff once all have been. Where no response
+comes, the other NameNodes are asked whether they are active meanwhile; a slow one is waited for. The active one is
+remembered for the process and its children.
+
+Each NameNode has clients of its own in the library, which would wait for one that is silent, and behind it, for ever;
+such clients are left alone, and replaced. The library chooses the DataNodes, and waits for each of them as long as its
+client is configured to. Once one was silent, a client with a shorter time limit is used for a minute: a file whose
+other replicas are served does not wait again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import methodcaller
+from stat import S_IFDIR, S_IFREG
+from typing import Any, NamedTuple, TypeVar
+
+from ...core import process
+from ...core.stats import FileStat
+from .calls import Pending, begin, no_answer
+from .configuration import HadoopConfiguration, Mount, NameNodeAddress
+from .library import library
+from .rpc_errors import Verdict, not_connected, translated, verdict
+
+T = TypeVar("T")
+
+PROBE_INTERVAL = 1.0
+"""Seconds without a response after which the other NameNodes are asked whether they are active."""
+SILENCE_REMEMBERED = 60.0
+"""Seconds for which it is remembered that a DataNode was silent."""
+SHORT_TIMEOUT = 0.1
+"""Seconds to wait for each DataNode during that time."""
+SHORT_ATTEMPTS = 4
+"""Failures after which that time is taken for too short."""
+_PAGE = 1000  # members of a directory that the NameNode sends at once
+_UNCHANGED = 2**64 - 1  # -1 as the library takes it: leave the time of access alone
+
+
+class Silence(NamedTuple):
+    """A DataNode of a nameservice was silent."""
+
+    until: float
+    """When it is forgotten, by `time.monotonic`."""
+    failures: int = 0
+    """Transfers that have failed since."""
+
+
+# By nameservice, and inherited by forked children: the NameNode that has answered last, and a DataNode's silence.
+_active: dict[tuple[str, ...], str] = {}
+_silence: dict[tuple[str, ...], Silence] = {}
+
+
+class HdfsOptions(NamedTuple):
+    """The options of an `Hdfs`, which override Hadoop's configuration."""
+
+    timeout: float = 60.0
+    replication: int | None = None
+    block_size: int | None = None
+    configuration: Mapping[str, str] | None = None
+    principal: str | None = None
+    keytab: str | None = None
+    ticket_cache: str | None = None
+
+
+class Deadline:
+    """The end of the time of one operation, which `attempts` attempts share."""
+
+    def __init__(self, seconds: float, attempts: int = 3) -> None:
+        self.end = time.monotonic() + seconds
+        self._share = seconds / attempts
+
+    def left(self) -> float:
+        """Return the seconds that are left; a thousandth once there are none."""
+        return max(0.001, self.end - time.monotonic())
+
+    def share(self) -> float:
+        """Return the seconds for the next attempt."""
+        return min(self.left(), self._share)
+
+    def has(self, seconds: float) -> bool:
+        """Return whether more than so many seconds are left."""
+        return time.monotonic() + seconds < self.end
+
+
+class HdfsRetryPolicy(NamedTuple):
+    """The times and the number of a call's retries, from the options and Hadoop's settings."""
+
+    timeout: float
+    """Seconds that an operation may take, with all its repetitions."""
+    connect_timeout: float
+    """Seconds for one connection."""
+    datanode_timeout: float
+    """Seconds to wait for one DataNode: a frozen one must leave time for the other replicas."""
+    max_attempts: int | None
+    """Repetitions of a call that no NameNode has taken; None for as many as the time allows."""
+    first_contact: float
+    """Seconds to wait for a nameservice that has never answered this process."""
+    backoff: float
+    max_backoff: float
+
+    @classmethod
+    def of(cls, timeout: float, conf: HadoopConfiguration, nodes: int) -> HdfsRetryPolicy:
+        """Return the policy for a nameservice of so many NameNodes."""
+        retries = conf.optional_number("ipc.client.connect.max.retries")
+        interval = conf.number("ipc.client.connect.retry.interval", 1000) / 1000
+        first_contact = (10 if retries is None else retries) * interval
+        if nodes > 1:
+            retries = conf.optional_number("dfs.client.failover.max.attempts")
+            base = conf.number("dfs.client.failover.sleep.base.millis", 200) / 1000
+            longest = conf.number("dfs.client.failover.sleep.max.millis", 2000) / 1000
+        else:
+            base = longest = interval
+        connect = min(conf.number("ipc.client.connect.timeout", 20_000) / 1000, timeout / 2)
+        datanode = max(SHORT_TIMEOUT, min(conf.number("dfs.client.socket-timeout", 60_000) / 1000, timeout / 6))
+        return cls(timeout, connect, datanode, retries, min(first_contact, timeout), base, longest)
+
+    def delay(self, rounds: int) -> float:
+        """Return the seconds to wait after `rounds` rounds through all NameNodes."""
+        longest: float = min(self.max_backoff, self.backoff * 2 ** min(rounds, 30))
+        return longest * (0.5 + random.random() / 2)
+
+
+class NameNode:
+    """One NameNode, and this process's clients of it."""
+
+    def __init__(self, address: NameNodeAddress, connect: Callable[[NameNodeAddress, float], Any]) -> None:
+        self.address = address
+        self.name = f"{address.host}:{address.port}" if address.host else address.url
+        """`host:port`, or the nameservice."""
+        self._connect = connect
+        self._clients: process.PerProcess[dict[float, Any]] = process.PerProcess(dict)
+        self._reached = False
+
+    def ask(self, request: Callable[[Any], T], policy: HdfsRetryPolicy, datanode_timeout: float) -> T:
+        """Return what `request(client)` returns; connects first, so that a dead host is known in time."""
+        with translated:
+            if not self._reached and self.address.host:
+                self._reach(policy.connect_timeout)
+            clients = self._clients.get()
+            if datanode_timeout not in clients:
+                clients[datanode_timeout] = self._connect(self.address, datanode_timeout)
+            found = request(clients[datanode_timeout])
+        self._reached = True
+        return found
+
+    def _reach(self, seconds: float) -> None:
+        try:
+            socket.create_connection((self.address.host, self.address.port), seconds).close()
+        except TimeoutError as exc:
+            raise not_connected(self.name, seconds) from exc
+
+    def lose_connection(self) -> None:
+        """Have the next call find out first whether the host can be reached."""
+        self._reached = False
+
+    def replace_clients(self) -> None:
+        """Have the next call connect anew; calls that wait for the present clients keep them."""
+        self._clients.close()
+        self._reached = False
+
+
+class Nameservice:
+    """The NameNodes of one nameservice, for one process."""
+
+    def __init__(
+        self,
+        addresses: Sequence[NameNodeAddress],
+        policy: HdfsRetryPolicy,
+        connect: Callable[[NameNodeAddress, float], Any],
+    ) -> None:
+        """`connect(address, seconds)` makes a client of the library that waits so long for each DataNode."""
+        self.policy = policy
+        self._nodes = [NameNode(address, connect) for address in addresses]
+        self._key = tuple(node.name for node in self._nodes)
+        self._by_name = dict(zip(self._key, self._nodes, strict=True))
+
+    # ---- calls of a NameNode
+
+    def call_on(
+        self, what: str, request: Callable[[Any], T], *, repeat: bool = True, deadline: Deadline | None = None
+    ) -> tuple[NameNode, T]:
+        """Return what `request(client)` returns on the active NameNode, and that.
+
+        With `repeat` it may be executed twice; else an error whose `verdict` is UNKNOWN is raised as it comes.
+        """
+        begun, deadline = time.monotonic(), deadline or Deadline(self.policy.timeout)
+        attempts, node = 0, self._remembered()
+        while True:
+            known = node if attempts == 0 else self._remembered()
+            ask = functools.partial(node.ask, request, self.policy, self.datanode_timeout)
+            try:
+                found = self._attempt(f"{what} from {node.name}", ask, self._share(deadline), node)
+            except OSError as exc:
+                self._check(exc, node, attempts, repeat)
+                self._pause(exc, attempts, begun, deadline)
+                now = self._remembered()
+                following = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]
+                node = now if now is not known and now is not node else following
+                attempts += 1
+            else:
+                if _active.get(self._key) != node.name:
+                    _active[self._key] = node.name
+                return node, found
+
+    def call_once(self, request: Callable[[Any], T]) -> T:
+        """Return what `request(client)` returns on the NameNode that was active last: no repetition, no time limit."""
+        return self._remembered().ask(request, self.policy, self.datanode_timeout)
+
+    def _remembered(self) -> NameNode:
+        return self._by_name.get(_active.get(self._key, ""), self._nodes[0])
+
+    def _share(self, deadline: Deadline) -> float:
+        """Return the seconds for one attempt, which leave time to ask the others."""
+        return min(deadline.left(), max(deadline.share(), 2 * PROBE_INTERVAL))
+
+    def _check(self, exc: OSError, node: NameNode, attempts: int, repeat: bool) -> None:
+        """Raise `exc` if the call must not be tried again."""
+        found = verdict(exc)
+        if found is not Verdict.FINAL and exc.errno not in (errno.EHOSTDOWN, errno.EROFS):
+            node.lose_connection()
+        if found is Verdict.FINAL or (found is Verdict.UNKNOWN and not repeat):
+            raise exc
+        if self.policy.max_attempts is not None and attempts >= self.policy.max_attempts:
+            raise exc
+
+    def _pause(self, exc: OSError, attempts: int, begun: float, deadline: Deadline) -> None:
+        """Wait once all NameNodes have been tried; raises `exc` if the time is over."""
+        rounds, place = divmod(attempts + 1, len(self._nodes))
+        delay = self.policy.delay(rounds - 1) if place == 0 else 0.0
+        contacted = self._key in _active or exc.errno in (errno.EHOSTDOWN, errno.EROFS)
+        first = not contacted and verdict(exc) is Verdict.NOT_EXECUTED
+        if not deadline.has(delay) or (first and time.monotonic() + delay >= begun + self.policy.first_contact):
+            raise exc
+        time.sleep(delay)
+
+    def _attempt(self, what: str, function: Callable[[], T], seconds: float, node: NameNode | None = None) -> T:
+        """Return what `function()` returns; `TimeoutError` after `seconds`, or once another than `node` is active."""
+        begun = time.monotonic()
+        pending = begin(function)
+        while not pending.wait(min(PROBE_INTERVAL, begun + seconds - time.monotonic())):
+            other = self._find_active(node, begun + seconds) if node else None
+            took = time.monotonic() - begun
+            if pending.wait(0):
+                break
+            if other is not None or took >= seconds:
+                pending.abandon()
+                if node is not None:
+                    node.replace_clients()
+                if other is not None:
+                    _active[self._key] = other.name
+                raise no_answer(what, took)
+        return pending.result()
+
+    def _find_active(self, silent: NameNode, end: float) -> NameNode | None:
+        """Return a NameNode beside `silent` that answers as the active one does."""
+        limit = min(end, time.monotonic() + PROBE_INTERVAL)
+        probe = functools.partial(_is_active, policy=self.policy._replace(connect_timeout=PROBE_INTERVAL))
+        asked: list[tuple[NameNode, Pending[None]]] = [(n, begin(probe, n)) for n in self._nodes if n is not silent]
+        found = None
+        for node, pending in asked:
+            if found is None and pending.wait(limit - time.monotonic()):
+                with contextlib.suppress(OSError):
+                    pending.result()
+                    found = node
+            elif found is None:
+                node.replace_clients()
+            pending.abandon()
+        return found
+
+    # ---- data
+
+    @property
+    def datanode_timeout(self) -> float:
+        """Seconds that a client waits for each DataNode: few, while one is remembered as silent."""
+        silence = _silence.get(self._key)
+        short = silence is not None and silence.failures < SHORT_ATTEMPTS and time.monotonic() < silence.until
+        return SHORT_TIMEOUT if short else self.policy.datanode_timeout
+
+    @contextlib.contextmanager
+    def noticing_silence(self) -> Iterator[None]:
+        """A context for a transfer of data; one that takes as long as a DataNode is waited for has met a silent one."""
+        begun, failed = time.monotonic(), True
+        try:
+            yield
+            failed = False
+        finally:
+            now, silence = time.monotonic(), _silence.get(self._key)
+            if now - begun >= self.policy.datanode_timeout:
+                _silence[self._key] = Silence(now + SILENCE_REMEMBERED)
+            elif failed and silence is not None:
+                _silence[self._key] = silence._replace(failures=silence.failures + 1)
+
+    def transfer(self, what: str, function: Callable[[], T], deadline: Deadline, node: NameNode | None = None) -> T:
+        """Return what `function()` returns, which transfers data: one attempt.
+
+        It is given up once another NameNode than `node` is known to be active.
+        """
+        with translated, self.noticing_silence():
+            return self._attempt(what, function, deadline.share(), node)
+
+    def list_directory(self, path: str) -> list[Any]:
+        """Return the statuses of a directory's members, or that of a file.
+
+        A listing whose NameNode is lost in the middle begins again.
+        """
+        again: Deadline | None = None
+        while True:
+            node, (found, entries) = self.call_on("list", functools.partial(first_page, path=path), deadline=again)
+            page = found
+            try:
+                while len(page) >= _PAGE:
+                    seconds = self._share(Deadline(self.policy.timeout))
+                    page = self._attempt("list", functools.partial(_next_page, entries), seconds, node)
+                    found += page
+                return found
+            except OSError as exc:
+                again = again or Deadline(self.policy.timeout)
+                if verdict(exc) is Verdict.FINAL or not again.has(0):
+                    raise
+
+
+class HdfsPlace(NamedTuple):
+    """The place of a path: its nameservice, its path there, and the link of the mount table that leads to it."""
+
+    nameservice: Nameservice
+    path: str
+    mount: Mount
+
+    def beside(self, path: str) -> HdfsPlace:
+        """Return the place of another path of the same nameservice."""
+        return self._replace(path=path)
+
+    def call(self, method: str, *arguments: Any, repeat: bool = True, deadline: Deadline | None = None) -> Any:
+        """Return what a method of the library's client returns for the path; see `Nameservice.call_on`."""
+        request = methodcaller(method, self.path, *arguments)
+        return self.nameservice.call_on(method, request, repeat=repeat, deadline=deadline)[1]
+
+    def status(self, deadline: Deadline | None = None) -> Any:
+        """Return the library's status; `FileNotFoundError`."""
+        return self.call("get_file_info", deadline=deadline)
+
+    def delete(self, deadline: Deadline | None = None) -> None:
+        """Remove a file, or a directory with all that is in it; what is missing is no error."""
+        self.call("delete", True, deadline=deadline)
+
+    def recover_lease(self, deadline: Deadline | None = None) -> bool:
+        """Take a file away from the client that writes it; True once it is closed, else ask again."""
+        return bool(self.call("recover_lease", deadline=deadline))
+
+    def set_modified(self, when: float, deadline: Deadline | None = None) -> None:
+        """Set the time of modification of a file, to milliseconds."""
+        self.call("set_times", int(when * 1000 + 0.5), _UNCHANGED, deadline=deadline)
+
+    def rename(self, target: HdfsPlace, overwrite: bool, deadline: Deadline) -> None:
+        """Move in one step, once, even if the response to a request is lost.
+
+        Without `overwrite`, `FileExistsError` if there is something at `target`.
+        """
+        lost = False
+        while True:
+            try:
+                self.call("rename", target.path, overwrite, repeat=False, deadline=deadline)
+                return
+            except OSError as exc:
+                found = verdict(exc)
+                lost = lost or found is Verdict.UNKNOWN
+                if lost and found is not Verdict.NOT_EXECUTED and self._has_moved(target, deadline):
+                    return
+                if found is not Verdict.UNKNOWN or not deadline.has(0):
+                    raise
+
+    def _has_moved(self, target: HdfsPlace, deadline: Deadline) -> bool:
+        """Return whether nothing is here any more, and something at `target`."""
+        try:
+            self.status(deadline)
+        except FileNotFoundError:
+            target.status(deadline)
+            return True
+        return False
+
+
+class Connection:
+    """The nameservices that the paths of an FS lie in, in one process: one, or those of a mount table.
+
+    Directories above the mount points have no NameNode: they can be listed, and nothing can be made in them.
+    """
+
+    def __init__(self, scheme: str, authority: str, options: HdfsOptions) -> None:
+        self._conf = conf = HadoopConfiguration.load(options.configuration)
+        self._options = options
+        self._library = library()
+        self._nameservices: dict[str, Nameservice] = {}
+        self.swept: set[str] = set()
+        """Directories in which files of dead writers were looked for."""
+        if os.environ.get("HADOOP_PROXY_USER") and not conf.kerberos:
+            reason = "HADOOP_PROXY_USER needs Kerberos; on a cluster without it, HADOOP_USER_NAME names the user"
+            raise OSError(errno.EOPNOTSUPP, reason)
+        for name, path in (("keytab", options.keytab), ("ticket cache", options.ticket_cache)):
+            if path and not os.access(path.removeprefix("FILE:"), os.R_OK):
+                raise PermissionError(errno.EACCES, f"the Kerberos {name} {path} can't be read")
+        if not authority:
+            scheme, authority, _ = conf.default_file_system()
+        self._mounts = conf.mounts(authority) if scheme == "viewfs" else [Mount("", authority, "")]
+        self.replication = options.replication
+        """The replication of all files that are written; None for the configuration's, or that of a replaced file."""
+        self._write_options = {
+            "block_size": options.block_size or conf.size("dfs.blocksize") or conf.size("dfs.block.size"),
+            "replication": options.replication or conf.optional_number("dfs.replication"),
+            "overwrite": False,
+            "create_parent": False,
+        }
+
+    @property
+    def umask(self) -> int:
+        """The permissions that new files and directories do not get."""
+        return self._conf.umask()
+
+    def write_options(self, permission: int) -> Any:
+        """Return the library's options for a new file."""
+        return self._library.WriteOptions(**self._write_options, permission=permission)
+
+    def find(self, path: str) -> HdfsPlace:
+        """Return the place of a path; raise an error if no link leads there."""
+        if (found := self._link(path)) is not None:
+            return found
+        if self.points(path) or path == "/":
+            raise OSError(errno.EROFS, "a directory of the mount table can only be listed")
+        if self.points(os.path.dirname(path)) or os.path.dirname(path) == "/":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise FileNotFoundError(errno.ENOENT, "no link of the mount table leads there")
+
+    def is_table(self, path: str) -> bool:
+        """Return whether a path is a directory above mount points."""
+        return self._link(path) is None and bool(self.points(path) or path == "/")
+
+    def points(self, path: str) -> list[str]:
+        """Return the names in a directory of the table which lead to mount points."""
+        prefix = path.rstrip("/") + "/"
+        return sorted({m.path[len(prefix) :].partition("/")[0] for m in self._mounts if m.path.startswith(prefix)})
+
+    def fallback(self) -> HdfsPlace | None:
+        """Return the place whose members the root of a mount table has, too."""
+        last = self._mounts[-1]
+        return None if last.path else self._place(last, "")
+
+    def _link(self, path: str) -> HdfsPlace | None:
+        path = path.rstrip("/")
+        for mount in self._mounts:
+            if path == mount.path or path.startswith(mount.path + "/"):
+                hidden = not mount.path and self.points(path)  # a directory of the table hides the fallback's
+                return None if hidden else self._place(mount, path[len(mount.path) :])
+        return None
+
+    def _place(self, mount: Mount, below: str) -> HdfsPlace:
+        nameservice = self._nameservices.get(mount.authority)
+        if nameservice is None:
+            addresses = self._conf.namenodes(mount.authority)
+            policy = HdfsRetryPolicy.of(self._options.timeout, self._conf, len(addresses))
+            nameservice = self._nameservices[mount.authority] = Nameservice(addresses, policy, self._connect)
+        return HdfsPlace(nameservice, mount.target + below or "/", mount)
+
+    def _connect(self, address: NameNodeAddress, datanode_timeout: float) -> Any:
+        timeout = {"dfs.client.socket-timeout": str(int(datanode_timeout * 1000))}
+        settings = {**self._conf.settings(), **dict(address.settings), **timeout}
+        if address.host:
+            settings["dfs.client.failover.max.attempts"] = "0"  # `Nameservice` repeats
+        own = self._options
+        return self._library.RawClient(address.url, settings, None, own.principal, own.keytab, own.ticket_cache)
+
+
+def _is_active(node: NameNode, policy: HdfsRetryPolicy) -> None:
+    node.ask(methodcaller("get_file_info", "/"), policy, policy.datanode_timeout)
+
+
+def first_page(client: Any, path: str) -> tuple[list[Any], Iterator[Any]]:
+    """Return the statuses of the first thousand or so members of a directory, and an iterator of the others."""
+    entries = client.list_status(path, False)
+    return _next_page(entries), entries
+
+
+def _next_page(entries: Iterator[Any]) -> list[Any]:
+    with translated:
+        return list(itertools.islice(entries, _PAGE))
+
+
+def file_stat(status: Any, name: str, new: Callable[..., FileStat] = tuple.__new__) -> FileStat:
+    """Return the stat, made without the arguments of `FileStat` by name: a listing has many."""
+    modified = status.modification_time
+    mode = status.permission & 0o1777
+    if status.isdir:
+        return new(FileStat, (name, 0, True, modified / 1000, S_IFDIR | mode, None))
+    size = status.length
+    version = f"{modified:x}-{size:x}"
+    return new(FileStat, (name, size, False, modified / 1000, S_IFREG | mode, version))

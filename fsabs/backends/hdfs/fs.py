@@ -1,0 +1,481 @@
+"""HDFS as a tree: the FS of a nameservice, or of a mount table, on keys.
+
+A blob's version is the time of writing and the size, which is all that HDFS gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import getpass
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ...core import (
+    errors,
+    identity,
+    keys,
+    process,
+)
+from ...core.blobs import Blob
+from ...core.fs import (
+    FS,
+    Capabilities,
+    FileStat,
+    Path,
+)
+from ...core.writing import Writer, committing, is_partial
+from .calls import begin, each, no_answer
+from .client import Connection, Deadline, HdfsOptions, HdfsPlace, file_stat, first_page
+from .configuration import HadoopConfiguration
+from .reading import CONCURRENCY, HdfsBlob, HdfsSmallBlob, open_file, small_file
+from .writing import HdfsAppendWriter, HdfsOutput, HdfsWriter, sweep
+
+T = TypeVar("T")
+
+SMALL_FILE_BYTES = 256 * 1024
+"""The largest file, in bytes, that is read when it is opened: a request without content takes about as long."""
+_ONE_READ = 16 * 1024 * 1024  # bytes of a file that is read in one call
+_MAX_SWEPT = 10_000  # directories that are remembered as swept
+
+
+class HdfsStatus(NamedTuple):
+    """Owner, permissions and replication of a file or directory."""
+
+    owner: str
+    group: str
+    mode: int
+    """Permission bits."""
+    replication: int
+    """Copies of each block; 0 for a directory."""
+    block_size: int
+    """Bytes of a block; 0 for a directory."""
+    last_accessed: float
+    """Seconds since 1970, to the precision that the NameNode keeps; 0 for a directory."""
+
+
+class ContentSummary(NamedTuple):
+    """The number and size of the files below a path, as the NameNode counts them."""
+
+    size: int
+    """Bytes of all files."""
+    files: int
+    directories: int
+    """A directory itself is counted."""
+    space_consumed: int
+    """Bytes of all replicas."""
+    quota: int | None
+    """How many files and directories may lie there, None if there is no limit."""
+    space_quota: int | None
+    """How many bytes of replicas may lie there, None if there is no limit."""
+
+
+class Hdfs(FS):
+    """HDFS below the directory `cwd`; a relative one, and none, start at `/user/<name>`.
+
+    `nameservice` is a nameservice of the configuration in `$HADOOP_CONF_DIR`, whose default it is when empty, or the
+    `host:port` of a NameNode (port 8020 if left out). The user is `$HADOOP_USER_NAME`, or that of the process;
+    `$HADOOP_PROXY_USER` acts for another one.
+
+    By keyword:
+
+    - `timeout`: seconds that an operation may take, with its repetitions, before it raises `TimeoutError`.
+    - `replication`, `block_size`: of files that are written; if None, those of Hadoop's configuration, else the
+      cluster's. With `replication` of None, a file that is replaced keeps its own.
+    - `configuration`: settings of Hadoop by name, above those of the files.
+    - `principal`, `keytab`, `ticket_cache`: of Kerberos: a user, and the file with its key or tickets, if not the
+      default.
+    """
+
+    scheme = "hdfs"
+    default_concurrency = CONCURRENCY
+    checks_writes = True  # each packet that is sent carries checksums, which the DataNodes verify
+    capabilities: Capabilities = Capabilities(
+        write=True,
+        exclusive=True,
+        replace=True,
+        append=True,
+        mkdir=True,
+        rename=True,
+        remove=True,
+        last_modified=True,
+        settable_times=True,
+        versions=True,
+        stat_is_request=True,
+        modes=True,
+    )
+
+    def __init__(
+        self,
+        cwd: Path | None = None,
+        nameservice: str = "",
+        *,
+        timeout: float = 60,
+        replication: int | None = None,
+        block_size: int | None = None,
+        configuration: Mapping[str, str] | None = None,
+        principal: str | None = None,
+        keytab: str | None = None,
+        ticket_cache: str | None = None,
+    ) -> None:
+        if (keytab or ticket_cache) and not principal:
+            raise ValueError("keytab= and ticket_cache= need principal=, the user whose credentials they have")
+        if block_size is not None and (block_size <= 0 or block_size % 512):
+            raise ValueError(f"block_size= is a multiple of 512 bytes, and not {block_size}")
+        self.nameservice = nameservice
+        self._options = HdfsOptions(timeout, replication, block_size, configuration, principal, keytab, ticket_cache)
+        connect = functools.partial(Connection, self.scheme, nameservice, self._options)
+        self._connection: process.PerProcess[Connection] = process.PerProcess(connect)
+        self._cwd = keys.normalize(cwd or "", f"user/{_user()}")
+        self._root = "" if cwd is None else self._cwd
+
+    @classmethod
+    def from_location(cls, authority: str, path: str, **options: Any) -> Hdfs:
+        """`hdfs://host:port/path`, `hdfs://nameservice/path`, `hdfs:///path`; with no path, the user's directory."""
+        return cls(path or None, authority, **options)
+
+    # ---- what it is
+
+    def _url(self, key: str) -> str:
+        return f"{self.scheme}://{self.nameservice}/{keys.to_url_path(key)}"
+
+    def _configuration(self) -> HadoopConfiguration:
+        return HadoopConfiguration.load(self._options.configuration)
+
+    def _resolved_store(self) -> str:
+        return self._configuration().canonical_store(self.scheme, self.nameservice)
+
+    def _principal(self) -> str:
+        return os.environ.get("HADOOP_PROXY_USER") or self._options.principal or _user()
+
+    def _describe_store(self) -> dict[str, str]:
+        conf, own = self._configuration(), self._options
+        if not conf.kerberos:
+            credentials = "none: simple authentication by the user's name"
+        elif own.keytab:
+            credentials = f"Kerberos, keytab {own.keytab} (option keytab)"
+        else:
+            credentials = (
+                f"Kerberos, ticket cache {own.ticket_cache or os.environ.get('KRB5CCNAME') or 'of the system'}"
+            )
+        return {**conf.describe(self.scheme, self.nameservice), "user": _user(), "credentials": credentials}
+
+    def _is_settled(self, version: str) -> bool:
+        return identity.is_older_than_a_tick(int(version.split("-")[-2], 16) / 1e3)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.cwd!r}, {self.nameservice!r})"
+
+    # ---- calls
+
+    def _find(self, key: str) -> HdfsPlace:
+        return self._connection.get().find("/" + key)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._options.timeout)
+
+    def _each(
+        self, first: Callable[[str], T], again: Callable[[str, Deadline], T], wanted: Sequence[str], width: int
+    ) -> Generator[T, None, None]:
+        """Yield `first(key)` of each key, in order, by threads; where that fails, `again(key, deadline)`."""
+        done = 0
+        while done < len(wanted):
+            with contextlib.closing(each(first, wanted[done:], width)) as calls:
+                for call in calls:
+                    deadline = self._deadline()
+                    late = not call.wait(deadline.share())
+                    done += 1
+                    try:
+                        if late:
+                            call.abandon()
+                            raise no_answer("the first attempt", deadline.share())
+                        found = call.result()
+                    except OSError:
+                        found = again(wanted[done - 1], deadline)
+                    yield found
+                    if late:
+                        break  # the threads wait for a node that is silent: go on with others
+
+    # ---- stats and listings
+
+    def _stat(self, key: str) -> FileStat:
+        """Return the stat of `key`; `NotADirectoryError` below a file."""
+        try:
+            return self._stat_once(key)
+        except FileNotFoundError:
+            for ancestor in reversed(keys.ancestors(key)):
+                with contextlib.suppress(FileNotFoundError):
+                    if self._stat_once(ancestor).directory:
+                        break
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+            raise
+
+    def _stat_once(self, key: str) -> FileStat:
+        if self._connection.get().is_table("/" + key):
+            return FileStat.of_directory(keys.name(key))
+        return file_stat(self._find(key).status(), keys.name(key))
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        connection, path = self._connection.get(), "/" + key
+        points = [FileStat.of_directory(name) for name in connection.points(path)]
+        place = connection.fallback() if points and not key else None
+        if not connection.is_table(path):
+            place = connection.find(path)
+        if place is None:
+            return iter(points)
+        try:
+            found = self._shown(place, place.nameservice.list_directory(place.path))
+        except FileNotFoundError:
+            self._stat(key)  # which knows whether the path leads through a file
+            raise
+        names = {point.filename for point in points}
+        return iter(_in_order(points + [member for member in found if member.filename not in names]))
+
+    def _shown(self, place: HdfsPlace, statuses: list[Any]) -> list[FileStat]:
+        """Return the stats of a directory's members."""
+        if len(statuses) == 1 and statuses[0].path == place.path and not statuses[0].isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        found = [file_stat(status, status.path.rpartition("/")[2]) for status in statuses]
+        return [stat for stat in found if stat.filename[:1] != "." or not is_partial(stat.filename)]
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """As of every FS; the next directories of each directory are listed meanwhile."""
+        stack = [("", *self._members_to_walk(key, "", self._list(key)))]
+        try:
+            while stack:
+                base, members, listings = stack[-1]
+                if (member := next(members, None)) is None:
+                    listings.close()
+                    stack.pop()
+                    continue
+                name = base + member.filename
+                yield member._replace(filename=name)
+                if member.directory:
+                    stack.append((name + "/", *self._members_to_walk(key, name + "/", next(listings))))
+        finally:
+            for _, _, listings in stack:
+                listings.close()
+
+    def _members_to_walk(
+        self, key: str, base: str, members: Iterator[FileStat]
+    ) -> tuple[Iterator[FileStat], Generator[Iterator[FileStat], None, None]]:
+        """Return the members of a directory, and the listings of those that are directories."""
+        found = list(members)
+        folders = [keys.join(key, base + member.filename) for member in found if member.directory]
+        again: Callable[[str, Deadline], Iterator[FileStat]] = lambda folder, _: self._list(folder)  # noqa: E731
+        return iter(found), self._each(self._list_once, again, folders, self.default_concurrency)
+
+    def _list_once(self, key: str) -> Iterator[FileStat]:
+        """As `_list`, not repeated and with no time limit."""
+        if self._connection.get().points("/" + key):
+            return self._list(key)
+        place = self._find(key)
+        statuses, others = place.nameservice.call_once(functools.partial(first_page, path=place.path))
+        return iter(_in_order(self._shown(place, [*statuses, *others])))
+
+    # ---- reading
+
+    def _open_blob(self, key: str) -> HdfsBlob:
+        return self._open_within(key, self._deadline())
+
+    def _open_within(self, key: str, deadline: Deadline) -> HdfsBlob:
+        try:
+            opened = open_file(self._find(key), deadline)
+        except FileNotFoundError:
+            self._stat(key)  # which knows whether the path leads through a file
+            raise
+        return HdfsBlob(self, key, self._connection, opened)
+
+    def _open_to_read(self, key: str) -> Blob:
+        deadline = self._deadline()
+        try:
+            return HdfsSmallBlob(self, key, self._read_small(key, SMALL_FILE_BYTES, deadline))
+        except OSError:
+            return self._open_within(key, deadline)
+
+    def _read_bytes(self, key: str) -> bytes:
+        deadline = self._deadline()
+        try:
+            return self._read_small(key, _ONE_READ, deadline)
+        except OSError:
+            return self._read_again(key, deadline)
+
+    def _read_small(self, key: str, limit: int, deadline: Deadline) -> bytes:
+        """Return the content of a file; if it is larger, or if anything is wrong, opening it is the second attempt."""
+        place, share = self._find(key), Deadline(deadline.share(), attempts=1)
+        return place.nameservice.call_on("read", small_file(place, limit), deadline=share)[1]
+
+    def _read_once(self, key: str) -> bytes:
+        """As `_read_small`, not repeated and with no time limit."""
+        place = self._find(key)
+        return place.nameservice.call_once(small_file(place, _ONE_READ))
+
+    def _read_again(self, key: str, deadline: Deadline) -> bytes:
+        """Read the content from a file opened anew: the second attempt of every read of a whole file."""
+        with contextlib.closing(self._open_within(key, deadline)) as blob:
+            return blob.read_within(deadline)
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return self._each(self._read_once, self._read_again, wanted, concurrency or self.default_concurrency)
+
+    # ---- writing
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        connection, place, deadline = self._connection.get(), self._find(key), self._deadline()
+        if (folder := keys.parent(key)) not in connection.swept:
+            if len(connection.swept) >= _MAX_SWEPT:
+                connection.swept.clear()
+            connection.swept.add(folder)
+            sweep(place.beside(os.path.dirname(place.path)), deadline)
+        check = begin(self._check_target, place, exclusive, deadline)  # while the hidden file is created
+        writer = HdfsWriter(connection, place, exclusive, deadline)
+        try:
+            if not check.wait(deadline.left()):
+                raise no_answer("stat", self._options.timeout)
+            check.result()
+        except BaseException:
+            check.abandon()
+            writer.abort()
+            raise
+        return writer
+
+    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
+        with committing(self._create(key, False)) as writer:
+            writer.keep(stat)
+            writer.write(data)
+
+    def _check_target(self, place: HdfsPlace, exclusive: bool, deadline: Deadline) -> None:
+        """Raise if there is something at `place` that a new file can't take the place of."""
+        with contextlib.suppress(FileNotFoundError):
+            if place.status(deadline).isdir:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if exclusive:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def _append(self, key: str) -> Writer:
+        connection, place = self._connection.get(), self._find(key)
+        deadline = Deadline(self._options.timeout, attempts=1)
+        if not self._is(key, directory=None):
+            options = connection.write_options(0o666 & ~connection.umask)
+            HdfsOutput(place, "create", deadline, options).close(deadline)
+        return HdfsAppendWriter(place, HdfsOutput(place, "append", deadline))
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        if self._is(key, directory=None):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._find(key).call("mkdirs", mode & ~self._connection.get().umask, False)
+
+    def _rename(self, src: str, dst: str) -> None:
+        overwrite = self._rename_target(dst, self._stat(src)) is not None
+        source, target = self._find(src), self._find(dst)
+        if source.mount != target.mount:
+            raise OSError(errno.EXDEV, f"/{src} and /{dst} are in different links of the mount table")
+        source.rename(target, overwrite, self._deadline())
+
+    def _set_modified(self, key: str, when: float) -> None:
+        self._find(key).set_modified(when)
+
+    def _remove(self, key: str) -> None:
+        if self._find(key).status().isdir and next(self._list(key), None) is not None:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        self._remove_tree(key)
+
+    def _remove_tree(self, key: str) -> None:
+        self._find(key).delete()
+
+    # ---- what only HDFS has
+
+    def remove(self, file_path: Path, recursive: bool = False, *, trash: bool = False) -> None:
+        """Remove a file, or with `recursive` a directory and all that is in it.
+
+        With `trash` it is moved into the trash of the user (`/user/NAME/.Trash/Current`), from where the NameNode
+        deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What lies there already is removed.
+        """
+        if not trash:
+            super().remove(file_path, recursive)
+            return
+        with self._named_key("remove", file_path) as key:
+            if not recursive and self._stat(key).directory:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            deadline = Deadline(self._options.timeout, attempts=1)
+            if self._find(key).call("trash", repeat=False, deadline=deadline) is None:
+                self._remove_tree(key)
+
+    def status(self, path: Path) -> HdfsStatus:
+        """Return owner, group, permissions, replication and block size."""
+        with self._named_key("status", path) as key:
+            found = self._find(key).status()
+        mode, accessed = found.permission & 0o1777, found.access_time / 1000
+        return HdfsStatus(found.owner, found.group, mode, found.replication or 0, found.blocksize or 0, accessed)
+
+    def chmod(self, path: Path, mode: int) -> None:
+        """Set the permission bits of a file or directory."""
+        with self._named_key("chmod", path) as key:
+            self._find(key).call("set_permission", mode & 0o1777)
+
+    def _set_mode(self, key: str, mode: int) -> None:
+        self._find(key).call("set_permission", mode & 0o777)
+
+    def chown(self, path: Path, owner: str | None = None, group: str | None = None) -> None:
+        """Set the owner, the group or both, by name; the owner only as HDFS's superuser."""
+        with self._named_key("chown", path) as key:
+            self._find(key).call("set_owner", owner, group)
+
+    def set_replication(self, path: Path, replication: int) -> None:
+        """Set how many copies of each block of a file there are to be; the NameNode makes or removes them later."""
+        with self._named_key("set_replication", path) as key:
+            if not self._find(key).call("set_replication", replication):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+    def content_summary(self, path: Path = "") -> ContentSummary:
+        """Return how much lies below `path`, in one request: bytes, files, directories, and the quotas."""
+        with self._named_key("content_summary", path) as key:
+            found = self._find(key).call("get_content_summary")
+        limits = [quota if quota < 1 << 63 else None for quota in (found.quota, found.space_quota)]  # -1 is none
+        return ContentSummary(found.length, found.file_count, found.directory_count, found.space_consumed, *limits)
+
+    def recover_lease(self, path: Path) -> bool:
+        """Take a file away from the client that writes it, so that it can be read or appended to.
+
+        Returns True once the file is closed; False while the recovery is under way: ask again.
+        """
+        with self._named_key("recover_lease", path) as key:
+            return self._find(key).recover_lease()
+
+    def snapshots(self, path: Path = "") -> list[str]:
+        """Return the names of the snapshots of a directory; the files of one lie in `path/.snapshot/NAME`."""
+        with self._named_key("snapshots", path) as key:
+            return [stat.filename for stat in self._list(keys.join(key, ".snapshot"))]
+
+    @contextlib.contextmanager
+    def _named_key(self, operation: str, path: Path) -> Iterator[str]:
+        """Yield the key of a path; what is raised gets the URL and the operation."""
+        key = self._key(path, operation)
+        try:
+            yield key
+        except OSError as exc:
+            raise errors.named(exc, operation, self._url(key)) from exc.__cause__
+
+
+class ViewFs(Hdfs):
+    """The mount table `nameservice` of Hadoop's configuration: directories of several nameservices as one tree."""
+
+    scheme = "viewfs"
+
+
+def _in_order(found: list[FileStat]) -> list[FileStat]:
+    """Return stats in the order of their names as listed; older NameNodes compare names by signed bytes."""
+    names = [stat.listed() if stat.directory else stat.filename for stat in found]
+    return found if names == sorted(names) else sorted(found, key=FileStat.listed)
+
+
+def _user() -> str:
+    """Return the name that HDFS knows this process by; a number where the system has no name for it."""
+    if name := os.environ.get("HADOOP_PROXY_USER") or os.environ.get("HADOOP_USER_NAME"):
+        return name
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return str(os.getuid())

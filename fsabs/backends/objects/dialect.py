@@ -1,0 +1,345 @@
+"""What a store is to the engine: a dialect makes its requests, and says what its responses mean.
+
+A dialect is small: it sends nothing, waits for nothing and keeps no connection. The engine calls it from any thread and
+in any process, so that it holds plain data alone, and pickles. Two kinds of methods are in it. Those of the *store*
+(`access`, `failure`, `check`, `version`, `mismatch`) depend on what `same_client` has, since all FS with one of these
+share a client. Those of *objects* make requests, and depend on all options.
+
+A reader needs: `access`, `failure`, `read`, `head`, `page_request`, `page`. What writes has `put`, `remove`, and for
+objects of any size the requests of an upload (`begin` to `abort`). The rest has defaults.
+
+`tests/backends/tiny.py` has a small store and its dialect, as an example; `tests/backends/test_objects_faults.py` runs
+both dialects through the kit of faults, and takes more.
+"""
+
+from __future__ import annotations
+
+import abc
+import errno
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ...core import keys, redaction
+from ...core.blobs import Blob
+from ...core.ranges import Range
+from .failures import refused
+from .http1 import ResponseHead
+from .messages import Body, Found, ObjectPage, Request, Response, StoredPart, StoredUpload
+
+if TYPE_CHECKING:
+    import socket
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class Transport(Protocol):
+    """Carries requests where no connection of ours leads: something else sends them and brings the responses."""
+
+    def connect(self) -> socket.socket:
+        """Return a connected socket, at whose other end something answers HTTP/1.1.
+
+        What it can't answer it leaves in the socket's attribute `error`, an exception, and closes its end.
+        """
+
+
+class Endpoint(NamedTuple):
+    """The address of a bucket's objects, and the limits of requests to it."""
+
+    host: str
+    """The host name or address to connect to, without brackets."""
+    port: int
+    host_header: str
+    tls: bool
+    path_prefix: str
+    """The path before the quoted key: `/`, `/bucket/`, or `/path/prefix/bucket/`."""
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+    max_attempts: int | None = None
+    """How often a request is sent at most; None where nobody has set that."""
+    proxy: str | None = None
+    """URL of a proxy: `http://[user:password@]host:port`."""
+    verify: bool | str = True
+    """The file of the certificates that are trusted; True for those of the system, False if none is checked."""
+    client_certificate: str | tuple[str, str] | None = None
+    """The file of the client's certificate, or those of certificate and key."""
+    transport: Transport | None = None
+    """What carries the requests, in place of connections to the host."""
+
+    def __repr__(self) -> str:
+        return redaction.representation("Endpoint", self._asdict())
+
+    @property
+    def bucket_path(self) -> str:
+        """The path of requests about the bucket itself, as listings are."""
+        return self.path_prefix[:-1] or "/"
+
+    @property
+    def url(self) -> str:
+        """The URL of the host."""
+        return f"http{'s' if self.tls else ''}://{self.host_header}"
+
+
+class PartOf(NamedTuple):
+    """A part of an upload, by its number, from 1 on."""
+
+    key: str
+    upload: str
+    number: int
+
+
+class Access(abc.ABC):
+    """How one process reaches a bucket: its endpoint, and by which credentials."""
+
+    endpoint: Endpoint
+
+    @abc.abstractmethod
+    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
+        r"""Return the header lines of a request, each ended by `\r\n`: `headers`, and those that authorise it.
+
+        Args:
+            method: of HTTP.
+            path: quoted.
+            query: as the request has it.
+            headers: `name:value`.
+            body: may have to be hashed.
+        """
+
+    def renewed(self) -> Access | None:
+        """Return the access by credentials that were read anew; None if they are those that were refused."""
+        return None
+
+    def moved(self, place: str) -> Access | None:
+        """Return the access to a bucket that is at another `place`, as a `Moved` of `failure` names it; None if
+        nothing is known of that."""
+        return None
+
+
+class Dialect(abc.ABC):
+    """One kind of store, for one bucket, with the options of an FS."""
+
+    scheme: str = ""
+    """Of URLs; spans and events in traces begin with it."""
+    bucket: str
+    ordered: bool = True
+    """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
+    checks_writes: bool = False
+    """Whether written bodies carry a checksum, which the store verifies."""
+    max_parts: int = 10_000
+    """Of an upload."""
+
+    # ---- the store
+
+    @abc.abstractmethod
+    def same_client(self) -> Hashable:
+        """Return what two FS must have in common to share connections: store, bucket, credentials, limits."""
+
+    @abc.abstractmethod
+    def access(self) -> Access:
+        """Return this process's access to the bucket; called once in each process. `OSError` without credentials."""
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        """Return what a response with a status of 300 and above stands for.
+
+        An `OSError`, a `Transient` for what may be sent again (`Throttled` where the store asks for fewer requests), a
+        `Moved` if the bucket is elsewhere, or an `Expired` if credentials should be read anew. Statuses that all stores
+        share are those of `failures.refused`.
+        """
+        return refused(head, "", "")
+
+    def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+        """Return what a response with a status below 300 stands for, if that is no success of the request.
+
+        A `Mismatch` for one that answers something else (a page of a proxy, another object's), and what `failure`
+        returns for an error that has the status of a success. Status, range, length, version and checksum of what is
+        read have been checked by then.
+        """
+        return None
+
+    def version(self, head: ResponseHead) -> str | None:
+        """Return the version of the object that a response is about: by default, its ETag."""
+        etag = head.header(b"etag")
+        return etag.strip('"') if etag else None
+
+    def has_checksum(self, head: ResponseHead) -> bool:
+        """Return whether a response has a checksum of the whole object."""
+        return False
+
+    def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
+        """Return how a whole object's bytes differ from a checksum in the response's head; None if they don't."""
+        return None
+
+    # ---- reading
+
+    def url(self, key: str) -> str:
+        """Return the URL of an object, for errors and traces."""
+        return f"{self.scheme}://{self.bucket}/{keys.to_url_path(key)}"
+
+    @abc.abstractmethod
+    def read(
+        self,
+        key: str,
+        range: Range | None = None,
+        version: str | None = None,
+        size: int | None = None,
+        into: memoryview | None = None,
+        large: int | None = None,
+    ) -> Request:
+        """Return the GET of an object, or of a range (size, offset) of one version of it; see `Request`.
+
+        The engine adds the header field for the range; that for the version (If-Match) is the dialect's.
+        """
+
+    @abc.abstractmethod
+    def head(self, key: str) -> Request:
+        """Return the request for the head of an object."""
+
+    def found(self, head: ResponseHead) -> Found:
+        """Return what the response to a `head` says."""
+        length = head.header(b"content-length") or ""
+        if not length.isdigit():
+            raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
+        try:
+            written = parsedate_to_datetime(head.header(b"last-modified") or "")
+        except (ValueError, TypeError):
+            written = EPOCH
+        return Found(int(length), written, self.version(head))
+
+    # ---- listing
+
+    @abc.abstractmethod
+    def page_request(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> Request:
+        """Return the request for a page of the keys that begin with `prefix`.
+
+        Args:
+            prefix: of the keys.
+            delimiter: keys with one behind the prefix are summed up as common prefixes.
+            token: of the page before.
+            after: the key behind which the page begins.
+            most: how many entries it has at most.
+        """
+
+    @abc.abstractmethod
+    def page(self, prefix: str, response: Response) -> ObjectPage:
+        """Return what a response to `page_request` has. `CorruptFileError` for what is no page of that prefix."""
+
+    # ---- writing
+
+    def check_writable(self, key: str, below: bool = False) -> None:  # noqa: B027
+        """Raise an `OSError` for an object that this FS must not write; `below`: if any begins with `key`."""
+
+    def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
+        """Return the request that makes a whole object.
+
+        Args:
+            key: of the object.
+            body: its content.
+            exclusive: whether the store refuses it, with `StaleFileError`, if there is an object.
+            version: if given, the store refuses it in the same way unless the object has this version.
+            mark: kept with the object, for `mark_of`: it shows, after a response that was lost, whose the object is.
+        """
+        raise NotImplementedError
+
+    def mark_of(self, head: ResponseHead) -> str | None:
+        """Return the mark that an object was written with."""
+        return None
+
+    def remove(self, key: str) -> Request:
+        """Return the request that removes an object; it succeeds if there is none."""
+        raise NotImplementedError
+
+    def remove_many(self, keys: Sequence[str]) -> tuple[Request | None, Sequence[str]]:
+        """Return the request that removes objects, up to 1,000, and those of them that need a request of their own."""
+        return None, keys
+
+    def not_removed(self, response: Response) -> tuple[str, OSError] | None:
+        """Return a key that the response to `remove_many` says was not removed, and why; None if all were."""
+        return None
+
+    def can_copy_from(self, source: Dialect) -> bool:
+        """Return whether the store copies from a bucket: one that the same user reads, by the same options."""
+        return False
+
+    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+        """Return the request that copies an object of `source`, a dialect of the same store, with all that belongs to
+        it; None where the store copies nothing.
+
+        `failure` says ENOTSUP where it can't copy this object, which is then read and written, and EFBIG for one that
+        it copies in parts only.
+        """
+        return None
+
+    # ---- objects of any size: an upload of parts, which are sent in any order and become visible together
+
+    def begin(self, key: str, mark: str, like: ResponseHead | None = None, tags: str = "") -> Request:
+        """Return the request that begins an upload; `like` and `tags` are of the object that it copies."""
+        raise NotImplementedError
+
+    def begun(self, response: Response) -> str:
+        """Return the name of the upload that a response has begun."""
+        raise NotImplementedError
+
+    def part(self, part: PartOf, body: Body) -> Request:
+        """Return the request that sends a part."""
+        raise NotImplementedError
+
+    def copied_part(self, source: Dialect, src: str, version: str | None, part: Range, into: PartOf) -> Request:
+        """Return the request that copies a range of an object as a part."""
+        raise NotImplementedError
+
+    def receipt(self, number: int, request: Request, response: Response) -> str:
+        """Return what `complete` needs of a part that was sent."""
+        raise NotImplementedError
+
+    def receipt_of_stored(self, part: StoredPart) -> str:
+        """Return what `complete` needs of a part that the store has listed."""
+        raise NotImplementedError
+
+    def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
+        """Return the request that makes the object of all parts."""
+        raise NotImplementedError
+
+    def abort(self, key: str, upload: str) -> Request:
+        """Return the request that removes an upload and its parts."""
+        raise NotImplementedError
+
+    def uploads(self, prefix: str, token: Any) -> Request | None:
+        """Return the request for a page of the uploads under way; None where the store doesn't tell."""
+        return None
+
+    def uploads_page(self, response: Response) -> tuple[list[StoredUpload], Any]:
+        """Return the uploads of a page, and what the next one is asked for with; None at the end."""
+        raise NotImplementedError
+
+    def parts(self, key: str, upload: str, token: Any) -> Request:
+        """Return the request for a page of an upload's parts."""
+        raise NotImplementedError
+
+    def parts_page(self, response: Response) -> tuple[list[StoredPart], Any]:
+        """Return the parts of a page, and what the next one is asked for with; None at the end."""
+        raise NotImplementedError
+
+    def tags(self, key: str) -> Request | None:
+        """Return the request for an object's tags; None where it has none."""
+        return None
+
+    def tags_of(self, response: Response) -> str:
+        """Return the tags of a response, as `begin` takes them."""
+        return ""
+
+    # ---- what depends on options
+
+    def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
+        """Return whether the version of a whole object is one of this content; None if versions don't say."""
+        return None
+
+    def is_part_of(self, part: StoredPart, digest: bytes) -> bool:
+        """Return whether a part that the store has is that with this MD5; False if the store doesn't say."""
+        return False
+
+    def like_written(self, key: str) -> tuple[str, ...]:
+        """Return what objects are written with: an upload of other options is not continued."""
+        return ()

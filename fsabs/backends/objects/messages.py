@@ -1,0 +1,107 @@
+"""Requests to a store, its responses, and what they say of objects: data definitions only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from ...core.ranges import Range
+from .http1 import ResponseHead
+
+Body = bytes | bytearray | memoryview
+
+
+class Request(NamedTuple):
+    """One request, for any method, and the response that it expects."""
+
+    method: str
+    key: str = ""
+    """The object's key; an empty one is the bucket itself."""
+    query: str = ""
+    """The query string: percent-encoded, in the order in which it is signed."""
+    headers: tuple[str, ...] = ()
+    """`name:value`, names in lower case. Dialects say which of them are signed."""
+    body: Body = b""
+    range: Range | None = None
+    """Size and offset of the bytes that a GET reads; None for the whole object."""
+    version: str | None = None
+    """The version of the object that was opened: another one is an error."""
+    size: int | None = None
+    """The size of the whole object, if it is known."""
+    into: memoryview | None = None
+    """The buffer that the body is received into; it has the size of the range. The response's body is then empty."""
+    large: int | None = None
+    """A GET whose body has more bytes than this is not received: `LargeObject` is raised."""
+    slow: bool = False
+    """Whether the store works long before it answers: it is waited for `SLOW_TIMES` as long."""
+    path: str = ""
+    """The quoted path, where that is not the endpoint's prefix and the quoted key."""
+
+    def __repr__(self) -> str:  # header fields may be secret
+        return f"Request({self.method!r}, {self.key!r}, {self.query!r}, range={self.range})"
+
+
+class Response(NamedTuple):
+    """A response that fits its request."""
+
+    head: ResponseHead
+    body: bytes
+    attempts: int = 1
+    """How often the request was sent, as far as the store may have received it."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return self.head.status
+
+
+class Found(NamedTuple):
+    """What the head of a response says of an object."""
+
+    size: int
+    written: datetime
+    version: str | None
+
+
+Text = tuple[str, str, str, str]
+"""Key, time, version and size of an object, as a page has them."""
+
+
+class ObjectPage(NamedTuple):
+    """One page of a listing."""
+
+    objects: list[Text]
+    prefixes: list[str]
+    token: str | None
+    """What continues the listing; None if this is the last page."""
+    decode: Callable[[str], str] = str
+    """Decodes a key."""
+
+    def key(self, number: int) -> str:
+        """Return the key of an object."""
+        return self.decode(self.objects[number][0])
+
+    def keys(self) -> list[str]:
+        """Return the keys of all objects."""
+        return list(map(self.decode, (entry[0] for entry in self.objects)))
+
+
+class StoredPart(NamedTuple):
+    """A part of an upload that the store has."""
+
+    number: int
+    size: int
+    version: str
+    """As a response to the part has it: a digest, on some stores."""
+    checksums: dict[str, str]
+    """By algorithm, in base64."""
+
+
+class StoredUpload(NamedTuple):
+    """An upload that was begun and has not ended."""
+
+    key: str
+    name: str
+    begun: float
+    """By the store's clock, in seconds since 1970."""

@@ -1,0 +1,339 @@
+"""A bucket as an FS: its core operations, made of those in the other modules of this folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from ...core import errors, keys
+from ...core.blobs import Blob
+from ...core.fs import FS, Capabilities, FileStat, ListPage, Path
+from ...core.writing import Writer
+from . import tree
+from .client import Client, shared
+from .dialect import Dialect
+from .listing import fetch, pages
+from .messages import Found, Request, Response
+from .pipeline import send_one
+from .reading import StoreBlob, get_many, open_from_start, read_whole
+from .uploads import abort_old, copy_parts, resume
+from .writing import StoreWriter, put, put_many
+
+T = TypeVar("T")
+PART_SIZE = 32 * 1024 * 1024
+
+
+class ObjectStore(FS):
+    """A tree of names over the keys of a bucket, which `dialect` knows; `part_size` bytes are uploaded in one part.
+
+    Directories are common prefixes of keys, or empty objects whose keys end in `/`.
+    """
+
+    default_concurrency = 32
+    capabilities: Capabilities = Capabilities(
+        write=True,
+        exclusive=True,
+        replace=True,
+        mkdir=True,
+        rename=True,
+        remove=True,
+        implied_directories=True,
+        last_modified=True,
+        versions=True,
+        content_versions=True,
+        stat_is_request=True,
+    )
+
+    def __init__(self, dialect: Dialect, prefix: str | None = None, part_size: int = PART_SIZE) -> None:
+        self.dialect = dialect
+        """What the store is; for code that makes requests of its own."""
+        self.part_size = part_size
+        self._root = self._cwd = keys.normalize(prefix or "")
+        self._clients = shared(dialect)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_clients"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._clients = shared(self.dialect)
+
+    @property
+    def http(self) -> Client:
+        """This process's client."""
+        return self._clients.get()
+
+    def send(self, request: Request) -> Response:
+        """Return the successful response to a request; raises `OSError`, with `status` and `code` for a refusal."""
+        return send_one(self._clients.get(), request)
+
+    def _resolved_store(self) -> str:
+        endpoint = self.http.endpoint
+        return f"{self.scheme} {endpoint.url}{endpoint.bucket_path}"
+
+    def _url(self, key: str) -> str:
+        return self.dialect.url(key)
+
+    # ---- looking
+
+    def _stat(self, key: str) -> FileStat:
+        if key and (found := self._head(key)) is not None:
+            return found
+        if not self._any_below(key) and key:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return FileStat.of_directory(keys.name(key))
+
+    def _found(self, key: str) -> Found:
+        return self.dialect.found(self._clients.get().send(self.dialect.head(key)).head)
+
+    def _head(self, key: str) -> FileStat | None:
+        try:
+            size, written, version = self._found(key)
+        except FileNotFoundError:
+            return None
+        # Some stores list milliseconds where a HEAD has seconds.
+        return FileStat(keys.name(key), size, False, float(int(written.timestamp())), version=version)
+
+    def _any_below(self, key: str) -> bool:
+        """Return whether there is any object below `key`; a missing bucket is an error."""
+        return bool(fetch(self, tree.prefix_of(key), most=1).objects)
+
+    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
+        prefix = tree.prefix_of(key)
+        members = tree.level(self, key, pages(self, prefix + start, "/"))
+        return (member.listed() for member in members if member is not None)
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return self._existing(key, tree.level(self, key, pages(self, tree.prefix_of(key), "/")))
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        if not self.dialect.ordered:
+            return None
+        prefix = tree.prefix_of(key)
+        page = fetch(self, prefix, "/", after=prefix + after if after else None)
+        members = [member for member in tree.level(self, key, iter([page])) if member is not None]
+        last = members[-1].listed() if members else after
+        return ListPage([member for member in members if not member.directory], last, page.token is not None)
+
+    def _existing(self, key: str, members: Iterator[T | None]) -> Iterator[T]:
+        """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""
+        there = not key
+        for member in members:
+            there = True
+            if member is not None:
+                yield member
+        if not there:
+            if self._head(key) is not None:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        return self._existing(key, tree.walk(self, key, tree.to_stat, FileStat.of_directory))
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))
+
+    def _unnamed(self, key: str) -> Iterator[str]:
+        return tree.unnamed(self, key)
+
+    # ---- reading
+
+    def _open_blob(self, key: str) -> Blob:
+        try:
+            found = self._found(key) if key else None
+        except FileNotFoundError:
+            found = None
+        if found is None:
+            raise self._no_file(key)
+        return StoreBlob(self, key, found.size, found.version)
+
+    def _open_listed(self, key: str, stat: FileStat) -> Blob:
+        if stat.version is None:
+            return self._open_blob(key)
+        return StoreBlob(self, key, stat.size, stat.version)
+
+    def _open_from_start(self, key: str) -> Blob:
+        try:
+            found = open_from_start(self, key) if key else None
+        except FileNotFoundError as exc:
+            raise self._no_file(key) from exc
+        return found if found is not None else self._open_blob(key)
+
+    _read_bytes = read_whole
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        if width <= 1 or not all(wanted):
+            return super()._read_many(wanted, concurrency)
+        return get_many(self, wanted, width, lambda response: response.body)
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        if width <= 1 or not all(wanted):
+            return super()._read_many_versioned(wanted, concurrency)
+        version = self.dialect.version
+        return get_many(self, wanted, width, lambda response: (response.body, version(response.head)))
+
+    def _no_file(self, key: str) -> OSError:
+        code = errno.EISDIR if self._any_below(key) or not key else errno.ENOENT
+        return OSError(code, os.strerror(code))
+
+    # ---- writing
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        if exclusive and self._head(key) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return StoreWriter(self, key, exclusive, self.part_size)
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        if len(data) <= self.part_size:
+            put(self, key, data)
+        else:
+            super()._write_bytes(key, data)
+
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        width = concurrency or self.default_concurrency
+        if width == 1:
+            return super()._write_many(pairs, concurrency)
+        return put_many(self, pairs, width)
+
+    @property
+    def checks_writes(self) -> bool:  # type: ignore[override]
+        """True if written bodies carry a checksum, which the store verifies."""
+        return self.dialect.checks_writes
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        if not key:
+            self._any_below(key)  # raises an error if there is no such bucket
+        if not key or self._is(key, directory=None):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        put(self, key + "/", b"")
+
+    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
+        upload, offset = resume(self, key, source, self.part_size)
+        return StoreWriter(self, key, False, self.part_size, upload, kept=True), offset
+
+    def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
+        if stat.version is None or stat.size != blob.size:
+            return None if stat.size == blob.size else False
+        return self.dialect.has_content(stat.version, blob, self.part_size)
+
+    # ---- removing
+
+    def remove(self, file_path: Path, recursive: bool = False) -> None:
+        """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied and stays.
+
+        Where a store has both an object and others below its key, `recursive` removes all of them.
+        """
+        super().remove(file_path, recursive)
+        if recursive and (key := self._key(file_path, "remove")) not in ("", self._root):
+            with self._naming("remove", key):
+                self._remove_tree(key)
+
+    def _remove(self, key: str) -> None:
+        if self._head(key) is None:
+            below = [name for name in fetch(self, key + "/", most=2).keys() if name != key + "/"]  # noqa: SIM118
+            if below and not tree.is_path(below[0][len(key) + 1 :]):
+                raise errors.unnamed_left(self._url(key), 1, below[0])
+            if below:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            key += "/"
+        self._delete(key)
+
+    def _delete(self, key: str) -> None:
+        self.dialect.check_writable(key)
+        self.send(self.dialect.remove(key))
+
+    def _remove_tree(self, key: str) -> None:
+        self._remove_below(key, "")
+
+    def _empty(self, key: str) -> None:
+        self._remove_below(key, tree.prefix_of(key))
+        if key and not self._is(key, directory=True):
+            self._mkdir(key, 0o777)  # it went with the last file
+
+    def _remove_below(self, key: str, kept: str) -> None:
+        """Remove the keys of a tree that paths name, but `kept`; at the end raises an error if there are others."""
+        self.dialect.check_writable(tree.prefix_of(key), below=True)
+        for names in tree.named(self, key):
+            self._delete_batch([name for name in names if name != kept])
+
+    def _delete_batch(self, names: list[str]) -> None:
+        """Remove objects, by one request where the store has one for many."""
+        request, alone = self.dialect.remove_many(names) if names else (None, names)
+        for name in alone:
+            try:
+                self._delete(name)
+            except OSError as exc:
+                self._named(exc, "remove", name)
+                raise
+        if request is not None and (failed := self.dialect.not_removed(self.send(request))) is not None:
+            key, failure = failed
+            self._named(failure, "remove", key)
+            raise failure
+
+    # ---- copying
+
+    def _copy(self, src: str, dst: str) -> None:
+        """By the store itself."""
+        self._copy_from(self, src, dst)
+
+    def _can_copy_from(self, source: FS) -> bool:
+        """A bucket of the same store, which the same user reads by the same options."""
+        return isinstance(source, ObjectStore) and (
+            source is self or (type(source) is type(self) and self.dialect.can_copy_from(source.dialect))
+        )
+
+    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+        """By the store itself, in parts where the object is large."""
+        assert isinstance(source, ObjectStore)
+        self.dialect.check_writable(dst)
+        request = self.dialect.copy(source.dialect, src, dst)
+        try:
+            if request is None:
+                raise OSError(errno.ENOTSUP, "the store copies nothing")
+            self.send(request)
+        except FileNotFoundError as exc:
+            raise source._no_file(src) from exc
+        except OSError as exc:
+            if exc.errno == errno.EFBIG:
+                copy_parts(self, source, src, dst)
+            elif exc.errno == errno.ENOTSUP:  # as Ceph's copy of encrypted objects is
+                with source._open_from_start(src) as blob:
+                    self._write_blob(dst, blob)
+            else:
+                raise
+
+    def _rename(self, src: str, dst: str) -> None:
+        """By copies and removals: not in one moment. What is interrupted leaves the source whole."""
+        self.dialect.check_writable(src)
+        if self._any_below(dst):
+            self._rename_target(dst, self._stat(src))
+        try:
+            self._copy(src, dst)
+        except IsADirectoryError:
+            self._rename_target(dst, self._stat(src))
+        else:
+            self._delete(src)
+            return
+        for names in list(tree.named(self, src)):  # raises if there are keys that would stay
+            for name in names:
+                self._copy(name, dst + name[len(src) :])
+        self._remove_tree(src)
+
+    # ---- uploads that were left
+
+    def abort_uploads(self, older_than: float, key: str = "") -> int:
+        """Abort uploads that were begun more than `older_than` seconds ago; returns how many.
+
+        They are what killed writers leave behind: invisible, but stored. All below the FS's root, or only those of one
+        object `key` of the bucket.
+        """
+        return abort_old(self, older_than, key or tree.prefix_of(self._root), key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dialect.bucket!r}, {self._root!r})"

@@ -1,0 +1,265 @@
+"""Writing objects: one request, or an upload whose parts are in flight while the next one is filled; and many at once.
+
+Small contents are written from one request pipeline or two, large ones by a thread each. Most of what a large content
+costs is its hash, which Python computes without its lock, as it sends: from `MIN_SHARED` on, two pipelines, each in a
+thread, keep two processors busy. The caller's iterable is used in the caller's thread alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from ...core import errors, writemany
+from ...core.threads import Threads
+from ...core.writing import Writer
+from .messages import Body, Request, Response
+from .pipeline import send_many
+from .uploads import Upload, is_marked, part_size
+
+if TYPE_CHECKING:
+    from .store import ObjectStore
+
+LARGE_COPY = 2 * 1024**2
+"""A `bytes` object of more bytes is sent as it is, and not copied into a buffer."""
+MAX_PIPELINED = 2 * 1024**2
+"""Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
+MIN_SHARED = 512 * 1024
+"""If the first content has so many bytes, there are two pipelines: of smaller ones the threads wait for each other."""
+SHARED_AHEAD = 8
+"""Contents that wait for the second pipeline."""
+
+
+def put(fs: ObjectStore, key: str, body: Body) -> None:
+    """Make `body` the content of an object."""
+    fs.dialect.check_writable(key)
+    fs.send(fs.dialect.put(key, body))
+
+
+def put_new(fs: ObjectStore, key: str, body: Body) -> None:
+    """Make a new object; `FileExistsError` if there is one."""
+    fs.dialect.check_writable(key)
+    mark = secrets.token_hex(12)
+    try:
+        fs.send(fs.dialect.put(key, body, exclusive=True, mark=mark))
+    except errors.StaleFileError as exc:
+        if not is_marked(fs, key, mark):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
+
+
+# ---- one, of any size
+
+
+class StoreWriter(Writer):
+    """Collects parts in memory: one PUT if there is only one, else a multipart upload, completed at `commit`.
+
+    The memory of a part that was sent is used again; parts of a large `bytes` object are sent as they are. An upload
+    that is `kept` is continued by the next copy of the same content if this process is killed.
+    """
+
+    takes_views = True
+
+    def __init__(
+        self, fs: ObjectStore, key: str, exclusive: bool, chunk: int, upload: Upload | None = None, kept: bool = False
+    ) -> None:
+        fs.dialect.check_writable(key)
+        self._fs = fs
+        self._key = key
+        self._exclusive = exclusive
+        self._chunk = chunk
+        self._whole: memoryview | None = None  # of a `bytes` object, in place of the buffer
+        self._buffer = bytearray()
+        self._filled = 0  # of the buffer, which has the size of a part once the upload has begun
+        self._upload = upload
+        self._kept = kept
+
+    def write(self, data: bytes) -> None:
+        """Buffer `data`; send the parts that are full."""
+        rest = memoryview(data)
+        earlier, self._whole = self._whole, None
+        if earlier is not None:
+            self._fill(earlier)
+        fixed = type(data) is bytes and not self._filled
+        while fixed and len(rest) > (room := self._part_size()):
+            self._send(rest[:room])
+            rest = rest[room:]
+        if fixed and len(rest) > LARGE_COPY:
+            self._whole = rest
+        else:
+            self._fill(rest)
+
+    def _part_size(self) -> int:
+        return part_size(self._upload.count + 1 if self._upload else 1, self._chunk)
+
+    def _fill(self, rest: memoryview) -> None:
+        """Copy into the buffer; send it when it is full and there is more."""
+        while len(rest):
+            size = self._part_size()
+            if self._filled == size:
+                self._send_buffer()
+                continue
+            piece, rest = rest[: size - self._filled], rest[size - self._filled :]
+            end = self._filled + len(piece)
+            if end > len(self._buffer):
+                del self._buffer[self._filled :]
+                self._buffer += piece
+            else:
+                self._buffer[self._filled : end] = piece
+            self._filled = end
+
+    def commit(self) -> None:
+        """Make the object visible."""
+        body = self._whole if self._whole is not None else memoryview(self._buffer)[: self._filled]
+        if self._upload is None:
+            (put_new if self._exclusive else put)(self._fs, self._key, body)
+            return
+        if len(body):
+            self._send(body)
+        if self._exclusive and self._fs._is(self._key, directory=False):  # for stores that ignore the condition below
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._upload.complete(self._exclusive)
+        self._upload = None
+
+    def leave(self) -> None:
+        """Keep the parts that the store has, for `uploads.resume`."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.leave()
+        self.abort()
+
+    def abort(self) -> None:
+        """Abort the upload, so that the store removes its parts."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.abort()
+        self._buffer, self._filled, self._whole = bytearray(), 0, None
+
+    def _send_buffer(self) -> None:
+        body = self._buffer
+        self._buffer, self._filled = bytearray(), 0
+        self._send(body)
+        assert self._upload is not None
+        self._buffer = self._upload.free_buffer(self._part_size())
+
+    def _send(self, body: Body) -> None:
+        if self._upload is None:
+            self._upload = Upload.create(self._fs, self._key, self._kept)
+        self._upload.send_part(body)
+
+
+# ---- many
+
+
+def put_many(fs: ObjectStore, pairs: Iterator[writemany.Content], width: int) -> int:
+    """Write objects with up to `width` requests in flight; return how many."""
+    count = 0
+    for small, group in itertools.groupby(pairs, lambda pair: len(pair[1]) <= MAX_PIPELINED):
+        if small:
+            count += _SmallWrites(fs, group).run(width)
+        else:
+            count += writemany.in_threads(functools.partial(_put_named, fs), group, width)
+    return count
+
+
+def _put_named(fs: ObjectStore, key: str, data: bytes) -> None:
+    try:
+        fs._write_bytes(key, data)
+    except OSError as exc:
+        fs._named(exc, "write_many", key)
+        raise
+
+
+class _SmallWrites:
+    """The writing of small contents: `run` is called once."""
+
+    def __init__(self, fs: ObjectStore, pairs: Iterator[writemany.Content]) -> None:
+        self._fs = fs
+        self._pairs = pairs
+        self._failures = writemany.Failures()
+        self._shared: SimpleQueue[writemany.Content | None] = SimpleQueue()
+
+    def run(self, width: int) -> int:
+        """Write all; return how many."""
+        first = next(self._pairs, None)
+        if first is None:
+            return 0
+        self._pairs = itertools.chain((first,), self._pairs)
+        if width < 2 or len(first[1]) < MIN_SHARED:
+            count = self._put(self._own, width)
+        else:
+            with Threads[int](1, wait=True) as threads:
+                second = threads.start(functools.partial(self._put, self._handed_over, width // 2))
+                try:
+                    count = self._put(self._own_and_shared, width - width // 2)
+                except BaseException as exc:
+                    self._failures.add(exc)  # the other thread takes no more
+                    raise
+                finally:
+                    self._shared.put(None)
+                count += second()
+        self._failures.raise_first()
+        return count
+
+    def _own(self) -> Iterator[writemany.Content]:
+        """Yield the caller's contents, until one has failed."""
+        try:
+            for pair in self._pairs:
+                if self._failures:
+                    return
+                yield pair
+        except GeneratorExit:
+            raise
+        except BaseException as exc:  # of the caller's iterable: what is under way still ends
+            self._failures.add(exc)
+
+    def _own_and_shared(self) -> Iterator[writemany.Content]:
+        """As `_own`, but the other pipeline takes what it can."""
+        for pair in self._own():
+            self._shared.put(pair)
+            if self._shared.qsize() > SHARED_AHEAD:
+                with contextlib.suppress(Empty):
+                    if (shared := self._shared.get_nowait()) is not None:
+                        yield shared
+        with contextlib.suppress(Empty):
+            while not self._failures and (shared := self._shared.get_nowait()) is not None:
+                yield shared
+
+    def _handed_over(self) -> Iterator[writemany.Content]:
+        while (pair := self._shared.get()) is not None and not self._failures:
+            yield pair
+
+    def _put(self, contents: Callable[[], Iterator[writemany.Content]], width: int) -> int:
+        """Write contents by one pipeline, in this thread; return how many were written."""
+        fs, under_way, count = self._fs, deque[Request](), 0
+
+        def requests() -> Iterator[Request]:
+            for key, data in contents():
+                try:
+                    fs.dialect.check_writable(key)
+                    request = fs.dialect.put(key, data)
+                except OSError as exc:
+                    fs._named(exc, "write_many", key)
+                    self._failures.add(exc)
+                    return
+                under_way.append(request)
+                yield request
+
+        with contextlib.closing(send_many(fs.http, requests(), width, ahead=width)) as outcomes:
+            for outcome in outcomes:
+                request = under_way.popleft()
+                try:
+                    if not isinstance(outcome, Response):
+                        raise outcome
+                    count += 1
+                except OSError as exc:
+                    fs._named(exc, "write_many", request.key)
+                    self._failures.add(exc)
+        return count

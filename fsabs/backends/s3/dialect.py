@@ -1,0 +1,472 @@
+"""The dialect of S3, and of the stores that speak it (docs.aws.amazon.com/AmazonS3/latest/API)."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import html
+import re
+import urllib.parse
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from ...core import errors, keys
+from ...core.blobs import Blob
+from ...core.ranges import Range
+from ..objects import checksums
+from ..objects.dialect import Dialect, PartOf
+from ..objects.failures import (
+    GONE,
+    Expired,
+    Mismatch,
+    Moved,
+    Throttled,
+    Transient,
+    mismatched,
+    refused,
+    retry_after,
+    told,
+)
+from ..objects.http1 import ResponseHead
+from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
+from . import messages
+from .access import S3Access
+from .endpoint import needs_no_boto3, resolve
+from .etags import etag_is_of
+from .messages import query_of, text_of
+from .options import MARK, S3Options, environment, parse
+
+CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
+"""Asks for the checksum of an object, which AWS sends on request only."""
+MARK_HEADER = f"x-amz-meta-{MARK}"
+"""Metadata with a random value: it shows, after a response that was lost, that an object is this writer's."""
+_TRANSIENT_CODES = frozenset({"RequestTimeout", "InternalError", "OperationAborted"})
+_THROTTLED_CODES = frozenset(
+    {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"}
+)
+_MOVED_CODES = frozenset({"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "Redirect"})
+_EXPIRED_CODES = frozenset({"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"})
+_REFUSED_CODES = _EXPIRED_CODES | frozenset(
+    {
+        "AccessDenied",
+        "AccountProblem",
+        "AllAccessDisabled",
+        "AuthorizationHeaderMalformed",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+    }
+)
+_STATUS_OF_CODE = {"InternalError": 500, "SlowDown": 503, "PreconditionFailed": 412, GONE: 404}
+"""For an error in the body of a response with status 200."""
+_COPIED = "x-amz-copy-source:"
+_checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullmatch
+_is_error = re.compile(rb"(<\?xml[^>]*>\s*)?<Error[\s>]").match
+_RESULTS = {
+    "uploads=": b"InitiateMultipartUploadResult",
+    "delete=": b"DeleteResult",
+}
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_STARTS = {
+    "continuation-token": re.compile(rb"<ContinuationToken>([^<]*)</ContinuationToken>"),
+    "start-after": re.compile(rb"<StartAfter>([^<]*)</StartAfter>"),
+}
+"""Where a page of a listing begins: parameters, and the elements by which a store repeats them."""
+_KEPT = ("cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires")
+"""Header fields of an object that its copy keeps, beside its metadata."""
+
+
+class S3Dialect(Dialect):
+    """The bucket `bucket`, with the options of `S3`."""
+
+    scheme = "s3"
+
+    def __init__(self, bucket: str, options: S3Options) -> None:
+        self.bucket = bucket
+        self.options, self.objects, self.versions = parse(options)
+        self.ordered = not bucket.endswith("--x-s3")  # directory buckets list in an order of their own
+        self._bucket_headers = self.objects.bucket_headers()
+        self._read_headers = self.objects.read_headers()
+        self._whole_headers = (*self._read_headers, CHECKSUM_MODE)
+        self._write_headers = self.objects.write_headers()
+        self._copy_headers = self.objects.copy_headers()
+        self._algorithm = self.objects.checksum_algorithm or ""
+        if self._algorithm:
+            checksums.function_of(self._algorithm)
+
+    # ---- the store
+
+    def same_client(self) -> Hashable:
+        """Return bucket, options of clients and environment."""
+        return self.bucket, self.options, environment()
+
+    def load(self) -> None:
+        """Import all that a read needs: a child that is forked in the middle of an import can't import it any more."""
+        if not needs_no_boto3(self.bucket, self.options):
+            from . import boto
+
+            boto.load()
+        checksums.load()
+
+    def key_digest(self) -> str:
+        """Return digits that stand for the key of the customer."""
+        return self.objects.key_digest()
+
+    def access(self) -> S3Access:
+        """Return this process's access to the bucket."""
+        return S3Access.resolved(self.bucket, self.options)
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        """Return what a refusal stands for."""
+        status, code, message = head.status, text_of(body, b"Code"), text_of(body, b"Message")
+        key, copied = text_of(body, b"Key"), any(header.startswith(_COPIED) for header in request.headers)
+        if key and key.isalnum() and request.key.isalnum() and key != request.key and not copied:
+            return mismatched(f"a refusal of the key {key!r}")
+        error = _refusal(request, head, code, message)
+        region = head.header(b"x-amz-bucket-region") or text_of(body, b"Region")
+        if 300 <= status < 400 or code in _MOVED_CODES or (status == 400 and region):
+            return Moved(error, region) if region else error
+        if code in _EXPIRED_CODES or (not body and status in (400, 401, 403)):
+            return Expired(error)
+        if code in _THROTTLED_CODES:
+            return Throttled(error, retry_after(head))
+        if code in _TRANSIENT_CODES:
+            return Transient(error)
+        usual = refused(head, code, message)
+        if isinstance(usual, Throttled):
+            return Throttled(error, usual.retry_after)
+        return Transient(error) if isinstance(usual, Transient) else error
+
+    def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+        """Return why a response is no success of its request."""
+        if body and request.method != "GET" and _is_error(body.lstrip()[:512]):
+            # Requests that take long have a status of 200 before it is known how they end.
+            status = _STATUS_OF_CODE.get(text_of(body, b"Code"), 400)
+            return self.failure(request, head._replace(status=status), body)
+        if request.method == "PUT":
+            return _check_put(request, head, body)
+        if request.method == "POST":
+            return _check_posted(request, body)
+        if request.method == "GET" and not request.key and "list-type=2" in request.query:
+            return _check_page(request, body)
+        return None
+
+    def has_checksum(self, head: ResponseHead) -> bool:
+        """Return whether a response has any."""
+        return b"\r\nx-amz-checksum-" in head.lower
+
+    def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
+        """Compare with the checksum of the object; a composite one, of the parts' checksums, says nothing of bytes."""
+        if (head.header(b"x-amz-checksum-type") or "").upper() == "COMPOSITE":
+            return None
+        found = ((name, head.header(b"x-amz-checksum-" + name)) for name in checksums.READ)
+        wrong = checksums.mismatch(((name, value) for name, value in found if value and "-" not in value), pieces)
+        if wrong is not None and hashlib.md5(b"".join(pieces), usedforsecurity=False).hexdigest() == self.version(head):
+            return None  # a store's copy of an object of parts may have the composite one, and not say so
+        return wrong
+
+    # ---- reading
+
+    def url(self, key: str) -> str:
+        """Return the URL of an object, or of one version of it."""
+        query = self.versions.get(key, "")
+        return f"s3://{self.bucket}/{keys.to_url_path(key)}{query and '?' + query}"
+
+    def read(
+        self,
+        key: str,
+        range: Range | None = None,
+        version: str | None = None,
+        size: int | None = None,
+        into: memoryview | None = None,
+        large: int | None = None,
+    ) -> Request:
+        """Return a GET."""
+        headers = self._whole_headers if range is None else self._read_headers
+        if version and not version.startswith("W/"):  # a weak one matches nothing (RFC 9110, section 13.1.1)
+            headers = (*headers, f'if-match:"{version}"')
+        query = self.versions.get(key, "") if self.versions else ""
+        return Request("GET", key, query, headers, b"", range, version, size, into, large)
+
+    def head(self, key: str) -> Request:
+        """Return a HEAD."""
+        return Request("HEAD", key, self.versions.get(key, ""), self._read_headers)
+
+    # ---- listing
+
+    def page_request(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> Request:
+        """Return a ListObjectsV2."""
+        query = query_of(
+            list_type=2,
+            encoding_type="url",
+            prefix=prefix,
+            delimiter=delimiter,
+            continuation_token=token,
+            start_after=after,
+            max_keys=most,
+        )
+        return Request("GET", "", query, self._bucket_headers)
+
+    def page(self, prefix: str, response: Response) -> ObjectPage:
+        """Return the page in a response."""
+        return messages.page(response, prefix)
+
+    # ---- writing
+
+    def check_writable(self, key: str, below: bool = False) -> None:
+        """Raise an error for an object that is read in one version: to write it would not change what is read."""
+        found = next((pinned for pinned in self.versions if pinned == key or (below and pinned.startswith(key))), None)
+        if found is not None:
+            raise errors.error(errno.EROFS, "write", self.url(found), "a version of an object can't be changed")
+
+    @property
+    def checks_writes(self) -> bool:  # type: ignore[override]
+        """Whether written bodies carry a checksum; none if boto3 is configured to send none."""
+        return self.checksum_algorithm is not None
+
+    @property
+    def checksum_algorithm(self) -> str | None:
+        """The algorithm of the checksums of written bodies."""
+        if not self._algorithm:
+            self._algorithm = checksums.DEFAULT if resolve(self.bucket, self.options).checksums else "none"
+        return self._algorithm if self._algorithm != "none" else None
+
+    def _checksum(self, body: Body) -> tuple[str, ...]:
+        algorithm = self.checksum_algorithm
+        if algorithm is None:
+            return ()
+        return (f"x-amz-checksum-{algorithm.lower()}:{checksums.value(algorithm, body)}",)
+
+    def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
+        """Return a PutObject; `version` is what If-Match has."""
+        headers = (*self._write_headers, *self.objects.type_headers(key))
+        if exclusive:
+            headers = (*headers, "if-none-match:*")
+        if version:
+            headers = (*headers, f"if-match:{version}")
+        if mark:
+            headers = (*headers, f"{MARK_HEADER}:{mark}")
+        return Request("PUT", key, headers=(*headers, *self._checksum(body)), body=body)
+
+    def mark_of(self, head: ResponseHead) -> str | None:
+        """Return the mark in an object's metadata."""
+        return head.header(MARK_HEADER.encode())
+
+    def remove(self, key: str) -> Request:
+        """Return a DeleteObject."""
+        return Request("DELETE", key, headers=self._bucket_headers)
+
+    def remove_many(self, keys: Sequence[str]) -> tuple[Request | None, Sequence[str]]:
+        """Return a DeleteObjects; XML can't carry every character."""
+        plain = [key for key in keys if key.isprintable()]
+        odd = [key for key in keys if not key.isprintable()]
+        if not plain:
+            return None, odd
+        body = messages.removal(plain)
+        checksum = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        return Request("POST", "", "delete=", (*self._bucket_headers, f"content-md5:{checksum}"), body), odd
+
+    def not_removed(self, response: Response) -> tuple[str, OSError] | None:
+        """Return the first key that was not removed."""
+        found = messages.not_removed(response.body)
+        if found is None:
+            return None
+        key, code, message = found
+        number = errno.EACCES if code == "AccessDenied" else errno.EIO
+        return key, OSError(number, f"{code}: {message or 'not removed'}")
+
+    def can_copy_from(self, source: Dialect) -> bool:
+        """Return whether a bucket is of the same store, and read by the same user with the same key."""
+        if not isinstance(source, S3Dialect) or source.options != self.options:
+            return False
+        same_key = source.objects.key_digest() == self.objects.key_digest()
+        here, there = (resolve(one.bucket, one.options) for one in (self, source))
+        return same_key and here.store == there.store and here.region == there.region
+
+    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+        """Return a CopyObject."""
+        assert isinstance(source, S3Dialect)
+        return Request("PUT", dst, headers=(*self._copy_headers, source.as_source(src)), slow=True)
+
+    def as_source(self, key: str) -> str:
+        """Return the header field that names an object as the source of a copy."""
+        query = self.versions.get(key, "")
+        return f"{_COPIED}{urllib.parse.quote(f'{self.bucket}/{key}', safe='/~')}{query and '?' + query}"
+
+    # ---- uploads
+
+    def begin(self, key: str, mark: str, like: ResponseHead | None = None, tags: str = "") -> Request:
+        """Return a CreateMultipartUpload."""
+        algorithm = self.checksum_algorithm
+        if like is None:
+            headers = (*self._write_headers, *self.objects.type_headers(key))
+        else:
+            kept = ((name, like.header(name.encode())) for name in _KEPT)
+            headers = (
+                *(header for header in self._copy_headers if not header.startswith("x-amz-copy-source-")),
+                *(f"{name}:{value}" for name, value in kept if value is not None),
+                *(f"{name}:{value}" for name, value in like.named("x-amz-meta-") if name != MARK_HEADER),
+                *((f"x-amz-tagging:{tags}",) if tags else ()),
+            )
+        headers = (*headers, f"{MARK_HEADER}:{mark}")
+        if algorithm is not None:
+            headers = (*headers, f"x-amz-checksum-algorithm:{algorithm}")
+        if algorithm == "CRC64NVME":  # S3 has it for whole objects only, not as a checksum of checksums
+            headers = (*headers, "x-amz-checksum-type:FULL_OBJECT")
+        return Request("POST", key, "uploads=", headers)
+
+    def begun(self, response: Response) -> str:
+        """Return the id of an upload."""
+        return html.unescape(text_of(response.body, b"UploadId"))
+
+    def part(self, part: PartOf, body: Body) -> Request:
+        """Return an UploadPart."""
+        return Request("PUT", part.key, _query_of(part), (*self._read_headers, *self._checksum(body)), body)
+
+    def copied_part(self, source: Dialect, src: str, version: str | None, part: Range, into: PartOf) -> Request:
+        """Return an UploadPartCopy."""
+        assert isinstance(source, S3Dialect)
+        size, offset = part
+        headers = (
+            *self._read_headers,
+            *(header for header in self._copy_headers if header.startswith("x-amz-copy-source-")),
+            source.as_source(src),
+            f"x-amz-copy-source-range:bytes={offset}-{offset + size - 1}",
+            *((f'x-amz-copy-source-if-match:"{version}"',) if version else ()),
+        )
+        return Request("PUT", into.key, _query_of(into), headers, slow=True)
+
+    def receipt(self, number: int, request: Request, response: Response) -> str:
+        """Return the element of a part in the completion."""
+        sent = next(filter(None, map(_checksum, request.headers)), None)
+        algorithm, checksum = self.checksum_algorithm, sent[2] if sent is not None else ""
+        etag = response.head.header(b"etag") or html.unescape(text_of(response.body, b"ETag"))
+        if algorithm is not None and not checksum:
+            checksum = text_of(response.body, f"Checksum{algorithm}".encode())
+        return messages.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
+
+    def receipt_of_stored(self, part: StoredPart) -> str:
+        """Return the element of a part that the store has."""
+        algorithm = self.checksum_algorithm or ""
+        checksum = part.checksums.get(algorithm)
+        return messages.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
+
+    def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
+        """Return a CompleteMultipartUpload."""
+        headers = (*self._read_headers, *(("if-none-match:*",) if exclusive else ()))
+        return Request("POST", key, query_of(uploadId=upload), headers, messages.completion(receipts), slow=True)
+
+    def abort(self, key: str, upload: str) -> Request:
+        """Return an AbortMultipartUpload."""
+        return Request("DELETE", key, query_of(uploadId=upload), self._bucket_headers)
+
+    def uploads(self, prefix: str, token: Any) -> Request | None:
+        """Return a ListMultipartUploads."""
+        key, name = token or (None, None)
+        query = query_of(encoding_type="url", prefix=prefix, key_marker=key, upload_id_marker=name)
+        return Request("GET", "", f"{query}&uploads=", self._bucket_headers)
+
+    uploads_page = staticmethod(messages.uploads_page)
+
+    def parts(self, key: str, upload: str, token: Any) -> Request:
+        """Return a ListParts."""
+        query = query_of(uploadId=upload, **{"part-number-marker": token})
+        return Request("GET", key, query, self._bucket_headers)
+
+    parts_page = staticmethod(messages.parts_page)
+
+    def tags(self, key: str) -> Request:
+        """Return a GetObjectTagging."""
+        query = self.versions.get(key, "")
+        return Request("GET", key, f"tagging={query and '&' + query}", self._bucket_headers)
+
+    def tags_of(self, response: Response) -> str:
+        """Return an object's tags."""
+        return messages.tags(response)
+
+    # ---- what depends on options
+
+    def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
+        """Return whether an ETag is that of a content; those of encrypted objects don't say."""
+        return None if self.objects.key_digest() else etag_is_of(version, blob, part_size)
+
+    def is_part_of(self, part: StoredPart, digest: bytes) -> bool:
+        """Return whether the ETag of a part is this MD5."""
+        return part.version == digest.hex()
+
+    def like_written(self, key: str) -> tuple[str, ...]:
+        """Return the header fields of what is written."""
+        return (*self._write_headers, *self.objects.type_headers(key), self.checksum_algorithm or "")
+
+
+def _query_of(part: PartOf) -> str:
+    return query_of(partNumber=part.number, uploadId=part.upload)
+
+
+def _refusal(request: Request, head: ResponseHead, code: str, message: str) -> OSError:
+    """Return the error for a refusal: the response's status, and the code and message of its body."""
+    status = head.status
+    text = f"{code or head.reason} ({status})" + (f": {message}" if message not in ("", code) else "")
+    error: OSError | None = None
+    if code in ("PreconditionFailed", "ConditionalRequestConflict"):
+        error = errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
+    elif code == "NoSuchBucket":
+        error = FileNotFoundError(errno.ENOENT, "the bucket does not exist")
+    elif code == GONE:
+        error = OSError(errno.EIO, "the multipart upload is gone: another client aborted it")
+    elif code in _REFUSED_CODES:
+        error = PermissionError(errno.EACCES, text)
+    elif code == "RequestTimeout":
+        error = TimeoutError(errno.ETIMEDOUT, text)
+    elif any(header.startswith(_COPIED) for header in request.headers):
+        if code == "NotImplemented":  # as Ceph's copy of encrypted objects is
+            error = OSError(errno.ENOTSUP, text)
+        elif code == "EntityTooLarge" or (code == "InvalidRequest" and "larger than" in message):
+            error = OSError(errno.EFBIG, text)
+    if error is not None:
+        return told(error, status, code)
+    failure = refused(head, code, message)
+    assert isinstance(failure, OSError | Transient)
+    return failure.error if isinstance(failure, Transient) else failure
+
+
+def _check_put(request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+    """Check that an object, a part or a copy has been stored: a proxy, or another server, may answer as well."""
+    if request.key and (head.status != 200 or not (head.header(b"etag") or b"<ETag>" in body)):
+        return mismatched(f"status {head.status} without an ETag: nothing shows that anything was stored")
+    for header in request.headers:
+        if header.startswith("x-amz-checksum-") and (sent := _checksum(header)) is not None:
+            stored = head.header(sent[1].encode())
+            if stored is not None and stored != sent[2]:
+                return mismatched(f"the store has a body with the {sent[1]} {stored} for {sent[2]}")
+    return None
+
+
+def _check_page(request: Request, body: bytes) -> Mismatch | None:
+    """Check that a page of a listing begins where it was asked to, as far as it says so."""
+    asked = dict(urllib.parse.parse_qsl(request.query))
+    for name, element in _STARTS.items():
+        found = element.search(body)
+        if found is not None and found[1] and asked.get(name, "").isprintable():  # else XML may not have it
+            # Some stores encode what they repeat as they encode keys.
+            text = html.unescape(found[1].decode("utf-8", "replace"))
+            if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
+                return mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
+    return None
+
+
+def _check_posted(request: Request, body: bytes) -> Mismatch | None:
+    """Check the result of a POST; one that names an object names that of the request.
+
+    A response that the store sends unasked, or late, would else be taken for the end of an upload that it has not
+    completed.
+    """
+    element = _RESULTS.get(request.query, b"CompleteMultipartUploadResult")
+    if element not in body:
+        return mismatched(f"a body without {element.decode()}")
+    named = _KEY.search(body) if request.key and request.key.isprintable() else None  # else XML may not have it
+    if named is not None and (key := html.unescape(named[1].decode("utf-8", "replace"))) != request.key:
+        return mismatched(f"the result of an upload to {key!r}")
+    return None

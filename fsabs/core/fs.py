@@ -1,0 +1,1138 @@
+"""FS: the interface that every filesystem has, and the few methods that a backend or a container writes for it.
+
+The public methods are PFIO v2's, with its names and arguments, and a few more. Whatever must hold on every FS (the
+jail, the names in a listing, the URL in an error) is done here, once. Below them stand the methods that are written
+for a store, all of them on keys counted from the backend's own root; users call none of those.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import errno
+import functools
+import io
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, cast, overload
+
+from . import errors, identity, keys, modes, process, redaction, registry, writemany
+from .blobs import Blob
+from .files import BlobFile, LimitedReader, LimitedTextReader, ReadFile, TextReader, buffered
+from .globbing import glob
+from .limits import DEFAULT, Limits
+from .listing import Listing, Names, Walk
+from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
+from .readahead import pieces
+from .stats import Capabilities as Capabilities
+from .stats import FileStat as FileStat
+from .stats import ListPage as ListPage
+from .stats import TreeUsage as TreeUsage
+from .threads import in_threads as in_threads
+from .writing import (
+    APPEND_BUFFER_SIZE,
+    WRITE_BUFFER_SIZE,
+    TextUpdate,
+    TextWriter,
+    WriteFile,
+    Writer,
+    WriterFile,
+    committing,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Buffer
+
+    from ..transfer.trees import CopiedTree, SyncedTree
+
+Path = str | os.PathLike[str]
+
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""What a stat fails with where there is no file, and where there can be none."""
+
+
+class FS(abc.ABC):
+    """A tree of files under one interface, whatever it lies in.
+
+    Use it from any thread, in forked processes and pickled, with no preparation; as a context manager it closes
+    itself. Paths are `/`-separated and relative to `cwd`; an absolute one starts at the root of the backend and must
+    lie inside the FS's own root.
+    """
+
+    capabilities: Capabilities = Capabilities()
+    scheme: str = ""
+    default_concurrency: int = 1
+    """The default number of files that `read_many` has in flight."""
+    checks_writes: bool = False
+    """The store compares what arrives with a checksum of what was written."""
+    limits: Limits = DEFAULT
+    """What files, globs and containers that are opened through this FS may cost."""
+
+    _root: str = ""
+    _cwd: str = ""
+    _follows_all_links: bool = True  # so that there is nothing to be checked
+    _borrowed: bool = False  # made by subfs: what is open belongs to another FS object
+
+    # ---- files
+
+    @overload
+    def open(
+        self,
+        file_path: Path,
+        mode: TextMode = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> io.TextIOWrapper: ...
+    @overload
+    def open(self, file_path: Path, mode: ReadBinaryMode, buffering: int = -1) -> ReadFile: ...
+    @overload
+    def open(self, file_path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
+    @overload
+    def open(self, file_path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
+    @overload
+    def open(
+        self,
+        file_path: Path,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]: ...
+    def open(
+        self,
+        file_path: Path,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Open a file; every argument means what it means to `builtins.open`, and so do the files that it returns.
+
+        Written files (`w`, `x`) are visible, complete, once `close()` has returned, or never. `a` and `r+` work where
+        `capabilities` say so.
+        """
+        how = modes.parsed(mode)
+        if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
+            modes.check(how, buffering, encoding, errors, newline)
+        key = (self._read_key if how.action == "r" else self._file_key)(file_path, "open")
+        if how.action == "r" and not how.update:
+            binary: io.IOBase = self._open_reader(key, buffering)
+        else:
+            binary = self._open_writer(key, how, buffering)
+        if not how.text:
+            return cast(IO[Any], binary)
+        encoding = encoding or io.text_encoding(None, 2)
+        try:
+            text = _text_type(binary)(cast(Any, binary), encoding, errors, newline, buffering == 1)
+        except BaseException:
+            binary.abort() if isinstance(binary, WriteFile) else binary.close()
+            raise
+        text.mode = mode  # type: ignore[misc]
+        if isinstance(text, TextUpdate):  # at the interpreter's end it is closed, and not the file below it
+            process.finished(cast(TextUpdate, binary))
+            process.abort_at_exit(text)
+        return cast(IO[Any], text)
+
+    def read_bytes(self, path: Path) -> bytes:
+        """The whole content of a file."""
+        key = self._read_key(path, "read_bytes")
+        try:  # which costs nothing, as `_naming` does: small files are read in microseconds
+            return self._read_bytes(key)
+        except OSError as exc:
+            self._named(exc, "read_bytes", key)
+            raise
+
+    def read_text(
+        self, path: Path, encoding: str | None = None, errors: str | None = None, newline: str | None = None
+    ) -> str:
+        """Return the whole content of a file as text; the arguments are those of `open`."""
+        with self.open(path, "r", -1, encoding, errors, newline) as file:
+            return file.read()
+
+    def read_many(self, paths: Iterable[Path], *, concurrency: int | None = None) -> Iterator[bytes]:
+        """The contents of many files, in the order of `paths`, with up to `concurrency` of them under way at once."""
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        wanted = keys_of(self, paths, "read_many")
+        return process.Resumable(functools.partial(self._contents, wanted, concurrency))
+
+    def write_bytes(self, path: Path, data: Buffer) -> int:
+        """Make `data` the content of a file, whole or not at all; returns its size in bytes."""
+        key = self._file_key(path, "write_bytes")
+        self._require("write", "open for writing", key)
+        if key in ("", self._root):
+            raise errors.error(errno.EISDIR, "write_bytes", self._url(key))
+        content = data if type(data) is bytes else writemany.content_of(path, data)
+        with self._naming("write_bytes", key):
+            self._write_bytes(key, content)
+        return len(content)
+
+    def write_many(
+        self, pairs: Iterable[tuple[Path, Buffer]] | Mapping[Any, Buffer], *, concurrency: int | None = None
+    ) -> int:
+        """Write many files, each whole or not at all, with up to `concurrency` of them under way; return how many.
+
+        Contents are taken from `pairs` as there is room for them, up to 64 MiB at once. After a failure no more are
+        taken: when all that was under way has ended, the first exception is raised, with the others in its notes.
+        Paths must differ: of two contents for one, either may remain.
+        """
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        self._require("write", "write_many", self._root)
+        return self._write_many(writemany.contents(pairs, self._key_to_write), concurrency)
+
+    def write_text(
+        self,
+        path: Path,
+        data: str,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> int:
+        """Make the text `data` the content of a file, whole or not at all; return its number of characters."""
+        if not isinstance(data, str):
+            raise TypeError(f"data must be str, not {type(data).__name__}")
+        with self.open(path, "w", -1, encoding, errors, newline) as file:
+            return file.write(data)
+
+    def as_local(self, path: Path, mode: str = "r") -> AbstractContextManager[str]:
+        """Give a file as a path on the local disk, for libraries that take nothing else; a context manager.
+
+        Args:
+            path: a file.
+            mode: `r`: the path is that of the file itself on a local FS, else of a temporary copy, which is for reading
+                only. `w`, `x`: nothing is at the path yet; the file that the block leaves there is committed at the end
+                of the block, whole or not at all. `r+`: as `w`, but the path starts as a copy of the file.
+
+        The path's name is that of the file, or has at least its suffix. A block that raises commits nothing. Temporary
+        files are removed at the end of the block, whatever happens in it.
+        """
+        key = (self._read_key if mode == "r" else self._file_key)(path, "as_local")
+        from ..disk import local_copies
+
+        return local_copies.as_local(self, key, mode, self._open_writer)
+
+    # ---- asking and listing
+
+    def stat(self, path: Path) -> FileStat:
+        """Return the stat of a file or directory."""
+        key = self._key(path, "stat")
+        try:
+            stat = self._stat(key)
+            if not stat.directory and names_directory(path):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        except OSError as exc:
+            self._named(exc, "stat", key)
+            raise
+        return stat._replace(filename=keys.name(key))
+
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
+        return self._is(self._key(path, "exists"), directory=True if names_directory(path) else None)
+
+    def isdir(self, file_path: Path) -> bool:
+        """Return whether there is a directory."""
+        return self._is(self._key(file_path, "isdir"), directory=True)
+
+    def isfile(self, file_path: Path) -> bool:
+        """Return whether there is a file."""
+        return self._is(self._key(file_path, "isfile"), directory=False) and not names_directory(file_path)
+
+    @overload
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: Literal[False] = False
+    ) -> Iterator[str]: ...
+    @overload
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, *, detail: Literal[True]
+    ) -> Iterator[FileStat]: ...
+    @overload
+    def list(self, path_or_prefix: Path | None, recursive: bool, detail: Literal[True]) -> Iterator[FileStat]: ...
+    @overload
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False
+    ) -> Iterator[str] | Iterator[FileStat]: ...
+    def list(
+        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False
+    ) -> Iterator[str] | Iterator[FileStat]:
+        """Yield the names in a directory, relative to it; a directory's name ends in `/`.
+
+        Names come in their order where `capabilities.ordered`; local directories are read as a stream, in the order of
+        the system: sort what depends on an order. `recursive` yields what is in its directories, too, each after its
+        directory; `detail` yields `FileStat` in place of names. A missing path, or a file, raises at the call.
+        """
+        key = self._key("" if path_or_prefix is None else path_or_prefix, "list")
+        return Listing(functools.partial(self._members, key, recursive, detail)).prime()
+
+    def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
+        """As `os.walk` from the top down: directory, names of directories, names of files; the lists may be pruned."""
+        self._key(path, "walk")
+        return Walk(os.fspath(path), self.list, self._enters)
+
+    def usage(self, path: Path = "") -> TreeUsage:
+        """Return how many files are below a directory, at any depth, and the sum of their sizes."""
+        key = self._key(path, "usage")
+        with self._naming("usage", key):
+            return self._usage(key)
+
+    def unnamed(self, path: Path = "") -> Iterator[str]:
+        """List the raw keys below a directory that no path names, as the store has them.
+
+        Other clients can store keys with empty, `.` or `..` segments, or text that is not UTF-8. No listing shows them:
+        each warns of them once (`UnnamedKeysWarning`). No operation touches them.
+        """
+        key = self._key(path, "unnamed")
+        with self._naming("unnamed", key):
+            yield from self._unnamed(key)
+
+    def glob(self, pattern: Path) -> Iterator[str]:
+        """The paths that match `pattern` (`*`, `?`, `[seq]`, and `**` for any directories), ordered, as `glob.glob`."""
+        self._key(pattern, "glob")
+        return Listing(functools.partial(self._glob_after, os.fspath(pattern)))
+
+    # ---- changing the tree
+
+    def mkdir(self, file_path: Path, mode: int = 0o777) -> None:
+        """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`."""
+        key = self._key(file_path, "mkdir")
+        self._require("mkdir", "mkdir", key)
+        with self._naming("mkdir", key):
+            self._mkdir(key, mode)
+
+    def makedirs(self, file_path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+        """Make a directory and what is missing of its parents."""
+        key = self._key(file_path, "makedirs")
+        self._require("mkdir", "makedirs", key)
+        try:
+            self._makedirs(key, mode)
+        except FileExistsError as exc:
+            if not (exist_ok and self._is(key, directory=True)):
+                self._named(exc, "makedirs", key)
+                raise
+        except OSError as exc:
+            self._named(exc, "makedirs", key)
+            raise
+
+    def rename(self, src: Path, dst: Path) -> None:
+        """Move a file or directory; a file at `dst` is replaced."""
+        source, target = self._nonempty_key(src, "rename"), self._nonempty_key(dst, "rename")
+        self._require("rename", "rename", source)
+        if source != target and keys.inside(target, source):
+            raise errors.error(errno.EINVAL, "rename", self._url(source), "can't move a directory into itself")
+        with self._naming("rename", source):
+            self._rename(source, target) if source != target else self._stat(source)
+
+    def remove(self, file_path: Path, recursive: bool = False) -> None:
+        """Remove a file, or with `recursive` a directory and all that is in it.
+
+        A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is
+        none (`FileNotFoundError`).
+        """
+        key = self._nonempty_key(file_path, "remove")
+        self._require("remove", "remove", key)
+        if key in ("", self._root) and not recursive:
+            raise errors.error(errno.EISDIR, "remove", self._url(key))
+        with self._naming("remove", key):
+            if key in ("", self._root):
+                self._empty(key)
+            elif self._is_link(key) or not self._stat(key).directory:
+                self._remove(key)
+            elif recursive:
+                self._remove_tree(key)
+            else:
+                raise errors.error(errno.EISDIR, "remove", self._url(key))
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        key = self._nonempty_key(path, "rmdir")
+        self._require("remove", "rmdir", key)
+        with self._naming("rmdir", key):
+            if self._is_link(key) or not self._stat(key).directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            self._remove(key)
+
+    def copy(self, src: Path, dst: Path, dst_fs: FS | None = None) -> None:
+        """Copy a file, to another FS if one is given; whole or not at all, replacing what was there.
+
+        The copy has the permissions and the time of the file, where both FS keep them. Within one store no bytes pass
+        this process. A file that is copied onto itself, under whatever name, is an `OSError` (EINVAL).
+        """
+        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
+        source, target = self._read_key(src, "copy"), target_fs._file_key(dst, "copy")
+        target_fs._require("write", "copy", target)
+        from ..transfer import files
+
+        with self._naming("copy", source):
+            files.copy(self, source, target_fs, target)
+
+    def copy_tree(
+        self,
+        src: Path,
+        dst: Path,
+        dst_fs: FS | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        concurrency: int | None = None,
+    ) -> CopiedTree:
+        """Copy a directory and all that is in it, to another FS if one is given.
+
+        Each file is copied whole or not at all, and replaces the file at its target. `dst` is made if it is missing;
+        what is in it already stays. The first error ends the copy: the files that are complete by then stay, and no
+        other is begun.
+
+        Args:
+            src: a directory.
+            dst: the directory that gets the members of `src`.
+            dst_fs: where `dst` is; by default, this FS.
+            progress: called as `progress(files, bytes)` with what is done so far, in the thread of the caller: after
+                each file and each piece of a large one.
+            concurrency: how many files are copied at once; by default, what suits the two FS.
+
+        Returns how many files and directories, and how many bytes of files, were copied.
+        """
+        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
+        source, target = self._key(src, "copy_tree"), target_fs._key(dst, "copy_tree")
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        target_fs._require("write", "copy_tree", target)
+        from ..transfer import trees
+
+        totals, plan = trees.TransferTotals(progress), trees.TreePlan("replace")
+        run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
+        run.run()
+        return trees.CopiedTree(totals.files, run.directories, totals.bytes)
+
+    def sync_tree(
+        self,
+        src: Path,
+        dst: Path,
+        dst_fs: FS | None = None,
+        *,
+        delete: bool = False,
+        content: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        concurrency: int | None = None,
+    ) -> SyncedTree:
+        """Copy what is new or changed in a directory, as `copy_tree` does; a run that was interrupted is continued.
+
+        Two files of one size are the same if the target keeps times and the times are equal; if the target's version is
+        a checksum, and the source's content has it; else if the target was written later than the source.
+
+        Args:
+            src: a directory.
+            dst: the directory that gets the members of `src`.
+            dst_fs: where `dst` is; by default, this FS.
+            delete: at the end, remove what is at the target and not in the source.
+            content: two files of one size are the same if their contents are, by checksums or by reading both.
+            progress, concurrency: as of `copy_tree`.
+
+        Returns how many files were copied, skipped and removed, and how many bytes were copied.
+        """
+        target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
+        to_key = target_fs._nonempty_key if delete else target_fs._key
+        source, target = self._key(src, "sync_tree"), to_key(dst, "sync_tree")
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        target_fs._require("write", "sync_tree", target)
+        from ..transfer import trees
+
+        totals, plan = trees.TransferTotals(progress), trees.TreePlan("compare", content, replace_links=True)
+        run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
+        if delete:
+            run.check_delete()
+        run.run()
+        if delete:
+            run.remove_others()
+        return trees.SyncedTree(totals.files, totals.skipped, totals.removed, totals.bytes)
+
+    # ---- trees and containers
+
+    def subfs(self, rel_path: Path) -> Self:
+        """The same FS with the directory `rel_path` as its root and `cwd`: nothing outside of it can be reached."""
+        sub = copy.copy(self)
+        sub._root = sub._cwd = self._key(rel_path, "subfs")
+        sub._borrowed = True
+        return sub
+
+    def open_zip(self, file_path: Path, mode: str = "r", **options: Any) -> FS:
+        """The zip file at `file_path` as an FS; options as of `Zip`."""
+        return self.open_container(file_path, mode, force_type="zip", **options)
+
+    def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
+        """Open the container (zip, tar, HDF5) in the file at `path` as an FS; `force_type` overrides the format of its
+        suffix.
+
+        `mode` is `r`, `w` (a new file, replacing), `x` (a new file) or `a` (adding to a file, where the format can).
+        """
+        key = self._key(path, "open_container")
+        name = force_type or registry.container_of(keys.name(key))
+        if name is None:
+            raise ValueError(f"no container has the suffix of {self._url(key)!r}; name one by force_type=")
+        kind = registry.container(name)
+        if kind is None:
+            raise ValueError(f"unknown container {name!r}; known: {', '.join(registry.containers())}")
+        return cast(Callable[..., FS], kind)(self, path, mode, **options)
+
+    @property
+    def cwd(self) -> str:
+        """The directory that relative paths start from, as an absolute path; may be set, inside of the root."""
+        return "/" + self._cwd
+
+    @cwd.setter
+    def cwd(self, path: Path) -> None:
+        self._cwd = self._key(path, "cwd")
+
+    def url(self, path: Path = "") -> str:
+        """The full URL of a path, as `from_url` and `open_url` take it."""
+        return self._url(self._key(path, "url"))
+
+    def info(self) -> dict[str, Any]:
+        """Return the FS's type, scheme, URL and capabilities."""
+        return {
+            "type": type(self).__name__,
+            "scheme": self.scheme,
+            "url": self._url(self._root),
+            "capabilities": self.capabilities._asdict(),
+        }
+
+    def close(self) -> None:
+        """Free what is held in this process; closing twice is no error. A container being written becomes visible.
+
+        Closing what `subfs` gave closes nothing: the FS that it came from goes on.
+        """
+        if not self._borrowed:
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._borrowed:
+            return
+        if kind is None:
+            self._close()
+        else:
+            self._abort()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url(self._root)!r})"
+
+    # ---- other libraries' interfaces
+
+    def open_blob(self, path: Path, stat: FileStat | None = None) -> Blob:
+        """Open a file for positioned reads, `pread` and `pread_many`; nothing is read ahead. Close it after use.
+
+        `stat` is the file's, of a listing: a store then need not be asked for it, and a file that has changed since
+        raises `StaleFileError` when it is read, or opens with another size or version.
+        """
+        key = self._read_key(path, "open")
+        self._require("read", "open for reading", key)
+        with self._naming("open", key):
+            blob = self._open_blob(key) if stat is None else self._open_listed(key, stat)
+        blob.opened_by_user = True
+        return blob
+
+    def fsspec(self, *, asynchronous: bool = False) -> Any:
+        """Return this FS as a filesystem of fsspec's, for whatever takes one; paths are the FS's own.
+
+        With `asynchronous`, its methods are coroutines, as zarr's `FsspecStore` wants them.
+        """
+        return registry.adapter("fsspec")(self, asynchronous)
+
+    def arrow(self) -> Any:
+        """Return this FS as a `pyarrow.fs.FileSystem`; files are read by exactly the ranges that are asked for."""
+        return registry.adapter("arrow")(self)
+
+    def obspec(self) -> Any:
+        """Return this FS as a store with obspec's methods, for zarr, virtualizarr and others that take one."""
+        return registry.adapter("obspec")(self)
+
+    @classmethod
+    def from_location(cls, authority: str, path: str, **options: Any) -> FS:
+        """The FS of a URL's authority and (decoded, absolute) path; options are the keyword-only ones of the class.
+
+        The FS's root is `path`. A backend overrides this where its constructor takes something else.
+        """
+        return cast(Callable[..., FS], cls)(authority, path, **options)
+
+    # ---- the core: what a backend or container writes, on keys counted from the backend's own root
+
+    @abc.abstractmethod
+    def _stat(self, key: str) -> FileStat:
+        """The stat of `key`; `FileNotFoundError` if there is nothing."""
+
+    @abc.abstractmethod
+    def _list(self, key: str) -> Iterator[FileStat]:
+        """The members of the directory `key`, one level, with bare names.
+
+        In the order of their names as listed (a directory counts with its `/`), by code point, unless `capabilities`
+        say that they aren't `ordered`. `FileNotFoundError` or
+        `NotADirectoryError` at the latest when the first item is asked for.
+        """
+
+    @abc.abstractmethod
+    def _open_blob(self, key: str) -> Blob:
+        """The blob of the file `key`; `FileNotFoundError`, `IsADirectoryError`."""
+
+    @abc.abstractmethod
+    def _url(self, key: str) -> str:
+        """The full URL of `key`, with no secret in it."""
+
+    # ---- what identities and places are made of: see `identity`
+
+    def _resolved_store(self) -> str:
+        """Return the store that the URLs are of, as it was resolved from options, configuration and environment.
+
+        Two FS with the same text have the same content under the same URL, in whichever process; there is no secret in
+        it. A backend that does not override this shares nothing that is kept with another FS object, except for copies
+        of itself: pickled ones and those of forked processes.
+        """
+        return f"{type(self).__module__}.{type(self).__qualname__} {self.__dict__.setdefault('_token', _new_token())}"
+
+    def _place(self, key: str) -> identity.Place:
+        """Return what `key` leads to; of a name that nothing has, what it would be."""
+        pinned = self._url(key).partition("?")[2]  # to a version, which is another object than the current one
+        return identity.Place(type(self).__qualname__, self._resolved_store(), (key, pinned))
+
+    def _places(self, key: str) -> Iterator[identity.Place]:
+        """Yield the places of `key` and of the directories that it lies in, from inside out."""
+        yield self._place(key)
+        for above in reversed(keys.ancestors(key)):
+            yield self._place(above)
+        if key:
+            yield self._place("")
+
+    def _principal(self) -> str:
+        """Return the principal that the store knows this FS as, with no secret in it; an empty string if there is none.
+
+        A store's response to one principal is never returned to another one without a request.
+        """
+        return ""
+
+    def _is_settled(self, version: str) -> bool:
+        """Return whether no later content of a file can have `version`, as it may within a tick of a clock.
+
+        Versions that are made of the content, or counted, always are.
+        """
+        return True
+
+    def _describe_store(self) -> dict[str, str]:
+        """Return how the store is reached, for people: endpoint, region, the source of credentials; no secret."""
+        return {}
+
+    # ---- writing
+
+    def _create(self, key: str, exclusive: bool) -> Writer:
+        """A writer of a new file; `exclusive` makes an existing one a `FileExistsError`, here or at commit."""
+        raise self._unsupported("open for writing", key)
+
+    def _append(self, key: str) -> Writer:
+        """A writer at the end of the file `key`, made if missing (needs `append`)."""
+        raise self._unsupported("open for appending", key)
+
+    def _open_update(self, key: str) -> io.BufferedIOBase:
+        """A file of the existing `key` that reads and writes in place (needs `update`)."""
+        raise self._unsupported("open for update", key)
+
+    def _mkdir(self, key: str, mode: int) -> None:
+        """Make the directory `key`; `FileExistsError`, and `FileNotFoundError` without its parent."""
+        raise self._unsupported("mkdir", key)
+
+    def _rename(self, src: str, dst: str) -> None:
+        """Move a file or directory; a file at `dst` is replaced."""
+        raise self._unsupported("rename", src)
+
+    def _remove(self, key: str) -> None:
+        """Remove a file or an empty directory (ENOTEMPTY otherwise); `FileNotFoundError`."""
+        raise self._unsupported("remove", key)
+
+    def _close(self) -> None:  # noqa: B027 - nothing to free is a good answer
+        """Free what is held in this process; may be called again."""
+
+    def _abort(self) -> None:
+        """As `_close`, after a failure: a container being written is thrown away."""
+        self._close()
+
+    # ---- fast paths: right as they stand, overridden where a store can do better
+
+    def _walk(self, key: str) -> Iterator[FileStat]:
+        """All files and directories below `key`, a directory before its members, names relative to `key`."""
+        stack = [("", self._list(key))]
+        while stack:
+            base, members = stack[-1]
+            member = next(members, None)
+            if member is None:
+                stack.pop()
+                continue
+            name = base + member.filename
+            yield member._replace(filename=name)
+            if member.directory and not self._leads_back(path := keys.join(key, name)):
+                stack.append((name + "/", self._list(path)))
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        """Return the files of the directory `key` whose names follow `after`, as many as one request gives.
+
+        None if the store has no such request.
+        """
+        return None
+
+    def _check_content(self, key: str, version: str | None, content: bytes) -> None:  # noqa: B027 - most know no more
+        """Raise an error if `content`, read in parts, is not that of the whole file `key` in this version."""
+
+    def _list_names(self, key: str) -> Iterator[str]:
+        """Yield the names of what `_list` yields, a directory's with its `/`."""
+        return (member.listed() for member in self._list(key))
+
+    def _list_names_from(self, key: str, start: str) -> Iterator[str]:
+        """Yield the names in the directory `key`, those that begin with `start` and perhaps others."""
+        return self._list_names(key)
+
+    def _walk_names(self, key: str) -> Iterator[str]:
+        """Yield the names of what `_walk` yields, a directory's with its `/`."""
+        return (member.listed() for member in self._walk(key))
+
+    def _usage(self, key: str) -> TreeUsage:
+        """Return what the files below the directory `key` add up to."""
+        files = size = 0
+        for member in self._walk(key):
+            if not member.directory:
+                files += 1
+                size += member.size
+        return TreeUsage(files, size)
+
+    def _leads_back(self, key: str) -> bool:
+        """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
+        return False
+
+    def _directory_identity(self, key: str) -> Hashable:
+        """Return what tells the directory `key` from all others, however many links lead to it; None if none do."""
+        return None
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        """The contents of the files `wanted`, in order."""
+        workers = min(concurrency or self.default_concurrency, len(wanted))
+        if workers <= 1:
+            return map(self._read_bytes, wanted)
+        return in_threads(self._read_bytes, wanted, workers)
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        """Yield content and version of the files `wanted`, in order; both are of one open file, or of one response."""
+        workers = min(concurrency or self.default_concurrency, len(wanted))
+        if workers <= 1:
+            return map(self._read_versioned, wanted)
+        return in_threads(self._read_versioned, wanted, workers)
+
+    def _read_versioned(self, key: str) -> tuple[bytes, str | None]:
+        with self._open_from_start(key) as blob:
+            return blob.read_all(), blob.version
+
+    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+        """Return the keys `wanted` in the order in which the files are stored, with others that a cache `admits`.
+
+        The others are whole files that a request for those covers, because it reads over small gaps, and few that
+        follow one of them at once. `wanted` has each key once.
+        """
+        return wanted
+
+    def _read_bytes(self, key: str) -> bytes:
+        """The content of the file `key`."""
+        with self._open_blob(key) as blob:
+            return blob.read_all()
+
+    def _open_from_start(self, key: str) -> Blob:
+        """As `_open_blob`, for a reader that is likely to begin at the start: its first bytes may come with it."""
+        return self._open_blob(key)
+
+    def _open_listed(self, key: str, stat: FileStat) -> Blob:
+        """As `_open_blob`, of a file whose stat is known from a listing."""
+        return self._open_blob(key)
+
+    def _open_to_read(self, key: str) -> Blob:
+        """As `_open_from_start`, for a reader that is not likely to need the version."""
+        return self._open_from_start(key)
+
+    def _unnamed(self, key: str) -> Iterator[str]:
+        """Yield the raw keys below the directory `key` that no path names; most stores can't have any."""
+        return iter(())
+
+    def _local_path(self, key: str) -> str | None:
+        """Return the path of the file `key` on the local disk, or None where a file has none."""
+        return None
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        """Make `data` the content of the file `key`."""
+        writer = self._create(key, False)
+        try:
+            writer.write(data)
+            writer.commit()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
+        """As `_write_bytes`; a store that keeps them gives the file the time of `stat`, and a new one its mode."""
+        if not (self.capabilities.settable_times or self.capabilities.modes):
+            self._write_bytes(key, data)
+            return
+        with committing(self._create(key, False)) as writer:
+            writer.keep(stat)
+            writer.write(data)
+
+    def _read_link(self, key: str) -> str | None:
+        """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
+        return None
+
+    def _make_link(self, key: str, target: str) -> None:
+        """Make `key` a symbolic link to `target` (needs `links`); `FileExistsError`."""
+        raise self._unsupported("make links", key)
+
+    def _write_blob(self, key: str, blob: Blob) -> None:
+        """Make the content of `blob` that of the file `key`; errors of writing name it."""
+        with self._naming("copy", key), committing(self._create(key, False)) as writer:
+            for piece in pieces(blob):
+                writer.write(piece)
+
+    def _write_many(self, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> int:
+        """Write the files of `pairs` and return how many they are; a failure of one is an `OSError` that names it."""
+
+        def write(key: str, data: bytes) -> None:
+            with self._naming("write_many", key):
+                self._write_bytes(key, data)
+
+        workers = concurrency or self.default_concurrency
+        return writemany.one_by_one(write, pairs) if workers == 1 else writemany.in_threads(write, pairs, workers)
+
+    def _remove_tree(self, key: str) -> None:
+        """Remove the directory `key` and all that is in it; what a link leads to stays.
+
+        A directory is listed, completely and in order, before anything in it is removed.
+        """
+        folders = [key]
+        for folder in folders:
+            for member in list(self._in_order(folder, self._list(folder))):
+                path = keys.join(folder, member.filename)
+                if member.directory and not self._is_link(path):
+                    folders.append(path)
+                else:
+                    self._remove(path)
+        for folder in reversed(folders):
+            try:
+                self._remove(folder)
+            except FileNotFoundError:
+                if not self.capabilities.implied_directories:  # which is gone with the last file in it
+                    raise
+
+    def _empty(self, key: str) -> None:
+        """Remove all that is in the directory `key`, which stays."""
+        for member in list(self._in_order(key, self._list(key))):
+            path = keys.join(key, member.filename)
+            self._remove_tree(path) if member.directory and not self._is_link(path) else self._remove(path)
+        left = list(self._unnamed(key))
+        if left:
+            raise errors.unnamed_left(self._url(key), len(left), left[0])
+        can = self.capabilities
+        if key and can.implied_directories and can.mkdir and not self._is(key, directory=True):
+            self._mkdir(key, 0o777)  # it went with the last file
+
+    def _makedirs(self, key: str, mode: int) -> None:
+        """Make the directory `key` and what is missing above it; `FileExistsError` if it is there."""
+        wanted, tried = [key], set()
+        while wanted:
+            path = wanted[-1]
+            try:
+                self._mkdir(path, 0o777 if len(wanted) > 1 else mode)
+            except FileNotFoundError:
+                if not path or path in tried:
+                    raise
+                tried.add(path)
+                wanted.append(keys.parent(path))
+                continue
+            except FileExistsError:  # above the wanted one: another process was faster
+                if len(wanted) == 1:
+                    raise
+            wanted.pop()
+
+    def _copy(self, src: str, dst: str) -> None:
+        """Copy the file `src` to `dst`, replacing it."""
+        from ..transfer.files import copy_file
+
+        copy_file(self, src, self, dst, verify=False)
+
+    def _stored_in(self) -> FS:
+        """Return the FS of the store that has the files of this one, as they are and under their keys."""
+        return self
+
+    def _can_copy_from(self, source: FS) -> bool:
+        """Return whether files of `source` can be copied to this FS without their bytes passing this process."""
+        return False
+
+    def _copy_from(self, source: FS, src: str, dst: str) -> None:
+        """Copy the file `src` of `source` to `dst`, replacing it (needs `_can_copy_from`)."""
+        raise self._unsupported("copy from another FS", dst)
+
+    def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
+        """Return a writer of the file `key`, and how many of the first bytes of `source` it has already.
+
+        They were left by the `leave` of an earlier writer of the same content, or by a process that was killed.
+        """
+        return self._create(key, False), 0
+
+    def _set_modified(self, key: str, when: float) -> None:
+        """Make `when` the time of modification of the file `key` (needs `settable_times`)."""
+        raise self._unsupported("set times", key)
+
+    def _set_mode(self, key: str, mode: int) -> None:
+        """Make `mode` the permissions of the directory `key` (needs `modes`)."""
+        raise self._unsupported("set permissions", key)
+
+    def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
+        """Return whether the file with this stat has the content of `blob`; None if the stat does not say."""
+        return None
+
+    # ---- how the public methods are derived, and what those above share
+
+    def _key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a path; one outside of the root is a `PermissionError`."""
+        try:
+            key, root = keys.normalize(path, self._cwd), self._root
+            if root and key != root and not key.startswith(f"{root}/"):
+                raise PermissionError(errno.EACCES, f"{path!r} is outside of this FS's root")
+        except PermissionError as exc:
+            self._named(exc, operation, self._root)
+            raise
+        if not self._follows_all_links:
+            self._check_links(key, root, operation)
+        return key
+
+    def _check_links(self, key: str, root: str, operation: str) -> None:  # noqa: B027 - most stores have no links
+        """Raise a `PermissionError` if a link on the way from the directory `root` to `key` may not be followed.
+
+        It is called unless `_follows_all_links`: of a backend, and of each layer, which asks what it is around.
+        """
+
+    def _nonempty_key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a path; an empty one, as of a variable that was never set, is a `FileNotFoundError`."""
+        if os.fspath(path) == "":
+            raise errors.error(errno.ENOENT, operation, self._url(self._root), "an empty path names nothing")
+        return self._key(path, operation)
+
+    def _file_key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a file that is going to be written; a path that names a directory is refused."""
+        key = self._key(path, operation)
+        if names_directory(path):
+            raise errors.error(errno.EISDIR, operation, self._url(key))
+        return key
+
+    def _read_key(self, path: str | os.PathLike[str], operation: str) -> str:
+        """Return the key of a file that is going to be read; a path that names a directory is refused."""
+        key = self._key(path, operation)
+        if (path if type(path) is str else os.fspath(path))[-1:] in _LAST_OF_DIRECTORIES and names_directory(path):
+            with self._naming(operation, key):
+                code = errno.EISDIR if self._stat(key).directory else errno.ENOTDIR
+                raise OSError(code, os.strerror(code))
+        return key
+
+    def _named(self, exc: OSError, operation: str, key: str) -> None:
+        if getattr(exc, "operation", None) is None:
+            errors.named(exc, operation, self._url(key))
+
+    def _naming(self, operation: str, key: str) -> _Naming:
+        """Give an `OSError` of the block the operation, and the URL of `key`, unless it has them."""
+        return _Naming(self, operation, key)
+
+    def _require(self, capability: str, operation: str, key: str) -> None:
+        if not getattr(self.capabilities, capability):
+            raise self._unsupported(operation, key)
+
+    def _unsupported(self, operation: str, key: str) -> io.UnsupportedOperation:
+        return errors.unsupported(operation, self._url(key), f"{type(self).__name__} can't {operation}")
+
+    def _is(self, key: str, directory: bool | None) -> bool:
+        try:
+            found = self._stat(key).directory
+        except OSError as exc:
+            if exc.errno in _NOTHING_THERE:
+                return False
+            self._named(exc, "stat", key)
+            raise
+        return directory is None or found == directory
+
+    def _is_link(self, key: str) -> bool:
+        return self.capabilities.links and self._read_link(key) is not None
+
+    def _members(self, key: str, recursive: bool, detail: bool, after: Any = None) -> Iterator[Any]:
+        """Yield names as `FS.list` does, or stats with `detail`; those that follow `after` if it is given."""
+        with self._naming("list", key):
+            if detail:
+                stats = self._walk(key) if recursive else self._list(key)
+                found: Iterator[Any] = (
+                    member._replace(filename=member.listed()) if member.directory else member for member in stats
+                )
+            else:
+                found = self._walk_names(key) if recursive else self._list_names(key)
+            yield from found if after is None else self._following(after, found, self.capabilities.ordered)
+
+    def _following(self, after: FileStat | str, items: Iterator[Any], ordered: bool) -> Iterator[Any]:
+        """Yield the items of a listing that follow the name of `after`; `StaleFileError` if that can't be found out."""
+        last = after if isinstance(after, str) else after.filename
+        for item in items:
+            name = item if isinstance(item, str) else item.filename
+            if name == last:
+                yield from items
+                return
+            if ordered and name > last:  # the one that was given last is gone
+                yield item
+                yield from items
+                return
+        if not ordered:
+            reason = f"the listing can't be continued in another process: {last!r}, which it gave last, is gone"
+            raise errors.stale(self._url(self._root), reason, "list")
+
+    def _in_order(self, key: str, members: Iterator[FileStat]) -> Iterator[FileStat]:
+        """Yield a listing of `key`; raise `CorruptFileError` where it repeats a name, or goes back, against its store's
+        order: such a listing is not complete, and nothing may be removed for not being in it.
+        """
+        last, ordered = "", self.capabilities.ordered
+        for member in members:
+            name = member.listed()
+            if ordered and name <= last:
+                reason = f"the listing is out of order: {name!r} after {last!r}"
+                raise errors.corrupt(self._url(key), reason, "list")
+            last = name
+            yield member
+
+    def _rename_target(self, dst: str, source: FileStat) -> FileStat | None:
+        """Return the stat of `dst`, or None; raise an error unless `source` can be renamed to it."""
+        try:
+            target = self._stat(dst)
+        except FileNotFoundError:
+            return None
+        if target.directory and not source.directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if source.directory and not target.directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if target.directory and next(self._list(dst), None) is not None:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        return target
+
+    def _open_reader(self, key: str, buffering: int) -> ReadFile | BlobFile:
+        self._require("read", "open for reading", key)
+        with self._naming("open", key):
+            blob = self._open_to_read(key)
+        blob.opened_by_user = True
+        if not buffering:
+            return BlobFile(blob)
+        return buffered(blob, buffering if buffering > 1 else -1, max_line_length=self.limits.max_line_length)
+
+    def _key_to_write(self, path: Path) -> str:
+        key = self._file_key(path, "write_many")
+        if key in ("", self._root):
+            raise errors.error(errno.EISDIR, "write_many", self._url(key))
+        return key
+
+    def _open_writer(self, key: str, how: OpenMode, buffering: int) -> io.IOBase:
+        if how.update and how.action != "r":
+            raise errors.unsupported(
+                "open", self._url(key), "a file that is read and written at once is opened with r+, where it exists"
+            )
+        self._require("update" if how.update else "append" if how.action == "a" else "write", "open for writing", key)
+        if key in ("", self._root):
+            raise errors.error(errno.EISDIR, "open", self._url(key))
+        with self._naming("open", key):
+            if how.update:
+                file = self._open_update(key)
+                return file.detach() if buffering == 0 else file
+            if how.action == "a":
+                return self._open_append(key, buffering)
+            writer = self._create(key, how.action == "x")
+        raw = WriterFile(writer, self._url(key), how.action + "b")
+        return WriteFile(raw, buffering if buffering > 1 else WRITE_BUFFER_SIZE) if buffering else raw
+
+    def _open_append(self, key: str, buffering: int) -> WriteFile | WriterFile:
+        writer = self._append(key)
+        try:
+            size = self._stat(key).size
+        except BaseException:
+            writer.abort()
+            raise
+        raw = WriterFile(writer, self._url(key), "ab", size)
+        return WriteFile(raw, buffering if buffering > 1 else APPEND_BUFFER_SIZE) if buffering else raw
+
+    def _contents(self, wanted: Sequence[str], concurrency: int | None, start: int) -> Iterator[bytes]:
+        at = start
+        try:
+            for content in self._read_many(wanted[start:], concurrency):
+                yield content
+                at += 1
+        except OSError as exc:
+            self._named(exc, "read_many", wanted[min(at, len(wanted) - 1)])
+            raise
+
+    def _enters(self, path: str) -> bool:
+        return not self._leads_back(self._key(path, "walk"))
+
+    def _glob_after(self, pattern: str, after: str | None) -> Iterator[str]:
+        found = glob(self, pattern)
+        return found if after is None else self._following(after, found, ordered=False)
+
+
+class _Naming:
+    """A block in which an `OSError` gets the operation and the URL that it is about."""
+
+    __slots__ = ("_fs", "_key", "_operation")
+
+    def __init__(self, fs: FS, operation: str, key: str) -> None:
+        self._fs, self._operation, self._key = fs, operation, key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
+        if isinstance(exc, OSError):
+            self._fs._named(exc, self._operation, self._key)
+
+
+def _text_type(binary: io.IOBase) -> type[io.TextIOWrapper]:
+    if isinstance(binary, LimitedReader):
+        return LimitedTextReader
+    if isinstance(binary, io.BufferedReader):
+        return TextReader
+    return TextWriter if isinstance(binary, WriteFile) else TextUpdate
+
+
+_LAST_OF_DIRECTORIES = frozenset("/.")
+
+
+def names_directory(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path ends as one of a directory does: in `/`, `/.` or `/..`."""
+    return os.fspath(path).endswith(("/", "/.", "/.."))
+
+
+def keys_of(fs: FS, paths: Iterable[Path], operation: str) -> list[str]:
+    """Return the keys of several paths; for a str, whose characters are paths too, raise `TypeError`."""
+    if isinstance(paths, str):
+        raise TypeError(f"{operation} takes several paths, not one str: {operation}([{paths!r}])")
+    return [fs._read_key(path, operation) for path in paths]
+
+
+def checked_fs(fs: Any, name: str) -> FS:
+    """Return `fs`, the argument `name`; a URL or a path in its place is a `TypeError` that says how to open it."""
+    if isinstance(fs, str | os.PathLike):
+        raise TypeError(f"{name} is an FS, not a URL or a path: fsabs.from_url({redaction.without_secrets(str(fs))!r})")
+    return cast(FS, fs)
+
+
+def _new_token() -> str:
+    return os.urandom(8).hex()

@@ -1,0 +1,167 @@
+"""The identity of a blob: what tells one content of one file from every other content, of this file or another; and
+the places of files: whether two names lead to one file.
+
+Whatever outlives a read (caches, records of files, cached indexes, states to resume from) is named here and nowhere
+else. An identity is weaker than the thing that it names as soon as one of its parts is: a store as the user spelled it
+(two endpoints have the same `s3://bucket/key`), a modification time alone (`cp -p` and `tar -x` set it).
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple, Protocol
+
+TICK = 0.05
+"""Seconds after which a filesystem's clock has ticked (every 10 ms at the slowest): two contents that are written
+within a tick may have one version, if versions are made of times."""
+COARSE_TICK = 2.0
+"""The same of filesystems that keep times in whole seconds, or in every other one (vfat)."""
+
+
+class Identity(NamedTuple):
+    """The identity of one content of one file."""
+
+    store: str
+    """The store, as `FS._resolved_store` gives it."""
+    url: str
+    """The file's URL, with no secret in it."""
+    version: str
+    """The version of the content, as the store has it."""
+    size: int
+    """Bytes."""
+    namespace: str = ""
+    """A name that the user tells stores apart by."""
+
+    def encode(self, *parts: str | int) -> bytes:
+        """Return the identity, and the `parts` of the file that are meant, as bytes that have one reading."""
+        return encode(*self, *parts)
+
+    def digest(self, *parts: str | int) -> str:
+        """Return 40 hexadecimal digits that stand for the identity and the `parts` of the file."""
+        return digest(self.encode(*parts))
+
+
+class Store(Protocol):
+    """An FS, as far as an identity depends on it."""
+
+    def _resolved_store(self) -> str: ...
+
+    def _url(self, key: str) -> str: ...
+
+
+class Place(NamedTuple):
+    """What a name leads to: names with equal places, however they are spelled, are one file or directory."""
+
+    kind: str
+    """The kind of store; places of two kinds are two."""
+    store: Hashable
+    """The store, resolved: what `FS._resolved_store` gives, or the place of a container's file."""
+    name: Hashable
+    """The file or directory in the store: a key; on a local disk device and inode."""
+
+
+class Tree(Protocol):
+    """An FS, as far as places depend on it."""
+
+    def _place(self, key: str) -> Place: ...
+
+    def _places(self, key: str) -> Iterator[Place]: ...
+
+    def _stat(self, key: str) -> TimedStat: ...
+
+
+class Stat(Protocol):
+    """A `FileStat`, as far as an identity depends on it."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def version(self) -> str | None: ...
+
+
+class TimedStat(Stat, Protocol):
+    """A `FileStat`, as far as places depend on it."""
+
+    @property
+    def last_modified(self) -> float | None: ...
+
+
+def of(fs: Store, key: str, stat: Stat, namespace: str = "") -> Identity | None:
+    """Return the identity of the file `key` of `fs` that has this stat; None if its store tells no version."""
+    if stat.version is None:
+        return None
+    return Identity(fs._resolved_store(), fs._url(key), stat.version, stat.size, namespace)
+
+
+def encode(*fields: str | int) -> bytes:
+    """Return `fields` as bytes that have one reading: each is preceded by its length."""
+    texts = [str(field) for field in fields]
+    joined = "".join([f"{len(text)}:{text}," for text in texts])
+    if joined.isascii():  # most are, so that their lengths in characters are those in bytes
+        return joined.encode()
+    found = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return b"".join([b"%d:%b," % (len(data), data) for data in found])
+
+
+def decode(data: bytes) -> list[str]:
+    """Return the fields that `encode` has made `data` of; as many as can be read."""
+    found, at = [], 0
+    while (colon := data.find(b":", at)) >= 0 and data[at:colon].isdigit():
+        size = int(data[at:colon])
+        found.append(data[colon + 1 : colon + 1 + size].decode("utf-8", "replace"))
+        at = colon + size + 2
+    return found
+
+
+def digest(data: bytes) -> str:
+    """Return 40 hexadecimal digits that stand for `data`."""
+    import hashlib
+
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+def digest_of_secret(secret: bytes) -> str:
+    """Return digits that stand for a secret, slow enough to make that guesses can't be tried by the million."""
+    import hashlib
+
+    return hashlib.scrypt(secret, salt=b"fsabs", n=1 << 12, r=8, p=1, dklen=16).hex()
+
+
+def is_older_than_a_tick(*times: float) -> bool:
+    """Return whether the times of a file, in seconds since 1970, are so long ago that its clock has ticked since.
+
+    A filesystem whose times are all whole seconds may tick that slowly.
+    """
+    tick = TICK + COARSE_TICK if TICK >= 0 and all(when % 1 == 0 for when in times) else TICK
+    return time.time() - max(times) > tick
+
+
+def same(a: Tree, key_a: str, b: Tree, key_b: str) -> bool | None:
+    """Return whether two names lead to one file or directory; None if that can't be known.
+
+    A local file is known by its device and inode: through links, bind mounts and on disks that fold case. A file of
+    another store is known by the resolved store and its key, a member by its container and its name. Two stores that
+    only look different (an endpoint with two addresses) can't be told apart by that: if the files there have one name,
+    size, time and version, the answer is None. What removes takes that for True.
+    """
+    one, other = a._place(key_a), b._place(key_b)
+    if one == other:
+        return True
+    if one.kind != other.kind or one.name != other.name:
+        return False
+    try:
+        left, right = a._stat(key_a), b._stat(key_b)
+    except OSError as exc:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise
+    told = left.size, left.version, left.last_modified
+    return None if told == (right.size, right.version, right.last_modified) and any(told) else False
+
+
+def inside(a: Tree, key_a: str, b: Tree, key_b: str) -> bool:
+    """Return whether the name `key_a` leads into the directory, or the container, that `key_b` leads to, or to it."""
+    return b._place(key_b) in a._places(key_a)

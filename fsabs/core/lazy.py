@@ -1,0 +1,77 @@
+"""Public names that are imported when they are first used, so that importing a package costs nothing; and what that
+takes: a fork waits until other threads have finished what they are importing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from importlib import _bootstrap
+from types import MappingProxyType
+
+MAX_WAIT = 5.0
+"""Seconds that a fork waits at most: a whole program may be running inside of an import."""
+
+
+def exports(
+    package: str,
+    homes: Mapping[str, str],
+    modules: Mapping[str, str] = MappingProxyType({}),
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of `package`, whose public names are in its modules `homes` (PEP 562).
+
+    `modules` are those of its modules that are public themselves, and where they are. `hints` say what to use in place
+    of a name that it doesn't have.
+    """
+
+    def get(name: str) -> object:
+        if name in modules:
+            return importlib.import_module(f"{package}.{modules[name]}")
+        if name not in homes:
+            hint = f": {hints[name]}" if name in hints else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        value: object = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *modules})
+
+    return get, names
+
+
+def _importing() -> set[int]:
+    """Return the identifiers of the threads that have an import under way: those that own a lock of a module.
+
+    The table is importlib's own; the frames of running threads, which would show it too, can't be read safely.
+    """
+    locks = [reference() for reference in list(getattr(_bootstrap, "_module_locks", {}).values())]
+    return {lock.owner for lock in locks if getattr(lock, "owner", None) is not None}
+
+
+def _under_way() -> bool:
+    """Return True if other threads import something that this thread can wait for.
+
+    If this thread imports something itself, those that wait for an import may be waiting for this one.
+    """
+    owners = _importing()
+    others = owners - {threading.get_ident()}
+    if others == owners:
+        return bool(others)
+    waiting = getattr(_bootstrap, "_blocking_on", {})
+    return any(not waiting.get(owner) for owner in others)
+
+
+def _before_fork() -> None:
+    """Wait for other threads' imports: a child that needs a module that was half there would wait for it for ever."""
+    end = time.monotonic() + MAX_WAIT
+    while _under_way() and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+os.register_at_fork(before=_before_fork)

@@ -1,0 +1,319 @@
+"""Per-process resources: locks, clients and open files, and their handling at fork, pickle and close.
+
+A client of a store, a lock or a decompressor belongs to the process that made it. These small holders
+make one anew in every process that asks, and *abandon* what was inherited: it is neither closed nor
+freed in the child, because its threads and sockets are the parent's (an inherited Rust or Java client
+hangs when it is dropped). Nothing above this module has to know that a fork took place.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:  # which takes it for final, and doesn't know what Condition and logging use of it
+
+    class _RLock:
+        def __enter__(self) -> bool: ...
+        def __exit__(self, *exc: object) -> None: ...
+        def _is_owned(self) -> bool: ...
+        def _at_fork_reinit(self) -> None: ...
+
+else:
+    from _thread import RLock as _RLock
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Counts the forks between this process and the first one. Cheaper to compare than os.getpid(), and
+# right where pids are used again.
+_generation = 0
+_pid = os.getpid()
+
+
+def generation() -> int:
+    """A number that differs between a process and its forked children."""
+    return _generation
+
+
+def inherited(made_in: int) -> bool:
+    """Return whether an object made in generation `made_in` belongs to a parent of this process; for code that frees
+    and closes.
+
+    In a child's first moments the hooks of other modules run, the garbage collector with them, and the new generation
+    doesn't count yet: a finalizer that trusted it would free what is the parent's.
+    """
+    return made_in != _generation or os.getpid() != _pid
+
+
+# What must not be freed in a forked child, by the id of its holder. (Its finalizer alone could not see to that: in a
+# reference cycle, the garbage collector finalizes what is held, too.)
+_held: dict[int, object] = {}
+
+
+def _in_child() -> None:
+    global _generation, _pid
+    _generation, _pid = _generation + 1, os.getpid()
+    _renew_locks()
+    for resource in _held.values():
+        abandon(resource)
+    _held.clear()
+
+
+def register(holder: object, resource: object) -> None:
+    """Have a forked child abandon `resource` at once; `release(holder)` takes it back, at the latest in a finalizer."""
+    _held[id(holder)] = resource
+
+
+def release(holder: object, held: dict[int, object] = _held) -> None:
+    """Allow what `holder` had registered to be freed, in the process that made it."""
+    held.pop(id(holder), None)
+
+
+_immortalize: list[Callable[[object], None]] = []
+
+
+def _before_fork() -> None:
+    """Import what `abandon` needs: finalizers call it, in the middle of imports and when the interpreter ends."""
+    if not _immortalize:
+        import ctypes
+
+        # A function of our own: others may set the argument types of `ctypes.pythonapi.Py_IncRef`.
+        _immortalize.append(ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi)))
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+
+
+def abandon(resource: object) -> None:
+    """Keep `resource` for ever: never closed, never freed, not even when the interpreter exits."""
+    if not _immortalize:
+        _before_fork()
+    _immortalize[0](resource)
+
+
+# Weak references to all locks. They remove themselves by a method in C: no signal handler can interrupt that.
+_locks: set[weakref.ref[Lock]] = set()
+
+
+class Lock(_RLock):
+    """A reentrant lock that is open in a forked child, even if a thread of the parent held it.
+
+    Its methods for `with` are C functions: an exception of a signal handler can't come between taking it and the block
+    that releases it. Code under it must leave its data whole at every instruction (replace, not mutate), since a fork
+    may copy the process in the middle of it, and a signal handler may end it there.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        _locks.add(weakref.ref(self, _locks.discard))
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+def _renew_locks() -> None:
+    """Open the locks that threads of the parent held."""
+    for reference in list(_locks):
+        lock = reference()
+        if lock is not None and not lock._is_owned():
+            lock._at_fork_reinit()
+
+
+class PerProcess(Generic[T]):
+    """One `T` for each process, made by `make()` on first use; pickles as its recipe alone.
+
+    `dispose` is called by `close()`, in the process that made the value and in no other. In a forked child the value
+    is abandoned at once, so that not even the end of the child frees it.
+    """
+
+    __slots__ = ("_dispose", "_lock", "_made", "_make")
+
+    def __init__(self, make: Callable[[], T], dispose: Callable[[T], None] | None = None) -> None:
+        self._make = make
+        self._dispose = dispose
+        self._made: tuple[int, T] | None = None
+        self._lock = Lock()
+
+    def get(self) -> T:
+        """This process's value."""
+        made = self._made
+        if made is not None and made[0] == _generation:
+            return made[1]
+        with self._lock:
+            self._leave_inherited()
+            if self._made is None:
+                value = self._make()
+                register(self, value)
+                self._made = (_generation, value)
+            return self._made[1]
+
+    def adopt(self, value: T) -> None:
+        """Take `value`, made elsewhere, as this process's."""
+        with self._lock:
+            register(self, value)
+            self._made = (_generation, value)
+
+    def peek(self) -> T | None:
+        """This process's value if it has been made, else None."""
+        made = self._made
+        return made[1] if made is not None and made[0] == _generation else None
+
+    def close(self) -> None:
+        """Dispose of this process's value; a later `get()` makes another."""
+        with self._lock:
+            self._leave_inherited()
+            made, self._made = self._made, None
+            release(self)
+        if made is not None and self._dispose is not None:
+            self._dispose(made[1])
+
+    def _leave_inherited(self) -> None:
+        if self._made is not None and self._made[0] != _generation:
+            self._made = None  # kept alive by _in_child
+
+    # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
+    def __del__(
+        self, inherited: Callable[[int], bool] = inherited, release: Callable[[object], None] = release
+    ) -> None:
+        if self._made is not None and not inherited(self._made[0]):
+            release(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PerProcess, (self._make, self._dispose)
+
+
+class Resumable(Iterator[T_co]):
+    """An iterator that goes on in a forked child, in several threads and after pickling.
+
+    `start(n)` gives an iterator that begins at item `n`; it is called again, with the number of items
+    taken so far, in each new process. A generator that is freed is closed, and what it would close in a forked
+    child is its parent's: the child abandons it at once.
+    """
+
+    __slots__ = ("_generation", "_items", "_lock", "_start", "_taken")
+
+    def __init__(self, start: Callable[[int], Iterator[T_co]], taken: int = 0) -> None:
+        self._items: Iterator[T_co] | None = None
+        self._start = start
+        self._taken = taken
+        self._generation = _generation
+        self._lock = Lock()
+
+    def __next__(self) -> T_co:
+        with self._lock:
+            item = next(self._begun())
+            self._taken += 1
+            return item
+
+    def take(self, count: int) -> list[T_co]:
+        """Return the next `count` items, fewer at the end; an error counts those before it as taken."""
+        items: list[T_co] = []
+        with self._lock:
+            try:
+                items.extend(itertools.islice(self._begun(), count))
+            finally:
+                self._taken += len(items)
+        return items
+
+    def _begun(self) -> Iterator[T_co]:
+        if self._generation != _generation:
+            self._items, self._generation = None, _generation
+        if self._items is None:
+            self._items = self._start(self._taken)
+            register(self, self._items)
+        return self._items
+
+    def prime(self) -> Resumable[T_co]:
+        """Start now, so that what is wrong with the request is raised at the call; returns itself."""
+        try:
+            first = next(self)
+        except StopIteration:
+            return self
+        with self._lock:
+            chained = _chain(first, self._items)
+            register(self, chained)
+            self._items, self._taken = chained, self._taken - 1
+        return self
+
+    def close(self) -> None:
+        """Stop early and free what the iterator holds in this process."""
+        with self._lock:
+            items, self._items = self._items, iter(())
+            if items is not None and not inherited(self._generation):
+                release(self)
+                if hasattr(items, "close"):
+                    items.close()
+            self._generation = _generation
+
+    def __del__(
+        self, inherited: Callable[[int], bool] = inherited, release: Callable[[object], None] = release
+    ) -> None:
+        if self._items is not None and not inherited(self._generation):
+            release(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Resumable, (self._start, self._taken)
+
+
+def _chain(first: T, rest: Iterator[T] | None) -> Iterator[T]:
+    yield first
+    if rest is not None:
+        yield from rest
+
+
+def cpu_count() -> int:
+    """Return the number of CPUs that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def umask() -> int:
+    """Return the mask of this process, from /proc where it is there: asking by `os.umask` sets it for other threads."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+class Unfinished(Protocol):
+    """An unfinished object, which `abort_at_exit` throws away."""
+
+    def abort(self) -> None:
+        """Throw the half-made thing away."""
+
+
+_unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def abort_at_exit(thing: Unfinished) -> None:
+    """Have `thing.abort()` called if it is still referenced when the interpreter exits."""
+    _unfinished.add(thing)
+
+
+def finished(thing: Unfinished) -> None:
+    """Take back `abort_at_exit(thing)`."""
+    _unfinished.discard(thing)
+
+
+@atexit.register
+def _abort_unfinished() -> None:
+    failure: Exception | None = None
+    for thing in list(_unfinished):
+        try:
+            thing.abort()
+        except Exception as exc:  # one that fails keeps none of the others from being closed
+            failure = failure or exc
+    if failure is not None:
+        raise failure

@@ -1,0 +1,162 @@
+"""The classes of schemes and suffixes: the built-in ones by name, so that nothing is imported before it is used,
+then what was registered, then other packages' entry points (`fsabs.backends`, `fsabs.containers`). And which function
+puts a layer around an FS, for an option of `from_url`.
+
+An entry point of `fsabs.backends` is named by its scheme; one of `fsabs.containers` by its suffix without the
+leading dot.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .fs import FS
+
+_BACKENDS: dict[str, str | type[FS]] = {
+    "file": "fsabs.backends.local:Local",
+    "memory": "fsabs.backends.memory:Memory",
+    "s3": "fsabs.backends.s3:S3",
+    "hdfs": "fsabs.backends.hdfs:Hdfs",
+    "viewfs": "fsabs.backends.hdfs:ViewFs",
+}
+_CONTAINERS: dict[str, str | type[FS]] = {
+    "zip": "fsabs.containers.zip:Zip",
+    "tar": "fsabs.containers.tar:Tar",
+    "hdf5": "fsabs.containers.hdf5:Hdf5",
+}
+_SUFFIXES: dict[str, str] = {
+    ".zip": "zip",
+    ".tar": "tar",
+    ".tar.gz": "tar",
+    ".tgz": "tar",
+    ".tar.bz2": "tar",
+    ".tbz2": "tar",
+    ".tar.xz": "tar",
+    ".txz": "tar",
+    ".tar.zst": "tar",
+    ".tzst": "tar",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+}
+LAYERS: dict[str, str] = {
+    "manifest": "fsabs.manifest:pinned",
+    "http_cache": "fsabs.urls.caching:http_cached",
+    "cache": "fsabs.urls.caching:cached",
+    "trace": "fsabs.trace:traced",
+}
+"""Functions of an FS and the option's value, by the option's name; the first is the innermost layer."""
+ADAPTERS: dict[str, str] = {
+    "arrow": "fsabs.adapters.arrow:as_arrow",
+    "fsspec": "fsabs.adapters.fsspec:as_fsspec",
+    "obspec": "fsabs.adapters.obspec:as_obspec",
+}
+"""Functions of an FS that give it another library's interface, by the method of `FS` that calls them."""
+BUILTIN_SCHEMES = frozenset(_BACKENDS)
+_plugins_loaded = False
+
+
+def register_backend(scheme: str, backend: type[FS]) -> None:
+    """Serve URLs of `scheme` by `backend`; a scheme that is taken is a `ValueError`."""
+    if _BACKENDS.get(scheme, backend) is not backend:
+        raise ValueError(f"the scheme {scheme!r} is already served by {_BACKENDS[scheme]}")
+    _BACKENDS[scheme] = backend
+
+
+def register_container(name: str, suffixes: tuple[str, ...], container: type[FS]) -> None:
+    """Open files with one of `suffixes` (".xyz") on a URL's path by `container`, which is also called `name`."""
+    for suffix in suffixes:
+        if not suffix.startswith(".") or "/" in suffix:
+            raise ValueError(f"a suffix starts with a dot and has no slash: {suffix!r}")
+        if _SUFFIXES.get(suffix, name) != name:
+            raise ValueError(f"the suffix {suffix!r} already belongs to {_SUFFIXES[suffix]!r}")
+    if _CONTAINERS.get(name, container) is not container:
+        raise ValueError(f"the container {name!r} is already served by {_CONTAINERS[name]}")
+    _CONTAINERS[name] = container
+    _SUFFIXES.update(dict.fromkeys((suffix.lower() for suffix in suffixes), name))
+
+
+def backend(scheme: str) -> type[FS] | None:
+    """The class that serves `scheme`, or None."""
+    if scheme not in _BACKENDS:
+        _load_plugins()
+    found = _BACKENDS.get(scheme)
+    return _load(_BACKENDS, scheme) if isinstance(found, str) else found
+
+
+def container(name: str) -> type[FS] | None:
+    """The container class of that name (`"zip"`), or None."""
+    if name not in _CONTAINERS:
+        _load_plugins()
+    found = _CONTAINERS.get(name)
+    return _load(_CONTAINERS, name) if isinstance(found, str) else found
+
+
+def layer(name: str) -> Callable[[FS, Any], FS]:
+    """The function that puts the layer of that name (of `LAYERS`) around an FS."""
+    return cast("Callable[[FS, Any], FS]", _attribute(LAYERS[name]))
+
+
+def adapter(name: str) -> Callable[..., Any]:
+    """The function that gives an FS the interface of that name (of `ADAPTERS`)."""
+    return cast("Callable[..., Any]", _attribute(ADAPTERS[name]))
+
+
+def container_of(filename: str) -> str | None:
+    """The name of the container that a file's suffix tells, or None; the longest suffix wins."""
+    lower = filename.lower()
+    dot = lower.find(".")
+    while dot >= 0:
+        if lower[dot:] in _SUFFIXES:
+            return _SUFFIXES[lower[dot:]]
+        dot = lower.find(".", dot + 1)
+    if "." in lower and not _plugins_loaded:
+        _load_plugins()
+        return container_of(filename)
+    return None
+
+
+def schemes() -> list[str]:
+    """All schemes that a backend is registered for."""
+    _load_plugins()
+    return sorted(_BACKENDS)
+
+
+def containers() -> list[str]:
+    """All names of containers."""
+    _load_plugins()
+    return sorted(_CONTAINERS)
+
+
+def _load(table: dict[str, str | type[FS]], name: str) -> type[FS]:
+    """Return the class of an entry that is still text, and keep it."""
+    target = table[name]
+    if isinstance(target, str):
+        table[name] = target = cast("type[FS]", _attribute(target))
+    return target
+
+
+def _attribute(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _load_plugins() -> None:
+    global _plugins_loaded
+    if _plugins_loaded:
+        return
+    for entry in _entry_points("fsabs.backends"):
+        _BACKENDS.setdefault(entry.name, entry.value)
+    for entry in _entry_points("fsabs.containers"):
+        _SUFFIXES.setdefault("." + entry.name.lower(), entry.name)
+        _CONTAINERS.setdefault(entry.name, entry.value)
+    _plugins_loaded = True  # not before: another thread, or a child that is forked meanwhile, would miss them
+
+
+def _entry_points(group: str) -> Any:
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)

@@ -1,0 +1,95 @@
+"""Stats of files and capabilities of filesystems: plain data."""
+
+from __future__ import annotations
+
+import stat as stat_bits
+from typing import NamedTuple
+
+
+class FileStat(NamedTuple):
+    """The stat of a file or directory: its name, size, times and version."""
+
+    filename: str
+    """The name: as listed (a directory's ends in `/`), or the last segment of the path asked for."""
+    size: int
+    """Bytes; 0 for a directory."""
+    directory: bool = False
+    last_modified: float | None = None
+    """Seconds since 1970 in UTC, or None where the store doesn't tell."""
+    mode: int = stat_bits.S_IFREG | 0o644
+    """Type and permission bits as in `os.stat_result.st_mode`; typical ones where the store has none."""
+    version: str | None = None
+    """What tells this content of the path from another (etag; inode, mtime and size), or None."""
+
+    def isdir(self) -> bool:
+        """Return whether it is a directory."""
+        return self.directory
+
+    def isfile(self) -> bool:
+        """Return whether it is a file."""
+        return not self.directory
+
+    def listed(self) -> str:
+        """The name as a listing has it, and the key that listings are sorted by."""
+        return self.filename + "/" if self.directory else self.filename
+
+    @classmethod
+    def of_directory(cls, filename: str, last_modified: float | None = None, mode: int | None = None) -> FileStat:
+        """The stat of a directory."""
+        return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
+
+
+class ListPage(NamedTuple):
+    """A part of a directory's listing, which took one request."""
+
+    files: list[FileStat]
+    """Of the files of the directory; the names follow one another."""
+    last: str
+    """The last name of the part, be it a file's or a directory's."""
+    more: bool
+    """Whether others follow it."""
+
+
+class TreeUsage(NamedTuple):
+    """The number and total size of the files below a directory."""
+
+    files: int
+    bytes: int
+    """The sum of their sizes."""
+
+
+class Capabilities(NamedTuple):
+    """The operations that an FS supports; others raise `io.UnsupportedOperation`. They select the conformance tests."""
+
+    read: bool = True
+    write: bool = False
+    """Files can be created (`w`, `x`)."""
+    exclusive: bool = False
+    """`x` is safe against another process that creates the same file."""
+    replace: bool = False
+    """`w` may replace an existing file."""
+    append: bool = False
+    """Mode `a`; such a file is not whole-or-nothing."""
+    update: bool = False
+    """Mode `r+`; such a file is not whole-or-nothing."""
+    mkdir: bool = False
+    rename: bool = False
+    remove: bool = False
+    implied_directories: bool = False
+    """A directory is there because a file is below it: a file needs no parent, and takes its directory away with it."""
+    last_modified: bool = False
+    """Files tell when they were written."""
+    settable_times: bool = False
+    """A copied file can be given the time of its source."""
+    ordered: bool = True
+    """`list` gives the names in their order; where False, in any order, and without waiting for the last one."""
+    versions: bool = False
+    """Stats and blobs have a `version`: a reader whose file was replaced raises, or goes on with what it opened."""
+    content_versions: bool = False
+    """A version is that of a content, or counted: none is made of times, which two contents may share."""
+    stat_is_request: bool = False
+    """A stat takes a request to a server."""
+    links: bool = False
+    """It has symbolic links."""
+    modes: bool = False
+    """A file has permissions, which `FileStat.mode` tells and a copy is given."""

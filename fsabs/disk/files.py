@@ -1,0 +1,455 @@
+"""Files of this machine, replaced whole or not at all.
+
+A file is written aside, under a hidden name that no one can foresee (`partial_name`) in the directory of its target,
+and moved over it by `Replacement.commit`. From outside that looks like builtin `open`: what replaces a file has its
+permissions, owner, group and extended attributes, but never a setuid or setgid bit, and nobody else can read it before
+it is published. Where a new file can't have these, or no name can be made or moved there (a file that is mounted, a
+directory that can't be written to, another's file in a sticky one), the content is written into the file that is there.
+
+Leftovers have one rule: a hidden partial file of this user that was not touched for a day is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat as stat_bits
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..core import errors, process
+from ..core.writing import Writer, is_partial, partial_name
+from . import temporary
+from .descriptors import open_ours, write_all
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from ..core.stats import FileStat
+
+PERMISSIONS = 0o777
+"""The bits of a mode that a file can be given: setuid, setgid and sticky are never carried over."""
+LEFTOVER_SECONDS = 24 * 3600.0
+"""A hidden partial file that was not touched for so long is a leftover."""
+_MOST_SECONDS = 0.1  # that one writer looks for leftovers: a folder may have millions of files
+_MOST_FOLDERS = 10_000
+_PIECE = 1 << 20
+_NO_NAME = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Why a directory takes no new name; the file that is there may still be writable."""
+_NO_MOVE = (*_NO_NAME, errno.EBUSY, errno.EXDEV)
+"""Why a name can't be moved over another one."""
+_NO_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""Why a filesystem makes no hard link."""
+_NO_ATTRIBUTE = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSPC)
+"""Why a file can't be given an owner, a group or an extended attribute."""
+_ACL = "system.posix_acl_access"
+
+
+class Replacement(Writer):
+    """A file that is written aside, private if it replaces another one, and published under its name by `commit`.
+
+    As a context manager it commits at the end of the block, or aborts if the block raises. `path` is followed if it is
+    a link. A forked child neither publishes nor removes what its parent writes.
+
+    Args:
+        path: the file, which need not exist. Given with `dir_fd`, the descriptor of a directory of this user's, it is a
+            name in that directory, and the file is always private.
+        exclusive: an existing file is a `FileExistsError`, here or at the commit.
+        durable: the file is flushed to the disk before it is published, and its directory after it.
+        mode: the permissions of a new file, before the umask.
+    """
+
+    takes_views = True
+    _fd = -1
+    _partial = ""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        exclusive: bool = False,
+        durable: bool = False,
+        mode: int = 0o666,
+        dir_fd: int | None = None,
+    ) -> None:
+        self._generation = process.generation()
+        self._dir_fd = dir_fd
+        self._exclusive = exclusive
+        self._durable = durable
+        self._mode: int | None = None  # what it gets at the commit, in place of what it was made with
+        self._modified_ns: int | None = None
+        if dir_fd is None:
+            self._path, self._replaced = target(path, exclusive)
+        else:
+            self._path, self._replaced, mode = path, None, 0o600
+        self._fd = self._open_aside(mode)
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the file that is written."""
+        return self._fd
+
+    def _open_aside(self, mode: int) -> int:
+        folder, slash, name = self._path.rpartition("/")
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+        self._partial = partial = f"{folder}{slash}{partial_name(name)}"
+        if self._dir_fd is not None:
+            return os.open(partial, flags, mode, dir_fd=self._dir_fd)
+        sweep_once(folder or "/")
+        try:
+            return os.open(partial, flags, mode if self._replaced is None else 0o600)
+        except OSError as exc:
+            self._partial = ""
+            if self._replaced is None or exc.errno not in _NO_NAME:
+                raise
+        return temporary.open_unnamed()  # what is committed is written into the file that is there
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write all of `data`."""
+        write_all(self._fd, data)
+
+    def keep(self, stat: FileStat, *, moved: bool = False) -> None:
+        """Have the file get the time of `stat` and, if it is new or `moved`, its permissions."""
+        if stat.last_modified is not None:
+            self._modified_ns = round(stat.last_modified * 1e9)
+        mode = stat.mode & PERMISSIONS
+        if self._replaced is None or moved:
+            self._mode = mode
+        if self._replaced is None and os.fstat(self._fd).st_mode & 0o077 & ~mode:
+            self.abort()  # another user may have it open, and would read what is written to it
+            self._fd = self._open_aside(0o600)
+
+    def commit(self) -> None:
+        """Publish the file; what can't be published is removed."""
+        try:
+            self._publish()
+        finally:
+            self.abort()
+
+    def _publish(self) -> None:
+        aside = self._partial != "" and self._takes_attributes()
+        if self._mode is not None and self._dir_fd is None:
+            os.fchmod(self._fd, self._mode)
+        if self._modified_ns is not None:
+            os.utime(self._fd, ns=(self._modified_ns, self._modified_ns))
+        if self._durable:
+            os.fsync(self._fd)
+        if not (aside and self._is_moved()):
+            self._write_in_place()
+        elif self._durable:
+            _fsync_directory(os.path.dirname(self._path), self._dir_fd)
+
+    def _takes_attributes(self) -> bool:
+        """Give the file the attributes of what it replaces; return False if it can't have them."""
+        old = self._replaced
+        if old is None:
+            return True
+        new = os.fstat(self._fd)
+        try:
+            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                os.fchown(self._fd, old.st_uid, old.st_gid)
+            os.fchmod(self._fd, old.st_mode & PERMISSIONS)
+            _copy_extended(self._path, self._fd)
+        except OSError as exc:
+            if exc.errno not in _NO_ATTRIBUTE:
+                raise
+            os.fchmod(self._fd, 0o600)
+            return False
+        return True
+
+    def _is_moved(self) -> bool:
+        """Move the file to its name; return False if the name can't be moved over."""
+        self._close_written()
+        if self._exclusive:
+            self._link()
+            return True
+        try:
+            os.rename(self._partial, self._path, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+        except OSError as exc:
+            if self._replaced is None or exc.errno not in _NO_MOVE:
+                raise
+            if self._fd < 0:
+                self._fd = os.open(self._partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return False
+        self._partial = ""
+        return True
+
+    def _close_written(self) -> None:
+        """Close the file: a network filesystem reports only now that some of it is lost."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+    def _link(self) -> None:
+        """Give the file its name if nothing has it."""
+        folder = self._dir_fd
+        try:
+            os.link(self._partial, self._path, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as exc:
+            if exc.errno not in _NO_LINK:
+                raise
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=folder))
+            os.rename(self._partial, self._path, src_dir_fd=folder, dst_dir_fd=folder)  # over an empty one of ours
+            self._partial = ""
+
+    def _write_in_place(self) -> None:
+        fd = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(fd)
+            if self._replaced is None or not os.path.samestat(status, self._replaced):
+                raise OSError(errno.ESTALE, "another file has taken this name since it was opened for writing")
+            if status.st_mode & 0o6000:
+                with contextlib.suppress(PermissionError):  # another's: the kernel takes the bits away
+                    os.fchmod(fd, status.st_mode & PERMISSIONS)
+            os.ftruncate(fd, 0)
+            offset = 0
+            while piece := os.pread(self._fd, _PIECE, offset):
+                write_all(fd, piece)
+                offset += len(piece)
+            if self._modified_ns is not None:
+                with contextlib.suppress(PermissionError):  # another's
+                    os.utime(fd, ns=(self._modified_ns, self._modified_ns))
+            if self._durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    # What a finalizer calls is bound: when the interpreter ends, the names of modules may be gone before.
+    def abort(self, close: Callable[[int], None] = os.close, unlink: Callable[..., None] = os.unlink) -> None:
+        """Close the file, and remove it unless it is published."""
+        fd, self._fd = self._fd, -1
+        partial, self._partial = self._partial, ""
+        try:
+            if partial:
+                unlink(partial, dir_fd=self._dir_fd)
+        except OSError:  # gone already, or the directory is: nothing is left either way
+            pass
+        finally:
+            if fd >= 0:
+                close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if process.inherited(self._generation):
+            return
+        self.commit() if kind is None else self.abort()
+
+    def __del__(self, inherited: Callable[[int], bool] = process.inherited) -> None:
+        if (self._fd >= 0 or self._partial) and not inherited(self._generation):
+            self.abort()
+
+
+def write_new(path: str, data: bytes, mode: int, modified_ns: int | None, durable: bool = False) -> bool:
+    """Write a whole new file, as `Replacement` does, in few steps; return False, with nothing done, if it is there.
+
+    `mode` is its permissions, `modified_ns` its time of modification, the current one if None.
+    """
+    try:
+        os.lstat(path)
+        return False
+    except FileNotFoundError:
+        pass
+    folder, slash, name = path.rpartition("/")
+    sweep_once(folder or "/")
+    partial = f"{folder}{slash}{partial_name(name)}"
+    fd = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    try:
+        try:
+            write_all(fd, data)
+            if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
+                os.fchmod(fd, mode)
+            if modified_ns is not None:
+                os.utime(fd, ns=(modified_ns, modified_ns))
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+    if durable:
+        _fsync_directory(folder, None)
+    return True
+
+
+class ResumedReplacement(Replacement):
+    """A replacement that another process goes on with if this one is killed, or calls `leave`.
+
+    It is known by what is written, `identity`, and by its size. It is locked while it is written: `of` returns None if
+    another process writes it, or if what has its name is not ours. `offset` is how much of it is there.
+    """
+
+    checks = True
+    STEP = 8 * 1024 * 1024
+    """A file is continued from a multiple of this."""
+
+    @classmethod
+    def of(cls, path: str, identity: str, size: int, *, durable: bool = False) -> ResumedReplacement | None:
+        """Return the replacement of `path` by `size` bytes that have this identity."""
+        boot = _boot_id()
+        if not boot:  # a loss of power may lose bytes in the middle of a file, and it couldn't be told from a kill
+            return None
+        import hashlib
+
+        digest = hashlib.sha256(f"{identity} {boot}".encode()).hexdigest()[:20]
+        try:
+            return cls(path, digest, size, durable)
+        except OSError as exc:
+            if exc.errno in (errno.EAGAIN, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO):
+                return None
+            raise
+
+    def __init__(self, path: str, token: str, size: int, durable: bool) -> None:
+        self._token = token
+        super().__init__(path, durable=durable)
+        there = os.fstat(self._fd).st_size
+        self.offset: int = there // self.STEP * self.STEP if there <= size else 0
+        if there > self.offset:  # ext4 writes a file to the disk when it is closed, if it was truncated to nothing
+            os.ftruncate(self._fd, self.offset)
+        os.lseek(self._fd, self.offset, os.SEEK_SET)
+
+    def _open_aside(self, mode: int) -> int:
+        import fcntl
+
+        folder, slash, name = self._path.rpartition("/")
+        partial = f"{folder}{slash}{partial_name(name, f'{self._token}.kept')}"
+        fd = open_ours(partial, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(fd), os.lstat(partial)):
+                raise BlockingIOError(errno.EAGAIN, "another process has published it", partial)
+        except FileNotFoundError:
+            os.close(fd)
+            raise BlockingIOError(errno.EAGAIN, "another process has published it", partial) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        self._partial = partial
+        if self._replaced is None:
+            self._mode = 0o666 & ~process.umask()
+        return fd
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write all of `data`, and compare it with what is read then."""
+        with memoryview(data) as view:
+            for at in range(0, len(view), _PIECE):
+                piece = view[at : at + _PIECE]
+                write_all(self._fd, piece)
+                if os.pread(self._fd, len(piece), self.offset) != piece:
+                    raise errors.corrupt(
+                        f"file://{self._path}", f"what is read at {self.offset} is not what was written"
+                    )
+                self.offset += len(piece)
+
+    def _close_written(self) -> None:
+        os.close(os.dup(self._fd))  # it is locked until it has its name
+
+    def leave(self) -> None:
+        """Close the file, which stays for the next process that writes this content."""
+        self._partial = ""
+        self.abort()
+
+
+def target(path: str, exclusive: bool) -> tuple[str, os.stat_result | None]:
+    """Return where a file is going to be written, behind links, and the status of what is there, or None.
+
+    What builtin `open` would not write to is the same error.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return path, None
+    if exclusive and not stat_bits.S_ISDIR(status.st_mode):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    if stat_bits.S_ISLNK(status.st_mode):
+        path = os.path.realpath(path)  # what a link points to is replaced, and not the link
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return path, None
+    if stat_bits.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if status.st_uid != os.geteuid() or not status.st_mode & stat_bits.S_IWUSR:
+        if stat_bits.S_ISREG(status.st_mode) and not _is_writable(path):
+            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # raises the reason
+    return path, status
+
+
+def _is_writable(path: str) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _copy_extended(path: str, fd: int) -> None:
+    """Give an open file the extended attributes of another one, but for those that grant rights to a program."""
+    if not hasattr(os, "listxattr"):
+        return
+    try:
+        names = os.listxattr(path)
+    except OSError:  # a filesystem without any
+        return
+    for name in names:
+        if name == _ACL or not name.startswith(("security.", "system.")):
+            os.setxattr(fd, name, os.getxattr(path, name))
+    if _ACL not in names and _ACL in os.listxattr(fd):  # the directory's default for new files
+        os.removexattr(fd, _ACL)
+
+
+def _fsync_directory(path: str, dir_fd: int | None) -> None:
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _boot_id() -> str:
+    """Return what tells this start of the machine from others; empty where that is not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+# ---- leftovers
+
+_swept: set[str] = set()
+
+
+def sweep_once(folder: str) -> None:
+    """Remove leftovers in `folder` if this process hasn't looked for them yet, taking a moment at most."""
+    if folder not in _swept:
+        if len(_swept) >= _MOST_FOLDERS:
+            _swept.clear()
+        _swept.add(folder)
+        with contextlib.suppress(OSError):  # what is wrong with the folder, the write itself will say
+            sweep(folder)
+
+
+def sweep(folder: str | int) -> None:
+    """Remove leftovers in a directory, given by its path or a descriptor; stop after a moment."""
+    deadline = time.monotonic() + _MOST_SECONDS
+    dir_fd = folder if isinstance(folder, int) else None
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if entry.name[0] == "." and is_partial(entry.name):
+                with contextlib.suppress(OSError):
+                    if is_leftover(entry.stat(follow_symlinks=False)):
+                        os.unlink(entry.name if dir_fd is not None else entry.path, dir_fd=dir_fd)
+            if number % 1000 == 999 and time.monotonic() > deadline:
+                return
+
+
+def is_leftover(status: os.stat_result) -> bool:
+    """Return whether the hidden partial file that has this status is a leftover."""
+    ours = stat_bits.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    touched = max(status.st_mtime, status.st_ctime)  # a copy is given the time of its source before it is published
+    return ours and time.time() - touched > LEFTOVER_SECONDS

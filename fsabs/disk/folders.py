@@ -1,0 +1,125 @@
+"""Folders of ours: the cache directory, and directories whose files are this user's alone.
+
+A folder is opened once, and what is in it is opened, made and removed relative to its descriptor: no link that another
+user plants on the way, or in it, leads anywhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat as stat_bits
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .descriptors import open_ours
+from .files import Replacement
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+def cache_directory() -> Path | None:
+    """Return the cache directory: `$FSABS_CACHE_DIR`, else `$XDG_CACHE_HOME/fsabs`, else `~/.cache/fsabs`.
+
+    None where `$FSABS_CACHE_DIR` is set to nothing, or there is no home: nothing is kept then.
+    """
+    chosen = os.environ.get("FSABS_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen).absolute() if chosen else None
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home, "fsabs") if os.path.isabs(home) else None
+
+
+class Folder:
+    """A directory of this user's, open until `close()`; a context manager.
+
+    Args:
+        path: the directory; its last segment is no link.
+        create: it is made, private, with what is missing above it.
+        private: others may not write to it.
+
+    Raises `PermissionError` if it belongs to another user, `NotADirectoryError` if it is a link or no directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False, private: bool = False) -> None:
+        self.path: str = os.fspath(path)
+        if create:
+            os.makedirs(self.path, 0o700, exist_ok=True)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.descriptor: int = os.open(self.path, flags)
+        """The descriptor of the directory."""
+        try:
+            self.status: os.stat_result = os.fstat(self.descriptor)
+            """Its status as it was opened."""
+            if self.status.st_uid != os.geteuid():
+                raise PermissionError(errno.EACCES, "the folder belongs to another user", self.path)
+            if private and self.status.st_mode & 0o022:
+                raise PermissionError(
+                    errno.EACCES, "others may write to the folder (chmod go-w makes it private)", self.path
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_at_its_path(self) -> bool:
+        """Whether its path still leads to this directory, and not to another one or to nothing."""
+        try:
+            return os.path.samestat(self.status, os.lstat(self.path))
+        except OSError:
+            return False
+
+    def make_folder(self, name: str) -> None:
+        """Make a private directory in it, unless there is one."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=self.descriptor)
+
+    def open(self, name: str, flags: int = os.O_RDONLY) -> int:
+        """Open a file of this user's, as `open_ours`; the caller closes the descriptor."""
+        return open_ours(name, flags, dir_fd=self.descriptor)
+
+    def replace(self, name: str) -> Replacement:
+        """Return what writes the file `name`, private, whole or not at all."""
+        return Replacement(name, dir_fd=self.descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a link."""
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def entries(self, folder: str = ".", *, hidden: bool = False) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield names and statuses of the regular files of this user's in the folder, or in one in it.
+
+        Hidden ones are left out unless they are asked for; a `folder` that is a link is an `OSError`.
+        """
+        # A descriptor of its own: a position in the directory is shared with forked processes.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(folder, flags, dir_fd=self.descriptor)
+        user = os.geteuid()
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    if not hidden and entry.name[0] == ".":
+                        continue
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:  # gone since
+                        continue
+                    if stat_bits.S_ISREG(status.st_mode) and status.st_uid == user:
+                        yield entry.name, status
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close the descriptor; closing twice is no error."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,563 @@
+"""ParquetDataReader: the rows of Parquet files of any FS, read by the ranges of the wanted columns.
+
+The format is Apache Parquet's (github.com/apache/parquet-format); pyarrow decodes it. A footer is read once, by one
+request, and kept by the file's version; a row group is fetched as the ranges of its column chunks and decoded whole, or
+in parts of some rows where it is large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core import errors, process
+from ...core.blobs import Blob
+from ...core.errors import CorruptFileError
+from ...core.fs import FileStat
+from ...core.threads import in_threads
+from ...disk import indexes
+from .base import (
+    LOST,
+    AbstractDataReader,
+    Metadata,
+    Mode,
+    OnError,
+    Shard,
+    ShardContent,
+    Task,
+    check_range,
+    digest_of,
+    numbers_of,
+    shard_name_of,
+)
+from .files import Files, Location
+from .predicates import Predicate
+from .ranges import RangeFile
+from .windows import WindowOrder
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Numbers = npt.NDArray[np.int64]
+
+SUFFIXES = (".parquet", ".parq", ".pq")
+CHUNK_BYTES = 32 << 20
+"""Decoded bytes, by the footer, of a row group that is read whole; of all its columns, so that the order of rows does
+not depend on which of them are read."""
+_TAIL = 64 << 10  # bytes that are read for a footer: enough for most
+_LARGEST_FOOTER = 256 << 20
+_KIND = "parquet-1"
+_FOOTERS_AT_ONCE = 64  # of files whose parsed footers are kept
+_DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
+_STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
+
+
+class Footer(NamedTuple):
+    """What a file's footer says of its row groups."""
+
+    size: int
+    version: str | None
+    rows: tuple[int, ...]
+    """Of each row group."""
+    decoded: tuple[int, ...]
+    """Bytes of each row group before compression, of all columns."""
+    wanted: tuple[bool, ...]
+    """Which row groups the filters leave."""
+    digest: str
+
+
+class Chunk(NamedTuple):
+    """A row group, or a part of it."""
+
+    name: str
+    group: int
+    first: int
+    """The number of its first row in the file."""
+    start: int
+    """The number of its first row in the row group."""
+    rows: int
+    whole: bool
+    """It is the whole row group."""
+
+
+class ParquetDataReader(AbstractDataReader):
+    """The rows of the Parquet files at `location`: a URL, a path, a glob pattern, a directory, an FS.
+
+    A record is a dict of the columns' values, as `pyarrow.Table.to_pylist` makes them. Each file is a shard, or several
+    where filters leave row groups out.
+
+    Args:
+        location: a directory means the files in it, and below, that end in `.parquet`, `.parq` or `.pq`.
+        columns: of the file, in this order; None reads all. Only their bytes are fetched.
+        filters: conditions such as `[("year", ">=", 2020)]`, as pyarrow takes them. Row groups whose statistics rule
+            them out are not read; rows of the others are given as they are.
+        on_error: "raise" a `CorruptFileError` for a row group that can't be decoded, or "skip" its rows.
+        chunk_bytes: a row group of more decoded bytes is read in parts of about so many. The order of shuffled rows
+            depends on it.
+
+    Raises `CorruptFileError` with the file and the row group for damage, `ValueError` for a column that a file has not
+    or has with another type than the first file, and `StaleFileError` for a file that changed after `create_shards`.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        columns: Sequence[str] | None = None,
+        filters: Sequence[Any] | None = None,
+        on_error: OnError = "raise",
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        super().__init__()
+        if columns is not None and (isinstance(columns, str) or not columns):
+            raise ValueError(f"columns is a list of names, or None for all, not {columns!r}")
+        if chunk_bytes < 1:
+            raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        self._files = Files(location)
+        self._columns = None if columns is None else list(columns)
+        self._predicate = None if filters is None else Predicate(filters)
+        self._on_error = on_error
+        self._chunk_bytes = chunk_bytes
+        self._footers: dict[str, Footer] = {}
+        self._paths: dict[str, FileStat] = {}
+        self._schema: Any = None
+        self._parsed: OrderedDict[str, Any] = OrderedDict()
+        self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
+        self._scan: _GroupScan | None = None
+        self._lock = process.Lock()
+
+    # ---- shards
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """The runs of row groups that are read, of each file."""
+        stats = {self._files.name(stat.filename): stat for stat in self._files.list() if self._is_wanted(stat)}
+        if not stats:
+            raise errors.error(2, "list", self._files.fs.url(), "there is no Parquet file")
+        self._paths = stats
+        width = min(self._files.fs.default_concurrency, len(stats))
+        load = in_threads(self._load, stats, width) if width > 1 else map(self._load, stats)
+        self._footers = dict(zip(stats, load, strict=True))
+        return [shard for name in stats for shard in self._runs(name)]
+
+    def _is_wanted(self, stat: FileStat) -> bool:
+        return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
+
+    def _runs(self, name: str) -> Iterator[Shard]:
+        footer = self._footers[name]
+        start = at = 0
+        for rows, wanted in zip(footer.rows, footer.wanted, strict=True):
+            if not wanted:
+                if at > start:
+                    yield Shard(name, start, at - start)
+                start = at + rows
+            at += rows
+        if at > start:
+            yield Shard(name, start, at - start)
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the path, the size, and a digest of the footer."""
+        footer = self._footers[shard_name]
+        return ShardContent(self._files.path(shard_name), footer.size, footer.digest)
+
+    def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
+        """Return the orders of the epochs over shards of this reader, whose chunks are row groups or parts of them."""
+        import numpy as np
+
+        numbers = {shard[:2]: number for number, shard in enumerate(shards)}
+        chunks, groups = [], 0
+        for name in dict.fromkeys(shard.name for shard in shards):
+            shard = -1
+            for chunk in self._chunks(name):
+                shard = numbers.get((name, chunk.first), shard)
+                groups += chunk.start == 0
+                chunks.append((shard, chunk.first, chunk.rows, groups))
+        return WindowOrder(shards, np.array(chunks, np.int64).reshape(-1, 4), seed, window)
+
+    def _chunks(self, name: str) -> Iterator[Chunk]:
+        footer = self._footers[name]
+        first = 0
+        for group, (rows, decoded, wanted) in enumerate(zip(footer.rows, footer.decoded, footer.wanted, strict=True)):
+            parts = min(max(1, -(-decoded // self._chunk_bytes)), max(1, rows))
+            size = -(-rows // parts)
+            for start in range(0, rows if wanted else 0, max(1, size)):
+                yield Chunk(name, group, first + start, start, min(size, rows - start), parts == 1)
+            first += rows
+
+    def chunk_of(self, name: str, row: int) -> Chunk:
+        """Return the chunk that holds a row of a file."""
+        for chunk in self._chunks(name):
+            if chunk.first <= row < chunk.first + chunk.rows:
+                return chunk
+        raise ValueError(f"{name} has no row {row}, or the filters leave it out")
+
+    # ---- footers
+
+    def _load(self, name: str) -> Footer:
+        """Read and check a file's footer."""
+        stat = self._paths[name]
+        with self._open(stat) as blob:
+            tail = _footer(blob)
+            found = _parse(blob.url, tail)
+            rows = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
+            if sum(rows) != found.num_rows or any(count < 0 for count in rows):
+                reason = f"the footer says {found.num_rows} rows, and its row groups have {sum(rows)}"
+                raise errors.corrupt(blob.url, reason, "create_shards")
+            self._check_schema(blob.url, found)
+            decoded = [max(0, found.row_group(group).total_byte_size) for group in range(found.num_row_groups)]
+            wanted = [True] * len(rows)
+            if self._predicate is not None:
+                wanted = [self._predicate.admits(found.row_group(group)) for group in range(len(rows))]
+            digest = digest_of(tail)
+            return Footer(blob.size, blob.version, tuple(rows), tuple(decoded), tuple(wanted), digest)
+
+    def _check_schema(self, url: str, parsed: Any) -> None:
+        schema = parsed.schema.to_arrow_schema().remove_metadata()
+        names = schema.names if self._columns is None else self._columns
+        absent = [name for name in names if name not in schema.names]
+        if absent:
+            raise ValueError(f"{url} has no columns {absent}; it has {schema.names}")
+        first = self._schema
+        if first is None:
+            self._schema = first = schema
+        if self._columns is None and schema.names != first.names:
+            raise ValueError(f"{url} has the columns {schema.names}, and the first file has {first.names}")
+        for name in names:
+            if schema.field(name).type != first.field(name).type:
+                there, wanted = schema.field(name).type, first.field(name).type
+                raise ValueError(f"the column {name!r} of {url} is {there}, and in the first file {wanted}")
+
+    def _metadata(self, name: str) -> Any:
+        """Return a file's parsed footer."""
+        with self._lock:
+            if name in self._parsed:
+                self._parsed.move_to_end(name)
+                return self._parsed[name]
+        with self._open(self._paths[name]) as blob:
+            tail = _footer(blob)
+            if digest_of(tail) != self._footers[name].digest:
+                raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
+            parsed = _parse(blob.url, tail)
+        with self._lock:
+            self._parsed[name] = parsed
+            if len(self._parsed) > _FOOTERS_AT_ONCE:
+                self._parsed.popitem(last=False)
+        return parsed
+
+    def _open(self, stat: FileStat) -> Blob:
+        blob = self._files.fs.open_blob(stat.filename, stat)
+        if (blob.size, blob.version) != (stat.size, stat.version or blob.version):
+            blob.close()
+            raise errors.stale(blob.url, "the file changed since it was listed", "read_records")
+        return blob
+
+    # ---- rows
+
+    def read_records(self, task: Task) -> Iterator[Any]:
+        """The rows of a task."""
+        return self.read_at(shard_name_of(task), numbers_of(task))
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The rows with these numbers, in the order given."""
+        for row in self.read_available(shard_name, numbers):
+            if row is not LOST:
+                yield row
+
+    def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The rows with these numbers, in the order given, and `LOST` for those of a row group that is skipped."""
+        import numpy as np
+
+        if not len(numbers):
+            return
+        check_range(shard_name, min(numbers), max(numbers) + 1, sum(self._footers[shard_name].rows))
+        for at in range(0, len(numbers), 1024):
+            wanted = np.asarray(numbers[at : at + 1024], np.int64)
+            yield from rows_of(*self.take([shard_name], np.zeros_like(wanted), wanted))
+
+    def take(self, names: Sequence[str], shards: Numbers, rows: Numbers) -> tuple[pa.Table, Numbers]:
+        """Return rows in order: a table of them, and for each the number in the table; -1 for a row that is skipped.
+
+        Args:
+            names: of the shards.
+            shards: for each row the number of its shard in `names`.
+            rows: the rows' numbers in their files.
+        """
+        import numpy as np
+
+        chunks, which, within = self.locate(names, shards, rows)
+        decoded = [self.decoded(chunk) for chunk in chunks]
+        return assembled(decoded, which, within, np)
+
+    def locate(self, names: Sequence[str], shards: Numbers, rows: Numbers) -> tuple[list[Chunk], Numbers, Numbers]:
+        """Return the chunks that hold rows, in the order of the files, and for each row its chunk and number there."""
+        import numpy as np
+
+        chunks: list[Chunk] = []
+        which, within = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        for shard in np.unique(shards).tolist():
+            slots = np.flatnonzero(shards == shard)
+            there = list(self._chunks(names[shard]))
+            firsts = np.array([chunk.first for chunk in there], np.int64)
+            found = firsts.searchsorted(rows[slots], side="right") - 1
+            used, inverse = np.unique(found, return_inverse=True)
+            which[slots] = inverse + len(chunks)
+            within[slots] = rows[slots] - firsts[found]
+            chunks += [there[number] for number in used.tolist()]
+        return chunks, which, within
+
+    def decoded(self, chunk: Chunk) -> pa.Table | None:
+        """Return the rows of a chunk; None if it is damaged, and damage is skipped."""
+        with self._lock:
+            if chunk in self._decoded:
+                self._decoded.move_to_end(chunk)
+                return self._decoded[chunk]
+        table = self.decode(chunk)
+        if table is not None:
+            with self._lock:
+                self._decoded[chunk] = table
+                kept = sum(one.nbytes for one in self._decoded.values())
+                while kept > _DECODED and len(self._decoded) > 1:
+                    kept -= self._decoded.popitem(last=False)[1].nbytes
+        return table
+
+    def decode(self, chunk: Chunk) -> pa.Table | None:
+        """As `decoded`, and keep nothing."""
+        try:
+            return self._whole(chunk) if chunk.whole else self._part(chunk)
+        except CorruptFileError:
+            if self._on_error == "raise":
+                raise
+            return None
+
+    def _whole(self, chunk: Chunk) -> pa.Table:
+        with self._open(self._paths[chunk.name]) as blob, _decoding(blob.url, chunk.group):
+            parsed = self._metadata(chunk.name)
+            ranges = self._ranges(blob, parsed, chunk.group)
+            source = RangeFile(blob, ranges, blob.pread_many([(end - start, start) for start, end in ranges]))
+            file = _parquet_file(source, parsed)
+            table = file.read_row_group(chunk.group, columns=self._columns, use_threads=False)
+            if table.num_rows != chunk.rows:
+                raise errors.corrupt(blob.url, f"row group {chunk.group} has {table.num_rows} rows, not {chunk.rows}")
+        return table if self._columns is None else table.select(self._columns)
+
+    def _ranges(self, blob: Blob, parsed: Any, group: int) -> list[tuple[int, int]]:
+        """Return where the wanted columns of a row group lie."""
+        row_group = parsed.row_group(group)
+        wanted = None if self._columns is None else set(self._columns)
+        ranges = []
+        for number in range(row_group.num_columns):
+            column = row_group.column(number)
+            path = column.path_in_schema
+            if wanted is not None and path not in wanted and not any(path.startswith(name + ".") for name in wanted):
+                continue
+            start = column.data_page_offset
+            if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
+                start = column.dictionary_page_offset
+            end = start + column.total_compressed_size
+            if not 4 <= start <= end <= blob.size:
+                reason = f"row group {group}: the column {path!r} is said to lie at {start} to {end} of {blob.size}"
+                raise errors.corrupt(blob.url, reason, "read_records")
+            ranges.append((start, end))
+        return sorted(ranges)
+
+    def _part(self, chunk: Chunk) -> pa.Table:
+        """Return a part of a row group, which follows the one before it without decoding that again."""
+        with self._lock:
+            scan, self._scan = self._scan, None
+        if scan is None or not scan.reaches(chunk):
+            blob = self._open(self._paths[chunk.name])
+            parsed = self._metadata(chunk.name)
+            self._ranges(blob, parsed, chunk.group)
+            scan = _GroupScan(blob, parsed, chunk, self._columns)
+        table = scan.take(chunk)
+        with self._lock:
+            self._scan = scan
+        return table if self._columns is None else table.select(self._columns)
+
+    # ---- the rest of the interface
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True unless the files are on a local disk."""
+        return self._files.reads_ahead
+
+    @property
+    def largest_chunk(self) -> int:
+        """The decoded bytes of the largest row group or part of one, by the footers, at least 1."""
+        largest = max((max(footer.decoded, default=1) for footer in self._footers.values()), default=1)
+        return max(1, min(largest, self._chunk_bytes))
+
+    @property
+    def skips(self) -> bool:
+        """True if damaged row groups are skipped."""
+        return self._on_error == "skip"
+
+    @property
+    def schema(self) -> Any:
+        """The pyarrow schema of the columns that are read; None before `create_shards`."""
+        import pyarrow as pa
+
+        if self._schema is None or self._columns is None:
+            return self._schema
+        return pa.schema([self._schema.field(name) for name in self._columns])
+
+    @property
+    def metadata(self) -> Metadata:
+        """The names and pyarrow types of the columns."""
+        schema = self.schema
+        return Metadata(self._columns) if schema is None else Metadata(list(schema.names), list(schema.types))
+
+    def expect(self, shard_names: Iterable[str]) -> None:
+        """Hand the files of these shards, in order, to a cache below."""
+        self._files.expect(map(self._files.path, dict.fromkeys(shard_names)))
+
+    def close(self) -> None:
+        """Free what is held in this process."""
+        with self._lock:
+            self._parsed, self._decoded, self._scan = OrderedDict(), OrderedDict(), None
+        self._files.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_parsed": OrderedDict(), "_decoded": OrderedDict(), "_scan": None}
+
+
+class _GroupScan:
+    """The rows of one row group from front to back, decoded in bounded memory."""
+
+    def __init__(self, blob: Blob, parsed: Any, chunk: Chunk, columns: list[str] | None) -> None:
+        self._blob = blob
+        self._chunk = chunk
+        self._row = 0
+        self._rest: Any = None
+        with _decoding(blob.url, chunk.group):
+            file = _parquet_file(RangeFile(blob), parsed, _STREAM)
+            self._batches = file.iter_batches(
+                min(chunk.rows, 1 << 16) or 1, row_groups=[chunk.group], columns=columns, use_threads=False
+            )
+            self._empty = file.schema_arrow.remove_metadata().empty_table()
+
+    def reaches(self, chunk: Chunk) -> bool:
+        """Return whether the chunk is still to come."""
+        return self._chunk[:2] == chunk[:2] and self._row <= chunk.start
+
+    def take(self, chunk: Chunk) -> pa.Table:
+        """Return the rows of a chunk."""
+        import pyarrow as pa
+
+        self._until(chunk.start)
+        return pa.Table.from_batches(self._until(chunk.start + chunk.rows))
+
+    def _until(self, end: int) -> list[Any]:
+        found = []
+        with _decoding(self._blob.url, self._chunk.group):
+            while self._row < end:
+                batch = self._rest if self._rest is not None else next(self._batches, None)
+                if batch is None:
+                    reason = f"row group {self._chunk.group} ends after {self._row} rows"
+                    raise errors.corrupt(self._blob.url, reason, "read_records")
+                size = min(batch.num_rows, end - self._row)
+                found.append(batch.slice(0, size))
+                self._rest = batch.slice(size) if size < batch.num_rows else None
+                self._row += size
+        return found
+
+
+@contextlib.contextmanager
+def _decoding(url: str, group: int) -> Iterator[None]:
+    """Raise what pyarrow raises for damage as a `CorruptFileError`, and errors of the store as they are."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as exc:
+        if isinstance(exc, OSError) and exc.filename is not None:
+            raise
+        raise errors.corrupt(url, f"row group {group}: {_first_line(exc)}", "read_records") from exc
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).splitlines() or [type(exc).__name__])[0][:300]
+
+
+def _parquet_file(source: RangeFile, parsed: Any, buffer_size: int = 0) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(pa.PythonFile(source, "r"), metadata=parsed, pre_buffer=False, buffer_size=buffer_size)
+
+
+def _footer(blob: Blob) -> bytes:
+    """Return a file's footer with the 8 bytes after it; kept by the file's version."""
+    identity = None if blob.url.startswith("memory:") else blob.identity
+    keeps = blob.settled  # asked before anything is read
+    if (cached := indexes.load(_KIND, identity)) is not None:
+        return bytes(cached)
+    tail = blob.pread(min(_TAIL, blob.size), max(0, blob.size - _TAIL))
+    if tail[-4:] == b"PARE":
+        raise errors.unsupported("open", blob.url, "its footer is encrypted")
+    size = int.from_bytes(tail[-8:-4], "little") + 8
+    if tail[-4:] != b"PAR1" or size > blob.size - 4:
+        raise errors.corrupt(blob.url, "no Parquet file: it does not end in a footer and PAR1", "create_shards")
+    if size > _LARGEST_FOOTER:
+        raise errors.corrupt(blob.url, f"a footer of {size} bytes; {_LARGEST_FOOTER} are read", "create_shards")
+    if size > len(tail):
+        tail = blob.pread(size, blob.size - size)
+    tail = tail[-size:]
+    if keeps:
+        indexes.save(_KIND, identity, [tail])
+    return tail
+
+
+def _parse(url: str, tail: bytes) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError, ValueError) as exc:
+        raise errors.corrupt(url, f"the footer can't be read: {_first_line(exc)}", "create_shards") from exc
+
+
+def assembled(decoded: Sequence[pa.Table | None], which: Numbers, within: Numbers, np: Any) -> tuple[Any, Numbers]:
+    """Return rows of tables as one table, in order, and for each its number there; -1 for one of a missing table.
+
+    Args:
+        decoded: the tables.
+        which: for each row the number of its table.
+        within: for each row its number in the table.
+        np: numpy.
+    """
+    import pyarrow as pa
+
+    tables = [table for table in decoded if table is not None]
+    there = np.array([table is not None for table in decoded], bool)[which]
+    if not tables:
+        return None, np.full(len(which), -1, np.int64)
+    starts = np.cumsum([0, *(0 if table is None else table.num_rows for table in decoded)])
+    wanted = (starts[which] + within)[there]
+    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    if len(wanted) and (np.diff(wanted) == 1).all():
+        table = table.slice(int(wanted[0]), len(wanted))
+    else:
+        table = table.take(pa.array(wanted))
+    places = np.full(len(which), -1, np.int64)
+    places[there] = np.arange(len(wanted))
+    return table, places
+
+
+def rows_of(table: pa.Table | None, places: Numbers) -> Iterator[Any]:
+    """Yield the rows at these places of a table as dicts, and `LOST` for -1."""
+    rows = iter(table.to_pylist()) if table is not None else iter(())
+    for place in places.tolist():
+        yield LOST if place < 0 else next(rows)
+
+
+def is_parquet(location: Any) -> bool:
+    """Return whether a location is called as a Parquet file, or a pattern of them."""
+    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)

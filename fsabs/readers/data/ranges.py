@@ -1,0 +1,68 @@
+"""RangeFile: a blob as a Python file for pyarrow, of which some ranges may have been fetched together."""
+
+from __future__ import annotations
+
+import io
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.blobs import Blob
+
+
+class RangeFile(io.RawIOBase):
+    """Reads what is asked for: from the fetched ranges, or from the blob. Closing it leaves the blob open."""
+
+    def __init__(self, blob: Blob, ranges: Sequence[tuple[int, int]] = (), contents: Sequence[bytes] = ()) -> None:
+        """`ranges` are ascending; `contents` are theirs."""
+        self._blob = blob
+        self._starts = [start for start, _ in ranges]
+        self._contents = contents
+        self._position = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to `size` bytes from the position; all that is left if it is negative."""
+        left = max(0, self._blob.size - self._position)
+        size = left if size is None or size < 0 else min(size, left)
+        data = self._fetched(size)
+        if data is None:
+            data = self._blob.pread(size, self._position)
+        self._position += len(data)
+        return data
+
+    def _fetched(self, size: int) -> bytes | None:
+        number = bisect_right(self._starts, self._position) - 1
+        if number < 0:
+            return None
+        content, at = self._contents[number], self._position - self._starts[number]
+        if at + size > len(content):
+            return None
+        return content if size == len(content) else content[at : at + size]
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill `buffer` as far as the file goes; return the number of bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move the position."""
+        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._blob.size}[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def size(self) -> int:
+        """Return the size of the file."""
+        return self._blob.size
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True

@@ -1,0 +1,222 @@
+"""One file: copied in pieces, whole or not at all, continued where an interrupted copy ended, counted and verified.
+
+The bytes that were written are counted against the size that was opened. What was written is compared with what was
+read: by the store, where it checks a checksum of what arrives; by the writer, where that says so (`Writer.checks`);
+else by reading the file again.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import stat as stat_bits
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from ..core import errors, identity, process
+from ..core.readahead import PIECE, joined, pieces
+from ..core.threads import TaskOutcome, Threads
+
+if TYPE_CHECKING:
+    from ..core.blobs import Blob
+    from ..core.fs import FS
+    from ..core.stats import FileStat
+    from ..core.writing import Writer
+
+RESUMED_FROM = 64 * 1024 * 1024
+"""Bytes from which on a copy that is interrupted is continued by the next one."""
+_WAITING = 3
+"""Pieces that have been read and not yet written."""
+
+
+def copy(source: FS, src: str, target: FS, dst: str) -> None:
+    """Copy a file: by the store where it can, else by `copy_file`. Onto itself it is refused (EINVAL)."""
+    origin = source._stored_in()
+    refuse_same(source, src, target, dst, "copy")
+    if target._can_copy_from(origin):
+        target._copy_from(origin, src, dst)
+    elif source is target:
+        source._copy(src, dst)
+    else:
+        copy_file(source, src, target, dst, verify=False)
+
+
+def refuse_same(source: FS, src: str, target: FS, dst: str, operation: str, may_be: bool = False) -> None:
+    """Raise `OSError` (EINVAL) if source and target are one file; with `may_be`, also if that can't be known."""
+    found = identity.same(source, src, target, dst)
+    if found or (found is None and may_be):
+        with source._naming(operation, src):
+            source._stat(src)  # which raises, if it is missing
+        may = "" if found else "may be "
+        raise errors.error(errno.EINVAL, operation, source._url(src), f"{target._url(dst)} {may or 'is '}the same file")
+
+
+def copy_file(
+    source: FS,
+    src: str,
+    target: FS,
+    dst: str,
+    count: Callable[[int], None] = lambda size: None,
+    *,
+    stat: FileStat | None = None,
+    moved: bool = False,
+    verify: bool = True,
+) -> int:
+    """Copy a file by reading and writing it, and return its size.
+
+    Args:
+        source, src, target, dst: the file and its copy, which has its permissions and its time, where both keep them.
+        count: called with the size of each piece; may raise to give the copy up.
+        stat: the size, permissions and time of the file, if they are known; by default what its store tells.
+        moved: a file that is replaced gets the permissions of the source, too.
+        verify: read the file again where nothing else compares what was written.
+    """
+    with source._naming("copy", src), source._open_from_start(src) as blob:
+        if stat is None:
+            stat = source._stat(src)
+            if not source.capabilities.modes:
+                stat = stat._replace(mode=new_mode())
+        check_size(source, src, stat, blob.size)
+        with target._naming("copy", dst):
+            _copy_blob(blob, target, dst, count, stat, moved, verify)
+        return blob.size
+
+
+def new_mode() -> int:
+    """Return the mode that a file gets by default."""
+    return stat_bits.S_IFREG | 0o666 & ~process.umask()
+
+
+def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:
+    """Raise `CorruptFileError` if fewer bytes than the store says that the file has can be read."""
+    if size < stat.size and size < (now := source._stat(src)).size:
+        raise errors.corrupt(source._url(src), f"{size} bytes can be read of {now.size}", "copy")
+
+
+def _copy_blob(
+    blob: Blob, target: FS, dst: str, count: Callable[[int], None], stat: FileStat, moved: bool, verify: bool
+) -> None:
+    writer, start = target._resume(dst, blob) if blob.size >= RESUMED_FROM else (target._create(dst, False), 0)
+    check = verify and not (target.checks_writes or writer.checks) and target.capabilities.read
+    made_in = process.generation()
+    process.register(writer, writer)
+    try:
+        writer.keep(stat, moved=moved)
+        count(start)
+        crc, done = 0, start
+
+        def write(piece: bytes) -> None:
+            nonlocal crc
+            writer.write(piece)
+            if check:
+                crc = _extend()(crc, piece)
+
+        in_turns = write_each if blob.size - start <= PIECE else write_behind  # a thread isn't worth its while for one
+        with closing(streamed(blob, start)) as source, closing(in_turns(source, write)) as written:
+            for size in written:
+                done += size
+                count(size)
+        if done != blob.size:
+            raise errors.corrupt(blob.url, f"{done} bytes were copied of {blob.size}", "copy")
+        if not process.inherited(made_in):
+            writer.commit()
+    except BaseException as exc:
+        if not process.inherited(made_in):
+            _give_up(writer, exc)
+        raise
+    finally:
+        process.release(writer)
+    if target.capabilities.settable_times and not target.capabilities.modes and stat.last_modified is not None:
+        target._set_modified(dst, stat.last_modified)
+    if check:
+        _check(target, dst, blob.size, crc)
+
+
+def _give_up(writer: Writer, exc: BaseException) -> None:
+    """Leave what was written for the next copy, unless it is of a content that is gone or wrong, or has no room."""
+    full = isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or isinstance(exc, errors.StaleFileError | errors.CorruptFileError):
+        writer.abort()
+    else:
+        writer.leave()
+
+
+def _check(target: FS, dst: str, size: int, crc: int) -> None:
+    """Read a file that was written, and compare it."""
+    with target._open_from_start(dst) as blob:
+        found = 0
+        for piece in pieces(blob):
+            found = _extend()(found, piece)
+        if (blob.size, found) != (size, crc):
+            raise errors.corrupt(target._url(dst), f"{size} bytes were written, and others are read", "copy")
+
+
+@functools.cache
+def _extend() -> Callable[[int, bytes], int]:
+    """Return the function that continues a CRC32C."""
+    import google_crc32c
+
+    found: Callable[[int, bytes], int] = google_crc32c.extend
+    return found
+
+
+# ---- pieces
+
+
+def streamed(blob: Blob, start: int = 0) -> Generator[bytes, None, None]:
+    """As `pieces`, in the pieces in which a stream of the store comes, if it has one."""
+    stream = blob._stream(start) if blob.size - start > PIECE else None
+    if stream is None:
+        yield from pieces(blob, start)
+        return
+    at = start
+    try:
+        for piece in stream:
+            at += len(piece)
+            yield joined([piece])
+    except OSError as exc:
+        errors.named(exc, "read", blob.url)
+        raise
+    finally:
+        if hasattr(stream, "close"):
+            stream.close()
+    if at != blob.size:
+        raise errors.corrupt(blob.url, f"no more than {at} of {blob.size} bytes")
+
+
+def write_each(pieces: Iterator[bytes], write: Callable[[bytes], None]) -> Generator[int, None, None]:
+    """Write pieces one by one; yield the size of each."""
+    for piece in pieces:
+        write(piece)
+        yield len(piece)
+
+
+def write_behind(pieces: Iterator[bytes], write: Callable[[bytes], None]) -> Generator[int, None, None]:
+    """Write pieces, in order, in a thread, while the next ones are read; yield the size of each when it is written.
+
+    Nothing is written after a write that failed.
+    """
+    failed = False
+
+    def written(piece: bytes) -> int:
+        nonlocal failed
+        if failed:
+            return 0
+        failed = True
+        write(piece)
+        failed = False
+        return len(piece)
+
+    outcomes: SimpleQueue[TaskOutcome[int]] = SimpleQueue()
+    waiting = 0
+    with Threads[int](1, wait=True) as threads:
+        for piece in pieces:
+            threads.submit(functools.partial(written, piece), outcomes.put)
+            waiting += 1
+            if waiting > _WAITING:
+                yield outcomes.get().result()
+                waiting -= 1
+        for _ in range(waiting):
+            yield outcomes.get().result()

@@ -1,0 +1,212 @@
+"""pack: a tree of any FS becomes one container in any other; the same tree, the same bytes."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol, cast, runtime_checkable
+
+from ..core import errors, identity
+from ..core.blobs import Blob
+from ..core.fs import (
+    FS,
+    FileStat,
+    Path,
+    checked_fs,
+)
+from .copier import SMALL, batches
+from .files import check_size
+
+_BATCH_FILES = 4096
+_BATCH_BYTES = 256 * 1024 * 1024
+"""The most files, and bytes of them, in one `read_many`, which holds 64 MiB at a time; the store is idle at its end."""
+_PIECE = 8 * 1024 * 1024
+
+
+@runtime_checkable
+class TakesMembers(Protocol):
+    """A container that takes small files and directories, many in one call."""
+
+    def add_members(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
+        """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
+
+
+class Packed(NamedTuple):
+    """The number of files and bytes that `pack` has added to a container."""
+
+    files: int
+    directories: int
+    bytes: int
+    """The sizes of the files, added up."""
+
+
+@runtime_checkable
+class TakesBlobs(Protocol):
+    """A container that can be given a large file as it is, and needs no copy of it on the way."""
+
+    def add_blob(self, path: Path, blob: Blob) -> None:
+        """Add the file `path` with the content of `blob`."""
+
+
+def pack(
+    src_fs: FS,
+    dst_fs: FS,
+    name: Path,
+    *,
+    force_type: str | None = None,
+    mode: str = "w",
+    options: Mapping[str, object] | None = None,
+    select: Callable[[FileStat], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    concurrency: int | None = None,
+) -> Packed:
+    """Put all files and directories of `src_fs` into a new container `name` on `dst_fs`.
+
+    The container has them in the order of their names, with the fixed times and permissions of its
+    format, so that the same tree gives the same bytes wherever it lies. It becomes visible at the end, complete, or
+    never. Files up to 1 MiB are read many at once, others in pieces; at most some 64 MiB are held in memory.
+
+    Args:
+        src_fs: where the files are; `src_fs.subfs(path)` packs a part of it.
+        dst_fs: where the container is made; it may be `src_fs`, and the container is then not put into itself.
+        name: the container's path; its suffix tells the format.
+        force_type: the format by name (`zip`, `tar`, `hdf5`), whatever the suffix.
+        mode: `w` to replace what is there, `x` to refuse (`FileExistsError`).
+        options: keyword options of the container's class, as `compression`.
+        select: which files and directories, by their `FileStat` with the path as its name (a directory's ends in `/`);
+            what is in a directory that is left out is asked for, too.
+        progress: called as `progress(files, bytes)` with what is done, after every file and every piece of a large one.
+        concurrency: how many small files are read at once, as in `read_many`.
+
+    Returns how many files and directories, and how many bytes of files, are in it. Raises what reading and writing
+    raise, and `OSError` (EINVAL) if `src_fs` is in the container that would be replaced.
+    """
+    if mode not in ("w", "x"):
+        raise ValueError(f"pack makes a new container: mode is 'w' or 'x', not {mode!r}")
+    src_fs, dst_fs = checked_fs(src_fs, "src_fs"), checked_fs(dst_fs, "dst_fs")
+    chosen = _chosen(src_fs, _archive(src_fs, dst_fs, name), select)
+    open_container = cast(Callable[..., FS], dst_fs.open_container)  # the options are the container's to check
+    with open_container(name, mode, force_type=force_type, **(options or {})) as container:
+        return _Packing(src_fs, container, progress, concurrency).run(chosen)
+
+
+class _Archive(NamedTuple):
+    """The file that the container replaces: packed into its successor, it would grow with every run."""
+
+    fs: FS
+    key: str
+    size: int
+    """Bytes; -1 if there is none."""
+
+    def is_at(self, fs: FS, key: str, stat: FileStat) -> bool:
+        """Return whether an entry of a listing is that file, whatever its name."""
+        return stat.size == self.size and identity.same(fs, key, self.fs, self.key) is not False
+
+
+def _archive(src_fs: FS, dst_fs: FS, name: Path) -> _Archive:
+    key = dst_fs._key(name, "pack")
+    if identity.inside(src_fs, src_fs._cwd, dst_fs, key):
+        raise errors.error(errno.EINVAL, "pack", dst_fs._url(key), "the container can't be packed into itself")
+    return _Archive(dst_fs, key, dst_fs.stat(name).size if dst_fs.isfile(name) else -1)
+
+
+def _chosen(src_fs: FS, archive: _Archive, select: Callable[[FileStat], bool] | None) -> Iterator[FileStat]:
+    found: Iterable[FileStat] = src_fs.list(recursive=True, detail=True)
+    for stat in found if src_fs.capabilities.ordered else sorted(found):
+        is_it = not stat.directory and archive.is_at(src_fs, src_fs._key(stat.filename, "pack"), stat)
+        if not is_it and (select is None or select(stat)):
+            yield stat
+
+
+class _Packing:
+    """One run of `pack`."""
+
+    def __init__(
+        self, source: FS, container: FS, progress: Callable[[int, int], None] | None, concurrency: int | None
+    ) -> None:
+        self._source = source
+        self._container = container
+        self._progress = progress
+        self._concurrency = concurrency
+        self._files = self._directories = self._bytes = 0
+
+    def run(self, chosen: Iterator[FileStat]) -> Packed:
+        """Put everything in, in order."""
+        for batch in batches(chosen, lambda stat: stat.size, max_files=_BATCH_FILES, max_bytes=_BATCH_BYTES):
+            if batch[0].size > SMALL:
+                self._add_large(batch[0])
+            else:
+                self._add_batch(batch)
+        return Packed(self._files, self._directories, self._bytes)
+
+    def _add_batch(self, batch: list[FileStat]) -> None:
+        """Directories and small files."""
+        container = self._container
+        if not container.capabilities.mkdir:
+            batch = [stat for stat in batch if not stat.directory]
+        members = self._members(batch)
+        added = container.add_members(members) if isinstance(container, TakesMembers) else self._one_by_one(members)
+        for stat, size in zip(batch, added, strict=True):
+            if stat.directory:
+                self._directories += 1
+            else:
+                self._bytes += size
+                self._count_file()
+
+    def _members(self, batch: list[FileStat]) -> Iterator[tuple[str, bytes | None]]:
+        """Yield paths and contents, None of a directory."""
+        files = [stat.filename for stat in batch if not stat.directory]
+        contents = self._source.read_many(files, concurrency=self._concurrency)
+        for stat in batch:
+            content = None if stat.directory else next(contents)
+            if content is not None:
+                check_size(self._source, self._source._key(stat.filename, "pack"), stat, len(content))
+            yield stat.filename, content
+
+    def _one_by_one(self, members: Iterable[tuple[str, bytes | None]]) -> Iterator[int]:
+        for path, content in members:
+            if content is None:
+                self._container.makedirs(path, exist_ok=True)
+                yield 0
+            else:
+                yield self._container.write_bytes(path, content)
+
+    def _add_large(self, stat: FileStat) -> None:
+        path = stat.filename
+        with self._source.open_blob(path) as blob:
+            check_size(self._source, self._source._key(path, "pack"), stat, blob.size)
+            if isinstance(self._container, TakesBlobs):
+                self._container.add_blob(path, _Watched(blob, self._count_bytes))
+            else:
+                with self._container.open(path, "wb") as file:
+                    for offset in range(0, blob.size, _PIECE):
+                        self._count_bytes(file.write(blob.pread(_PIECE, offset)))
+        self._count_file()
+
+    def _count_bytes(self, size: int) -> None:
+        self._bytes += size
+        self._tell()
+
+    def _count_file(self) -> None:
+        self._files += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._files, self._bytes)
+
+
+class _Watched(Blob):
+    """A blob that tells how much of it has been read, once and from first to last."""
+
+    __slots__ = ("_inner", "_tell")
+
+    def __init__(self, inner: Blob, tell: Callable[[int], None]) -> None:
+        super().__init__(inner._origin, inner._key, inner.size, inner.version)
+        self._inner = inner
+        self._tell = tell
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        data = self._inner.pread(size, offset)
+        self._tell(len(data))
+        return data

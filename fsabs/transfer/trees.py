@@ -1,0 +1,530 @@
+"""Copying, synchronizing and moving whole trees between any two FS.
+
+The source is walked once, in order, beside the files that are at the target already; directories are made on the way,
+and files are given to the `Copier`. What is removed is removed at the end, when every file has arrived and both trees
+were listed completely. What can't be listed, made or copied is reported, and costs what is below it and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import stat as stat_bits
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ..core import errors, identity, keys
+from ..core.stats import FileStat
+from ..core.writing import partial_name
+from .comparing import Comparison
+from .copier import Copier, CopyResult, FileCopy
+from .files import copy_file, refuse_same
+from .walks import Existing, entry, existing, is_link, ordered_walk, side_by_side
+
+if TYPE_CHECKING:
+    from ..core.fs import FS
+
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+class CopiedTree(NamedTuple):
+    """The number of files and bytes that `FS.copy_tree` has copied."""
+
+    files: int
+    directories: int
+    """Those that were there to be made; a store with implied directories is given the empty ones alone."""
+    bytes: int
+    """The sizes of the files, added up."""
+
+
+class SyncedTree(NamedTuple):
+    """The number of files that `FS.sync_tree` has copied, skipped and removed."""
+
+    copied: int
+    skipped: int
+    """Files that were the same already."""
+    removed: int
+    """Files that were not in the source."""
+    bytes: int
+    """The sizes of the copied files, added up."""
+
+
+class TreeEvent(NamedTuple):
+    """The end of the work on one file."""
+
+    action: Literal["copied", "skipped", "removed", "failed"]
+    key: str
+    """At the target; of a removed one, too."""
+    size: int
+    error: OSError | ValueError | None = None
+
+
+class TreePlan(NamedTuple):
+    """The options of a transfer of a tree."""
+
+    existing: Literal["replace", "skip", "compare"] = "compare"
+    """Files that are at the target already: replace them, leave them, or replace them if they differ."""
+    content: bool = False
+    """Compare contents, not times."""
+    move: bool = False
+    """Remove each file of the source when it has arrived, and the directories that are empty then."""
+    dry_run: bool = False
+    """Report what would be done."""
+    keep_links: bool = False
+    """Make links of links, where the target has them; else what they lead to is copied."""
+    replace_links: bool = False
+    """Replace a link at the target, or a file in the place of a directory; else files are written through links, and
+    directories refused."""
+    wanted: Callable[[FileStat], bool] | None = None
+    """Whether a file is to be copied, and what is in a directory; None for all."""
+    only_files: bool = False
+    """Make directories for the files in them alone."""
+    backup: tuple[FS, str] | None = None
+    """A directory that gets what would be replaced or removed at the target."""
+    max_delete: int | None = None
+    """`remove_others` removes nothing if it would remove more."""
+
+
+class TreeTransfer:
+    """One run over a tree.
+
+    Args:
+        source, src: the directory.
+        target, dst: the directory that gets its members, made if it is missing.
+        plan: what is to be done.
+        report: called with what became of each file.
+        count: called with the size of each piece that was copied.
+        concurrency: how many files are under way at once; by default, what suits the two FS.
+    """
+
+    def __init__(
+        self,
+        source: FS,
+        src: str,
+        target: FS,
+        dst: str,
+        plan: TreePlan,
+        report: Callable[[TreeEvent], None],
+        count: Callable[[int], None],
+        concurrency: int | None = None,
+    ) -> None:
+        self._source = source
+        self._src = src
+        self._target = target
+        self._dst = dst
+        self._plan = plan
+        self._report = report
+        self._count = count
+        self._concurrency = concurrency
+        self._comparison = Comparison(source, target, plan.content or plan.move)
+        self._modes: list[tuple[str, int]] = []  # of directories that were made
+        self._moved: list[str] = []  # directories of the source
+        self._unmade = ""  # a directory that could not be made: what is in it is left out
+        self.directories: int = 0
+        """Those that were made."""
+        self.failed: int = 0
+        """Files and directories that were not copied, for an error."""
+
+    def run_file(self) -> None:
+        """Copy or move one file: `src` and `dst` name files."""
+        with self._source._naming("copy", self._src):
+            stat = entry(self._source, self._src) if self._keeps_links() else self._source._stat(self._src)
+        if stat is None:
+            raise errors.error(errno.ENOENT, "copy", self._source._url(self._src))
+        found = entry(self._target, self._dst) if self._target.capabilities.read else None
+        if not self._target.capabilities.implied_directories and not self._plan.dry_run:
+            with self._target._naming("copy", self._dst), contextlib.suppress(FileExistsError):
+                self._target._makedirs(keys.parent(self._dst), 0o777)
+        file = FileCopy(self._src, self._dst, stat)
+        with self._copier() as copier:
+            copier.run(self._copied(file, None if found is not None and found.directory else found, copier))
+
+    def _copier(self) -> Copier:
+        source, target = self._source, self._target
+        return Copier(source, target, self._ended, self._count, self._concurrency, move=self._plan.move)
+
+    def run(self) -> None:
+        """Copy the files; a move removes those that have arrived."""
+        target = self._target
+        self._check()
+        with self._copier() as copier:
+            copier.run(self._copies(copier))
+        for key, mode in reversed(self._modes):
+            self._try("chmod", key, functools.partial(target._set_mode, key, mode))
+        if self._plan.move and not self._plan.dry_run:
+            for key in reversed(["", *self._moved]):
+                self._remove_directory(self._source, keys.join(self._src, key))
+
+    def remove_others(self) -> None:
+        """Remove the files and directories of the target that the source does not have.
+
+        Nothing is removed after a failure: what was not listed would look as if it were not there.
+        """
+        ours = ordered_walk(
+            self._source, self._src, keep_links=self._keeps_links(), enters=self._wants, failed=self._source_failed
+        )
+        theirs = existing(self._target, self._dst, self._target_failed)
+        others = [there for here, there in side_by_side(ours, theirs) if here is None and there and self._wants(there)]
+        if self.failed:
+            return
+        if self._plan.max_delete is not None and len(others) > self._plan.max_delete:
+            reason = f"{len(others)} files and directories would be removed, over the limit of {self._plan.max_delete}"
+            raise errors.error(errno.EPERM, "sync", self._target._url(self._dst), reason)
+        for stat in others:
+            if not stat.directory:
+                self._remove(stat)
+        for stat in reversed(others):
+            if stat.directory and not self._plan.dry_run:
+                self._remove_directory(self._target, keys.join(self._dst, stat.filename))
+
+    def check_delete(self) -> None:
+        """Refuse `remove_others` where the target can't remove, or the source, in the target, would be removed."""
+        for capability in ("remove", "read"):  # what can't be listed can't be compared
+            self._target._require(capability, "remove what the source does not have", self._dst)
+        if identity.inside(self._source, self._src, self._target, self._dst):
+            reason = "the source is in the target, where it would be removed"
+            raise errors.error(errno.EINVAL, "sync", self._source._url(self._src), reason)
+
+    # ---- what is copied
+
+    def _check(self) -> None:
+        """Refuse what is no directory, and a copy of a directory into itself, which would never end."""
+        with self._source._naming("copy_tree", self._src):
+            if not self._source._stat(self._src).directory:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            if identity.inside(self._target, self._dst, self._source, self._src):
+                raise OSError(errno.EINVAL, "can't copy a tree into itself")
+        if self._plan.backup is not None:
+            fs, key = self._plan.backup
+            for tree, top in ((self._source, self._src), (self._target, self._dst)):
+                if identity.inside(fs, key, tree, top):
+                    reason = f"backups can't be in the tree that they are of, {tree._url(top)}"
+                    raise errors.error(errno.EINVAL, "copy_tree", fs._url(key), reason)
+
+    def _copies(self, copier: Copier) -> Iterator[FileCopy]:
+        """Yield the files that are to be copied; do what is not copying."""
+        there = Existing(self._target, self._dst, self._target_failed) if self._looks() else None
+        for stat in self._files():
+            file = FileCopy(keys.join(self._src, stat.filename), keys.join(self._dst, stat.filename), stat)
+            yield from self._copied(file, there.find(stat.filename) if there is not None else None, copier)
+
+    def _copied(self, file: FileCopy, found: FileStat | None, copier: Copier) -> Iterator[FileCopy]:
+        """Yield a file if it is to be copied; `found` is what is at its target, a link as itself."""
+        try:
+            if found is not None and is_link(found) and not (self._plan.replace_links or self._keeps_links()):
+                found = self._followed(file.dst)
+            if found is not None and self._is_there(file, found):
+                self._skip(file, copier)
+            elif self._plan.dry_run:
+                self._report(TreeEvent("copied", file.dst, file.stat.size))
+            elif self._needs_copy(file, found):
+                yield file
+        except (OSError, ValueError) as exc:
+            if isinstance(exc, OSError):
+                self._source._named(exc, "copy", file.src)
+            self._fail(file.dst, exc)
+
+    def _followed(self, dst: str) -> FileStat | None:
+        """Return the stat of the file that a link at the target leads to: that is written."""
+        try:
+            stat = self._target._stat(dst)
+        except FileNotFoundError:
+            return None
+        return None if stat.directory else stat
+
+    def _looks(self) -> bool:
+        """Return whether what is at the target matters."""
+        plan = self._plan
+        if plan.existing != "replace" or plan.backup is not None or plan.replace_links:
+            return True
+        one, other = self._source._place(self._src), self._target._place(self._dst)
+        return one.kind == other.kind  # a file there may be the one that is copied
+
+    def _is_there(self, file: FileCopy, found: FileStat) -> bool:
+        """Return whether a file need not be copied; refuse one that would be copied or moved onto itself."""
+        if self._plan.existing == "skip":
+            return True
+        if is_link(file.stat):
+            links = self._source._read_link(file.src), self._target._read_link(file.dst) if is_link(found) else None
+            return links[0] == links[1]
+        if is_link(found):
+            return False
+        if self._plan.move or self._plan.existing == "replace":
+            refuse_same(self._source, file.src, self._target, file.dst, "copy", may_be=self._plan.move)
+        if self._plan.existing == "replace":
+            return False
+        try:
+            return self._comparison.are_equal(file.src, file.stat, file.dst, found)
+        except OSError:  # the copy will show what is wrong
+            return False
+
+    def _needs_copy(self, file: FileCopy, found: FileStat | None) -> bool:
+        """Return whether a file's content is to be copied; links and what is moved in one step is done here."""
+        source, target, plan = self._source, self._target, self._plan
+        _refuse_special(file.stat)
+        if found is not None and plan.backup is not None:
+            self._back_up(file.dst, found, removed=is_link(found))
+        if plan.move and self._can_rename():
+            try:
+                source._rename(file.src, file.dst)
+            except OSError as exc:
+                if exc.errno != errno.EXDEV:  # another disk
+                    raise
+            else:
+                self._report(TreeEvent("copied", file.dst, file.stat.size))
+                return False
+        if is_link(file.stat) and self._keeps_links():
+            _make_link(target, file.dst, source._read_link(file.src) or "")
+            if plan.move:
+                source._remove(file.src)
+            self._report(TreeEvent("copied", file.dst, 0))
+            return False
+        if found is not None and is_link(found):
+            target._remove(file.dst)
+        return True
+
+    def _skip(self, file: FileCopy, copier: Copier) -> None:
+        if self._plan.move and self._plan.existing != "skip" and not self._plan.dry_run:
+            if is_link(file.stat):
+                self._source._remove(file.src)
+            elif (error := copier.remove_source(file)) is not None:
+                raise error
+        self._report(TreeEvent("skipped", file.dst, file.stat.size))
+
+    def _wants(self, stat: FileStat) -> bool:
+        return self._plan.wanted is None or self._plan.wanted(stat)
+
+    def _keeps_links(self) -> bool:
+        """Return whether a link is copied as a link: a move never follows one."""
+        return (self._plan.keep_links or self._plan.move) and self._source.capabilities.links
+
+    # ---- directories
+
+    def _files(self) -> Iterator[FileStat]:
+        """Make the directories, in their order, and yield the files between them."""
+        implied, only_files = self._target.capabilities.implied_directories, self._plan.only_files
+        last = self._source._stat(self._src)._replace(filename="")
+        made = set[str]()
+        if not implied and not only_files:
+            self._make(last)
+        target = self._target._place(self._dst)
+        for stat in self._walk():
+            if not self._wants(stat) or self._is_left_out(stat):
+                continue
+            if stat.directory and self._source._place(keys.join(self._src, stat.filename)) == target:
+                reason = "the tree has the target in it, by a link or a mount: that is not copied into itself"
+                exc = errors.error(errno.EINVAL, "copy_tree", self._target._url(self._dst), reason)
+                self._leave_out(stat.filename, exc)
+                continue
+            # A directory's members follow it: one that something else follows is empty.
+            is_empty = last.directory and not stat.filename.startswith(last.filename and last.listed())
+            if implied and not only_files and is_empty:
+                self._make(last)
+            last = stat
+            if not stat.directory:
+                if not implied and only_files:
+                    self._make_parents(stat, made)
+                if not self._is_left_out(stat):
+                    yield stat
+                continue
+            if self._plan.move:
+                self._moved.append(stat.filename)
+            if not implied and not only_files:
+                self._make(stat)
+        if implied and not only_files and last.directory:
+            self._make(last)
+
+    def _walk(self) -> Iterator[FileStat]:
+        with self._source._naming("copy_tree", self._src):
+            yield from ordered_walk(
+                self._source,
+                self._src,
+                keep_links=self._keeps_links(),
+                enters=self._wants,
+                failed=self._source_failed,
+            )
+
+    def _is_left_out(self, stat: FileStat) -> bool:
+        return bool(self._unmade) and stat.filename.startswith(self._unmade)
+
+    def _leave_out(self, name: str, error: OSError) -> None:
+        """Report a directory that can't be copied; what is in it is left out."""
+        self._unmade = name + "/"
+        self._fail(keys.join(self._dst, name), error)
+
+    def _make_parents(self, stat: FileStat, made: set[str]) -> None:
+        """Make the directories of a file, where they are not wanted by themselves."""
+        for parent in ("", *keys.ancestors(stat.filename)):
+            if parent not in made:
+                made.add(parent)
+                self._make(self._source._stat(keys.join(self._src, parent))._replace(filename=parent))
+
+    def _make(self, directory: FileStat) -> None:
+        key, name = keys.join(self._dst, directory.filename), directory.filename
+        if not self._target.capabilities.mkdir or self._plan.dry_run:
+            return
+        keeps_mode = self._source.capabilities.modes and self._target.capabilities.modes
+        mode = stat_bits.S_IMODE(directory.mode) & 0o777 if keeps_mode else 0o777
+        try:
+            with self._target._naming("copy_tree", key):
+                self._make_or_replace(key, mode | stat_bits.S_IRWXU, is_top=not name)
+        except FileExistsError:
+            return
+        except OSError as exc:
+            if not name:
+                raise
+            self._leave_out(name, exc)
+            return
+        self.directories += bool(name)
+        if keeps_mode:
+            self._modes.append((key, mode))
+
+    def _make_or_replace(self, key: str, mode: int, is_top: bool) -> None:
+        """Make a directory; `FileExistsError` if it is there, another error if something else is."""
+        try:
+            self._target._makedirs(key, mode)
+            return
+        except FileExistsError:
+            link = self._target._is_link(key) and not is_top
+            if not link and self._target._is(key, directory=True):
+                raise
+        if not self._plan.replace_links or self._plan.move:
+            what = "a link" if link else "a file"
+            raise NotADirectoryError(errno.ENOTDIR, f"{what} is where a directory is to be made")
+        if self._plan.backup is not None:
+            self._back_up(key, FileStat(keys.name(key), 0), removed=True)
+        else:
+            self._target._remove(key)
+        self._target._makedirs(key, mode)
+
+    # ---- moving and removing
+
+    def _can_rename(self) -> bool:
+        """Return whether a file gets from source to target in one step."""
+        can = self._source.capabilities
+        return self._source is self._target and can.rename and not can.implied_directories
+
+    def _back_up(self, key: str, stat: FileStat, removed: bool) -> None:
+        """Copy, or move, what is at the target to the directory of backups."""
+        assert self._plan.backup is not None
+        fs, top = self._plan.backup
+        place = keys.join(top, keys.relative(key, self._dst) if key != self._dst else keys.name(key))
+        if not fs.capabilities.implied_directories:
+            fs.makedirs("/" + keys.parent(place), exist_ok=True)
+        link = self._target._read_link(key) if self._target.capabilities.links else None
+        if link is not None and fs.capabilities.links:
+            _make_link(fs, place, link)
+        elif fs._can_copy_from(origin := self._target._stored_in()):
+            fs._copy_from(origin, key, place)
+        else:
+            copy_file(self._target, key, fs, place)
+        if removed:
+            self._target._remove(key)
+
+    def _remove(self, stat: FileStat) -> None:
+        key = keys.join(self._dst, stat.filename)
+        if self._plan.dry_run:
+            removed = True
+        elif self._plan.backup is not None:
+            removed = self._try("remove", key, lambda: self._back_up(key, stat, removed=True))
+        else:
+            removed = self._try("remove", key, lambda: self._target._remove(key))
+        if removed:
+            self._report(TreeEvent("removed", key, stat.size))
+
+    def _remove_directory(self, fs: FS, key: str) -> None:
+        """Remove a directory, if nothing is in it and it is no link."""
+        try:
+            if key != fs._root and not fs._is_link(key):
+                fs._remove(key)
+        except FileNotFoundError:  # it went with its last file
+            pass
+        except OSError as exc:
+            if exc.errno not in _NOT_EMPTY:
+                fs._named(exc, "remove", key)
+                self._fail(key, exc)
+
+    def _try(self, operation: str, key: str, change: Callable[[], None]) -> bool:
+        """Change something at the target, and return True; report what goes wrong."""
+        try:
+            with self._target._naming(operation, key):
+                change()
+        except OSError as exc:
+            self._fail(key, exc)
+            return False
+        return True
+
+    # ---- reports
+
+    def _ended(self, result: CopyResult) -> None:
+        if result.error is None:
+            self._report(TreeEvent("copied", result.file.dst, result.size))
+        else:
+            self._fail(result.file.dst, result.error)
+
+    def _source_failed(self, name: str, error: OSError) -> None:
+        if not self._wants(FileStat(name, 0)):
+            return
+        self._source._named(error, "copy", keys.join(self._src, name))
+        self._fail(keys.join(self._dst, name), error)
+
+    def _target_failed(self, name: str, error: OSError) -> None:
+        self._target._named(error, "copy", keys.join(self._dst, name))
+        self._fail(keys.join(self._dst, name), error)
+
+    def _fail(self, key: str, error: OSError | ValueError) -> None:
+        self.failed += 1
+        if isinstance(error, UnicodeEncodeError):
+            reason = "the store takes no name that is not UTF-8 text"
+            error = errors.error(errno.EILSEQ, "copy", self._target._url(key), reason)
+        self._report(TreeEvent("failed", key, 0, error))
+
+
+def _refuse_special(stat: FileStat) -> None:
+    """Raise `OSError` (EINVAL) for a pipe, a socket or a device: to read one may never end."""
+    kind = stat_bits.S_IFMT(stat.mode)
+    if kind not in (0, stat_bits.S_IFREG, stat_bits.S_IFLNK):
+        raise OSError(errno.EINVAL, "a pipe, a socket or a device is not copied")
+
+
+def _make_link(fs: FS, key: str, leads_to: str) -> None:
+    """Make a link in place of the file or link that is there."""
+    partial = keys.join(keys.parent(key), partial_name(keys.name(key)))
+    with fs._naming("copy", key):
+        fs._make_link(partial, leads_to)
+        try:
+            fs._rename(partial, key)
+        except BaseException:
+            fs._remove(partial)
+            raise
+
+
+class TransferTotals:
+    """Counts of what a transfer reports; raises the first error."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None) -> None:
+        self._progress = progress
+        self.files: int = 0
+        self.bytes: int = 0
+        self.skipped: int = 0
+        self.removed: int = 0
+
+    def report(self, event: TreeEvent) -> None:
+        """Count an event."""
+        if event.error is not None:
+            raise event.error
+        self.files += event.action == "copied"
+        self.skipped += event.action == "skipped"
+        self.removed += event.action == "removed"
+        self._show()
+
+    def count(self, size: int) -> None:
+        """Count bytes."""
+        self.bytes += size
+        self._show()
+
+    def _show(self) -> None:
+        if self._progress is not None:
+            self._progress(self.files, self.bytes)

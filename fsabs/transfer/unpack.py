@@ -1,0 +1,366 @@
+"""unpack: the members of a container become files of any FS, by several processes where that is the local disk.
+
+Nothing is written outside of the target: names that lead out of a container are no members of it, links of an archive
+are never made, and a link in the target is not followed out of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import multiprocessing
+import os
+import signal
+import stat as stat_bits
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import NamedTuple
+
+from ..core import errors, identity, keys, process
+from ..core.fs import (
+    FS,
+    FileStat,
+    Path,
+    checked_fs,
+)
+from .copier import Copier, CopyResult, FileCopy, batches
+from .walks import is_link
+
+_PERMISSIONS = stat_bits.S_IRWXU | stat_bits.S_IRWXG | stat_bits.S_IRWXO
+_FEW = 1000  # members that no process is worth being started for
+_MOST_LISTED = 100_000  # members whose stats are kept in memory; of others they are listed again
+_REPORTED = 256  # files that a process reports together
+
+Progress = Callable[[int, int], None]
+_Error = OSError | ValueError
+_Report = tuple[int, int] | _Error
+"""How many files and bytes were written, or why a file was not."""
+
+
+class Unpacked(NamedTuple):
+    """The number of files and bytes that `unpack` has written."""
+
+    files: int
+    directories: int
+    bytes: int
+    """The sizes of the files, added up."""
+
+
+def unpack(
+    source: FS,
+    target: FS,
+    path: Path = "",
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    failed: Callable[[_Error], None] | None = None,
+) -> Unpacked:
+    """Write all files and directories of `source`, a container or a directory in one, below `path` of `target`.
+
+    Each file is written whole or not at all, and replaces the one that is there. On the local disk files get the times
+    of the members, and their permissions without what the umask takes away; directories stay accessible to their owner.
+    Nothing becomes setuid, setgid or sticky. A run that was ended can be repeated.
+
+    Args:
+        source: where the members are.
+        target: where they are written.
+        path: the directory that they are written to; made if it is missing.
+        workers: processes that write to the local disk; by default one for each CPU, and one for few members.
+        progress: called as `progress(files, bytes)` with what is done.
+        failed: called with the error of each member that is not written: a link, a name that is a file's and a
+            directory's, a file that is damaged or can't be written. By default the first is raised.
+
+    Returns how many files, directories and bytes were written. Raises `FileExistsError` before anything is written if
+    two members have names that the target does not tell apart, by case or Unicode form, `PermissionError` for a link in
+    the target that leads out of it, and `OSError` (EINVAL) for a target that is in `source`.
+    """
+    source, target = checked_fs(source, "source"), checked_fs(target, "target")
+    base = target._key(path, "unpack")
+    if identity.inside(target, base, source, source._cwd):
+        raise errors.error(errno.EINVAL, "unpack", target._url(base), "a container can't be unpacked into itself")
+    if target.capabilities.mkdir:
+        target.makedirs("/" + base, exist_ok=True)
+    run = _Unpacking(source, target, base)
+    if run.folder is not None and not tells_names_apart(run.folder):
+        _refuse_collisions(run.members(), target.url("/" + base))
+    directories, files = run.make_directories()
+    totals = _Totals(progress, failed)
+    count = _workers(source, files, workers) if run.folder is not None else 1
+    if count == 1:
+        run.write(0, 1, totals.add)
+    else:
+        _in_processes(run, count, totals.add)
+    if totals.files + totals.failures != files:
+        raise errors.stale(source.url(), "its members have changed while they were unpacked")
+    if target.capabilities.modes:
+        for stat in reversed(directories):
+            target._set_mode(run.place(stat.filename), run.permissions(stat) | stat_bits.S_IRWXU)
+    return Unpacked(totals.files, len(directories), totals.bytes)
+
+
+class _Totals:
+    """What was done."""
+
+    def __init__(self, progress: Progress | None, failed: Callable[[_Error], None] | None) -> None:
+        self._progress = progress
+        self._failed = failed
+        self.files = self.bytes = self.failures = 0
+
+    def add(self, report: _Report) -> None:
+        """Count what was written; an error is raised unless the caller of `unpack` takes it."""
+        if isinstance(report, tuple):
+            self.files += report[0]
+            self.bytes += report[1]
+            if self._progress is not None:
+                self._progress(self.files, self.bytes)
+        elif self._failed is None:
+            raise report
+        else:
+            self.failures += 1
+            self._failed(report)
+
+
+def tells_names_apart(folder: str) -> bool:
+    """Return whether a local directory can have names that differ in case or Unicode form alone."""
+    scratch = os.path.join(folder, f".fsabs-{os.urandom(8).hex()}")
+    made = (scratch, os.path.join(scratch, "a\u00e9"))  # directories: to make and to remove them takes no descriptor
+    try:
+        for path in made:
+            os.mkdir(path, 0o700)
+        return not any(os.path.lexists(os.path.join(scratch, name)) for name in ("A\u00e9", "ae\u0301"))
+    except OSError as exc:
+        errors.named(exc, "unpack", f"file:///{keys.to_url_path(folder.lstrip('/'))}")
+        raise
+    finally:
+        for path in reversed(made):
+            with contextlib.suppress(FileNotFoundError):  # there was no room for it
+                os.rmdir(path)
+
+
+def _refuse_collisions(members: Iterable[FileStat], url: str) -> None:
+    seen: dict[str, str] = {}
+    for stat in members:
+        name = stat.filename.rstrip("/")
+        for path in (*keys.ancestors(name), name):
+            folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
+            if seen.setdefault(folded, path) != path:
+                reason = f"{seen[folded]!r} and {path!r} are one name on this filesystem: unpack elsewhere"
+                raise errors.error(errno.EEXIST, "unpack", url, reason)
+
+
+def _workers(source: FS, files: int, workers: int | None) -> int:
+    """Return the number of processes; a compressed stream is not read by several."""
+    if workers is not None:
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, not {workers}")
+        return workers
+    streamed = source.info().get("compression", "none") != "none"
+    return 1 if files < _FEW or streamed else min(8, process.cpu_count())
+
+
+class _Unpacking:
+    """The members of a container and the place that they are written to."""
+
+    def __init__(self, source: FS, target: FS, base: str) -> None:
+        self._source = source
+        self._target = target
+        self._base = base
+        self._left_out = _left_out(source)
+        self._archive = keys.from_url_path(keys.name(getattr(source, "file_url", "")))
+        self._inside: set[str] = set()
+        self._new: set[str] = set()  # directories that nothing else is in
+        self._listed: list[FileStat] | None = None
+        self._mask = _PERMISSIONS & ~process.umask()
+        local = target.url(f"/{base}") == f"file:///{keys.to_url_path(base)}"
+        self.folder: str | None = f"/{base}" if local else None
+        """The directory, on the local disk."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the place."""
+        return self._target.url("/" + self._base)
+
+    def place(self, name: str) -> str:
+        """Return the key in the target of a member."""
+        return keys.join(self._base, name.rstrip("/"))
+
+    def permissions(self, stat: FileStat) -> int:
+        """Return the permissions that the file or directory of a member gets."""
+        return stat.mode & self._mask
+
+    def members(self) -> Iterator[FileStat]:
+        """Yield the members that have a content, and directories."""
+        if self._listed is not None:
+            return iter(self._listed)
+        found = self._source.list("", recursive=True, detail=True)
+        return (stat for stat in found if stat.filename not in self._left_out)
+
+    def make_directories(self) -> tuple[list[FileStat], int]:
+        """Make all directories; return them, and the number of files."""
+        directories, files = [], 0
+        members = self.members()
+        first = list(itertools.islice(members, _MOST_LISTED + 1))
+        self._listed = first if len(first) <= _MOST_LISTED else None
+        for stat in itertools.chain(first, members):
+            if not stat.directory:
+                files += 1
+                continue
+            directories.append(stat)
+            if self._target.capabilities.mkdir:
+                self._make(stat.filename.rstrip("/"))
+        return directories, files
+
+    def _make(self, name: str) -> None:
+        self._check_inside(name)
+        key = self.place(name)
+        with self._target._naming("unpack", key):
+            try:
+                self._target._makedirs(key, 0o777)
+                self._new.add(name)
+            except FileExistsError:
+                if not self._target._is(key, directory=True):
+                    raise
+
+    def write(self, number: int, count: int, report: Callable[[_Report], None]) -> None:
+        """Write the files of one batch in `count`, from batch `number` on; report how many, and what goes wrong."""
+        found = batches((stat for stat in self.members() if not stat.directory), lambda stat: stat.size, max_files=256)
+        mine = itertools.chain.from_iterable(itertools.islice(found, number, None, count))
+
+        def ended(result: CopyResult) -> None:
+            report((1, result.size) if result.error is None else result.error)
+
+        with Copier(self._source, self._target, ended, lambda size: None, verify=False, keep_modes=True) as copier:
+            copier.run(self._copies(mine, report))
+
+    def _copies(self, stats: Iterable[FileStat], report: Callable[[_Report], None]) -> Iterator[FileCopy]:
+        top = self._source._cwd
+        for stat in stats:
+            src, dst = keys.join(top, stat.filename), self.place(stat.filename)
+            try:
+                self._check(stat, dst)
+            except OSError as exc:
+                report(errors.named(exc, "unpack", self._target.url("/" + dst)))
+                continue
+            when = stat.last_modified if stat.last_modified is not None and stat.last_modified >= 0 else None
+            yield FileCopy(src, dst, stat._replace(mode=stat_bits.S_IFREG | self.permissions(stat), last_modified=when))
+
+    def _check(self, stat: FileStat, dst: str) -> None:
+        """Refuse a link, a member that a link would lead elsewhere, and one that would replace the archive."""
+        if is_link(stat):
+            raise OSError(errno.EINVAL, "the member is a symbolic link, which is not made")
+        folder, _, name = stat.filename.rpartition("/")
+        if self.folder is not None and folder not in self._new:
+            self._check_inside(folder)
+            if os.path.islink("/" + dst):
+                raise PermissionError(errno.EACCES, "there is a link of that name")
+        if name == self._archive:
+            if identity.inside(self._source, self._source._cwd, self._target, dst):
+                raise OSError(errno.EINVAL, "the member would replace its archive")
+
+    def _check_inside(self, name: str) -> None:
+        """Raise `PermissionError` if a link leads a directory out of the target."""
+        if self.folder is None or name in self._inside:
+            return
+        real, root = os.path.realpath(os.path.join(self.folder, name)), os.path.realpath(self.folder)
+        if real != root and not real.startswith(root.rstrip("/") + "/"):
+            url = self._target.url("/" + self.place(name))
+            raise errors.error(errno.EACCES, "unpack", url, "a link in the target leads out of it")
+        self._inside.add(name)
+
+
+def _left_out(source: FS) -> set[str]:
+    """Return the listed names, links to nothing, that have no content."""
+    left_out = getattr(source, "left_out", None)  # a container's, through layers too
+    if left_out is None:
+        return set()
+    names = (problem.path for problem in left_out())
+    return {keys.relative(name, source._root) for name in names if keys.inside(name, source._root)}
+
+
+# ---- processes
+
+
+def _in_processes(run: _Unpacking, count: int, report: Callable[[_Report], None]) -> None:
+    """Write members by `count` forked processes; an exception ends all of them, and is raised."""
+    context = multiprocessing.get_context("fork")
+    children = []
+    connections: list[Connection] = []
+    try:
+        for number in range(count):
+            receiver, sender = context.Pipe(duplex=False)
+            child = context.Process(target=_child, args=(run, number, count, sender, os.getpid()), daemon=True)
+            child.start()
+            sender.close()
+            children.append(child)
+            connections.append(receiver)
+        for one in _reports(connections):
+            report(one)
+    except BaseException as exc:
+        for child in children:
+            child.terminate()
+        if isinstance(exc, OSError):  # there is no descriptor, or no process, for another child
+            errors.named(exc, "unpack", run.url)
+        raise
+    finally:
+        for child in children:
+            child.join()
+        for connection in connections:
+            connection.close()
+
+
+def _reports(connections: Sequence[Connection]) -> Iterator[_Report]:
+    """Yield what the processes report, until all of them have ended well."""
+    working = list(connections)
+    while working:
+        for connection in wait(working):
+            assert isinstance(connection, Connection)
+            try:
+                report = connection.recv()
+            except EOFError:
+                raise OSError(errno.EIO, "a process that unpacks was killed") from None
+            if isinstance(report, _Raised):
+                raise report.error
+            if report is None:
+                working.remove(connection)
+            else:
+                yield report
+
+
+class _Raised(NamedTuple):
+    """What a process has ended with."""
+
+    error: Exception
+
+
+def _child(run: _Unpacking, number: int, count: int, sender: Connection, parent: int) -> None:
+    """Write one batch of `count`, and report; end with the parent. Each process lists the members by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    files = size = 0
+
+    def send() -> None:
+        nonlocal files, size
+        if os.getppid() != parent:
+            raise BrokenPipeError
+        sender.send((files, size))
+        files = size = 0
+
+    def report(one: _Report) -> None:
+        nonlocal files, size
+        if not isinstance(one, tuple):
+            sender.send(one)
+            return
+        files, size = files + one[0], size + one[1]
+        if files >= _REPORTED:
+            send()
+
+    try:
+        run.write(number, count, report)
+        send()
+        sender.send(None)
+    except (BrokenPipeError, KeyboardInterrupt):
+        os._exit(1)
+    except Exception as exc:
+        sender.send(_Raised(exc))

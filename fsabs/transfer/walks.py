@@ -1,0 +1,215 @@
+"""Trees in one order, so that two of them can be compared side by side without either being in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_bits
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..core import keys
+from ..core.limits import LinkedEntries
+from ..core.stats import FileStat
+
+if TYPE_CHECKING:
+    from ..core.fs import FS
+
+Failed = Callable[[str, OSError], None]
+"""Takes what could not be listed: its name, relative to the walk's directory, and the error."""
+_MOST_PASSED = 10_000
+"""Files of a target that are passed over before its files are asked for one by one."""
+
+
+def is_link(stat: FileStat) -> bool:
+    """Return whether a stat is that of a symbolic link itself, as walks with `keep_links` yield it."""
+    return stat_bits.S_ISLNK(stat.mode)
+
+
+def ordered_walk(
+    fs: FS,
+    key: str,
+    *,
+    keep_links: bool = False,
+    enters: Callable[[FileStat], bool] | None = None,
+    failed: Failed | None = None,
+) -> Iterator[FileStat]:
+    """Yield what is below a directory, names relative to it, in the order of the names with a directory's `/`.
+
+    Args:
+        fs, key: the directory.
+        keep_links: a symbolic link is yielded as itself (`is_link`), and not followed.
+        enters: whether what is in a directory is wanted; asked where that saves a listing.
+        failed: called with what can't be listed, which is left out; by default its error is raised. What is wrong with
+            the directory `key` itself is always raised, and a listing out of order, too (`CorruptFileError`).
+
+    Where a store has no order, the names of one directory at a time are in memory.
+    """
+    can = fs.capabilities
+    if can.ordered and can.implied_directories:
+        yield from fs._in_order(key, fs._walk(key))
+    else:
+        yield from _Walk(fs, key, keep_links, enters, failed).run()
+
+
+class _Walk:
+    """A walk that lists one directory after another."""
+
+    def __init__(
+        self, fs: FS, key: str, keep_links: bool, enters: Callable[[FileStat], bool] | None, failed: Failed | None
+    ) -> None:
+        self._fs = fs
+        self._key = key
+        self._keep_links = keep_links and fs.capabilities.links
+        self._enters = enters
+        self._failed = failed
+        self._entries = LinkedEntries(fs.limits)
+
+    def run(self) -> Iterator[FileStat]:
+        """Yield what is in it."""
+        stack = [("", self._members(self._key), False, False)]  # and whether a link leads there, again
+        while stack:
+            base, members, linked, repeated = stack[-1]
+            try:
+                member = next(members, None)
+                if member is None:
+                    stack.pop()
+                    continue
+                self._entries.count(repeated)
+            except OSError as exc:
+                stack.pop()
+                if not base:
+                    raise
+                self._fail(base[:-1], exc)
+                continue
+            stat = self._found(base, member)
+            if stat is None:
+                continue
+            yield stat
+            if stat.directory and (self._enters is None or self._enters(stat)):
+                path = keys.join(self._key, stat.filename)
+                linked = linked or _link_stat(self._fs, path, "") is not None
+                repeated = linked and self._entries.enter(self._fs._directory_identity(path))
+                stack.append((stat.filename + "/", self._members(path), linked, repeated))
+
+    def _members(self, key: str) -> Iterator[FileStat | str]:
+        """Yield the members of a directory, in order: stats, or names where stats would be many at once."""
+        if self._fs.capabilities.ordered:
+            yield from self._fs._in_order(key, self._fs._list(key))
+            return
+        names = list(self._fs._list_names(key))
+        if self._keep_links:
+            names = [self._as_link(key, name) if name.endswith("/") else name for name in names]
+        yield from sorted(names)
+
+    def _as_link(self, key: str, name: str) -> str:
+        return name[:-1] if _link_stat(self._fs, keys.join(key, name[:-1]), name) is not None else name
+
+    def _found(self, base: str, member: FileStat | str) -> FileStat | None:
+        """Return the stat of a member; None if it is gone since, or has failed."""
+        name = base + (member.removesuffix("/") if isinstance(member, str) else member.filename)
+        path = keys.join(self._key, name)
+        try:
+            if self._keep_links and (link := _link_stat(self._fs, path, name)) is not None:
+                return link
+            stat = self._fs._stat(path) if isinstance(member, str) else member
+            if stat.directory and self._fs._leads_back(path):
+                raise OSError(errno.ELOOP, f"{os.strerror(errno.ELOOP)}: it leads to a directory that it is in")
+            return stat._replace(filename=name)
+        except OSError as exc:
+            if not isinstance(exc, FileNotFoundError) or _link_stat(self._fs, path, name) is not None:
+                self._fail(name, exc)
+            return None
+
+    def _fail(self, name: str, exc: OSError) -> None:
+        if self._failed is None:
+            self._fs._named(exc, "list", keys.join(self._key, name))
+            raise exc
+        self._failed(name, exc)
+
+
+class Existing:
+    """What is below a directory of a target already, asked for in the order of `ordered_walk`.
+
+    The directory is listed beside the walk of the source. If much more is in it than is asked for, it is no longer
+    listed: each file is asked for.
+    """
+
+    def __init__(self, fs: FS, key: str, failed: Failed | None = None) -> None:
+        self._fs = fs
+        self._key = key
+        self._walk = existing(fs, key, failed)
+        self._next: FileStat | None = next(self._walk, None)
+        self._empty = self._next is None
+        self._listed = True
+        self._passed = self._asked = 0
+
+    def find(self, name: str) -> FileStat | None:
+        """Return the stat of the file or link `name`, which follows those that were asked for before, or None.
+
+        A link's is its own. A directory is not found: it is listed behind other names.
+        """
+        if self._empty:
+            return None
+        self._asked += 1
+        while self._listed and self._next is not None and self._next.listed() < name:
+            self._next = next(self._walk, None)
+            self._passed += 1
+            self._listed = self._passed <= _MOST_PASSED + 10 * self._asked
+        if not self._listed:
+            stat = entry(self._fs, keys.join(self._key, name))
+            return None if stat is None or stat.directory else stat._replace(filename=name)
+        found = self._next
+        return found if found is not None and found.filename == name and not found.directory else None
+
+
+def entry(fs: FS, key: str) -> FileStat | None:
+    """Return the stat of what is at `key`, a link's its own; None if nothing is there."""
+    if (link := _link_stat(fs, key, keys.name(key))) is not None:
+        return link
+    try:
+        return fs._stat(key)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _link_stat(fs: FS, key: str, name: str) -> FileStat | None:
+    """Return the stat of the link `key` itself; None if it is no link, or nothing is there."""
+    if not fs.capabilities.links:
+        return None
+    try:
+        leads_to = fs._read_link(key)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if leads_to is None else FileStat(name, len(leads_to), False, None, stat_bits.S_IFLNK | 0o777)
+
+
+def existing(fs: FS, key: str, failed: Failed | None = None) -> Iterator[FileStat]:
+    """Yield what is below a directory, links as themselves, as `ordered_walk` does; nothing if it is missing."""
+    if not fs.capabilities.read:
+        return
+    walk = ordered_walk(fs, key, keep_links=True, failed=failed)
+    try:
+        first = next(walk, None)
+    except FileNotFoundError:
+        return
+    if first is not None:
+        yield first
+        yield from walk
+
+
+def side_by_side(
+    left: Iterator[FileStat], right: Iterator[FileStat]
+) -> Iterator[tuple[FileStat | None, FileStat | None]]:
+    """Yield the entries of two ordered walks, those of one name together."""
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one.listed() < other.listed()):
+            yield one, None
+            one = next(left, None)
+        elif one is None or other.listed() < one.listed():
+            yield None, other
+            other = next(right, None)
+        else:
+            yield one, other
+            one, other = next(left, None), next(right, None)

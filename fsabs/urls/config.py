@@ -1,0 +1,455 @@
+"""Custom schemes: sections of `pfio.ini`, and those added by a program.
+
+    [corp]                                  ; corp://bucket/key
+    scheme = s3                             ; a known scheme, or another section's
+    endpoint = https://s3.example.com/      ; the rest: keyword options of from_url
+    aws_access_key_id = $CORP_KEY           ; $VAR and ${VAR} are expanded on use; $$ is a dollar
+    prefix = datasets/2026                  ; goes before every path
+
+A section with `username=` and no `scheme=` is a datacenter, whose files are at `/pfs/<name>/home/<user>/...` and
+`/pfs/<name>/common/...`:
+
+    [datacenter_1]
+    username = wuyi                         ; writes to /pfs/datacenter_1/home/wuyi, and nowhere else
+    usercert = wuyi.pem                     ; the client's certificate and its key, relative to this file
+    userkey = wuyi-key.pem
+    endpoint = s3.example.com               ; https, unless it names a scheme
+    pfs = s3://bucket/files                 ; the directory that home/ and common/ are in; else s3://pfs/datacenter_1
+    region = eu-1                           ; the rest: keyword options of from_url
+
+The file is the one named by `$PFIO_CONFIG_PATH`, else `$XDG_CONFIG_HOME/pfio.ini`, else `~/.config/pfio.ini`; it is
+never looked for in the working directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import re
+import types
+import typing
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core import keys, redaction, registry
+from ..core.errors import ConfigError, ConfigWarning
+from ..core.limits import Limits
+
+Report = Callable[[ConfigError], None]
+"""Receives what is wrong with a key of a section, which is then left out; or raises it."""
+_PFS = "pfs"
+_BOOLEANS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
+_added: dict[str, dict[str, Any]] = {}
+_read: tuple[Any, _File] | None = None
+
+
+class Scheme(NamedTuple):
+    """A custom scheme, resolved to a backend's scheme and options."""
+
+    scheme: str
+    """The scheme that is no section's."""
+    options: dict[str, Any]
+    """Keyword options, expanded; text where they come from a file."""
+    prefix: str
+    """The key that goes before every path."""
+    origins: dict[str, str]
+    """Of the options that come from the file: its path, the line and the section."""
+
+
+class Datacenter(NamedTuple):
+    """A datacenter: a section of the file with `username=` or `pfs=`, and without `scheme=`."""
+
+    url: str
+    """The directory that `home` and `common` are in."""
+    username: str
+    """The user whose home may be written to."""
+    options: dict[str, Any]
+    """Keyword options, expanded; text where they come from a file."""
+    origins: dict[str, str]
+    """Of the options that come from the file: its path, the line and the section."""
+
+
+def add_custom_scheme(name: str, scheme: str, data: Mapping[str, Any] | None = None) -> None:
+    """Add a custom scheme to this process, or replace it; `data` holds what a section of the file would."""
+    _added[_checked(name, "add_custom_scheme")] = {**(data or {}), "scheme": scheme}
+
+
+def get_custom_scheme(name: str) -> dict[str, Any] | None:
+    """Return the keys of a custom scheme as they were written (nothing expanded), or None."""
+    section = _added.get(name) or _sections().get(name)
+    if section is None and (problem := _file().problems.get(name)):
+        raise ConfigError(problem)
+    return dict(section) if section is not None else None
+
+
+def config_path() -> str:
+    """Return the path of the configuration file, which need not exist; `/dev/null` for a user without a home."""
+    if path := os.environ.get("PFIO_CONFIG_PATH"):
+        return path
+    for folder in (os.environ.get("XDG_CONFIG_HOME", ""), os.path.expanduser("~/.config")):
+        if os.path.isabs(folder):
+            return os.path.join(folder, "pfio.ini")
+    return os.devnull  # there is no home: "~" stays as it is, and whoever owns the working directory could write there
+
+
+def problems() -> list[str]:
+    """Return what is wrong with the file's sections, and with what stands before the first one."""
+    return list(_file().problems.values())
+
+
+def is_strict(strict: bool | None = None) -> bool:
+    """Return whether what is wrong in the file is an error, and not a warning; None: as the environment says."""
+    return os.environ.get("FSABS_CONFIG_STRICT") == "1" if strict is None else strict
+
+
+def custom_schemes() -> list[str]:
+    """Return the names of all custom schemes."""
+    return [name for name in sections() if not is_datacenter(name)]
+
+
+def sections() -> list[str]:
+    """Return the names of all custom schemes and datacenters."""
+    return sorted({*_added, *_sections()})
+
+
+def values() -> Iterator[tuple[str, Any]]:
+    """Yield the key and value of all settings that can be read: as they are written, and with variables replaced."""
+    with contextlib.suppress(OSError, ValueError):
+        for section in sections():
+            for key, value in (get_custom_scheme(section) or {}).items():
+                yield key, value
+                with contextlib.suppress(ValueError):  # a variable that is not set
+                    yield key, expand(value, section, key)
+
+
+def is_datacenter(name: str) -> bool:
+    """Return whether there is a datacenter of that name."""
+    return _is_datacenter(_sections().get(name, {}))
+
+
+def _is_datacenter(section: Mapping[str, Any]) -> bool:
+    return _PFS in section or ("username" in section and "scheme" not in section)
+
+
+def raise_fault(fault: ConfigError) -> None:
+    """Raise a fault: the `Report` of all but a check of the configuration."""
+    raise fault
+
+
+def datacenter(name: str, report: Report = raise_fault) -> Datacenter:
+    """Return a datacenter; `ConfigError` if the file has none of that name."""
+    section = get_custom_scheme(name)
+    if section is None or not _is_datacenter(section):
+        import difflib
+
+        known = list(filter(is_datacenter, sections()))
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(
+            f"no datacenter {name!r}: it is a section with username= and endpoint=, or pfs=, in {config_path()}{hint}; "
+            f"known: {', '.join(known) or 'none'}"
+        )
+    expanded = _expanded(section, name, report)
+    url, username = expanded.pop(_PFS, None), expanded.pop("username", "")
+    if not username or "/" in username or username in (".", ".."):
+        raise ConfigError(f"the datacenter [{name}] needs username=, a name without / ({config_path()})")
+    if url is None and not expanded.get("endpoint"):
+        raise ConfigError(f"the datacenter [{name}] needs endpoint=, its host, or pfs=, a URL ({config_path()})")
+    if url == "":
+        raise ConfigError(f"the datacenter [{name}] needs a URL as pfs= ({config_path()})")
+    files = [(key, expanded.pop(key)) for key in ("usercert", "userkey") if key in expanded]
+    if files:
+        expanded["client_certificate"] = ", ".join(_certificate(name, files))
+    if expanded.get("endpoint"):
+        expanded["endpoint"] = _endpoint(name, expanded["endpoint"], bool(files))
+    lines = _file().lines.get(name, {})
+    origins = {key: f"{config_path()}, line {lines[key]}: [{name}]" for key in expanded if key in lines}
+    return Datacenter(url or f"s3://pfs/{name}", username, expanded, origins)
+
+
+def _endpoint(name: str, text: str, secured: bool) -> str:
+    """Return the URL of a datacenter's endpoint, https if it names no scheme."""
+    url = text if "://" in text else f"https://{text}"
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("http", "https") or not rest.strip("/") or re.search(r"\s", url):
+        reason = f"its endpoint is HOST, HOST:PORT or https://HOST, not {redaction.shown('endpoint', text)!r}"
+        raise ConfigError(f"the datacenter [{name}]: {reason} ({config_path()})")
+    if secured and scheme == "http":
+        reason = "usercert= and userkey= need an endpoint over https, and it is http://"
+        raise ConfigError(f"the datacenter [{name}]: {reason} ({config_path()})")
+    return url
+
+
+def _certificate(name: str, files: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the paths of a client's certificate and key, relative to the configuration; they can be loaded."""
+    import ssl
+
+    where, folder = f"[{name}]", os.path.dirname(config_path())
+    if [key for key, _ in files] == ["userkey"]:
+        raise ConfigError(f"{where} has userkey= and no usercert=, the certificate of that key ({config_path()})")
+    paths = []
+    for key, text in files:
+        path = os.path.join(folder, os.path.expanduser(text))
+        try:
+            if not text or os.path.isdir(path):
+                raise IsADirectoryError(errno.EISDIR, "it names no file")
+            with open(path, "rb") as file:
+                if b"-----BEGIN" not in file.read(1 << 20):
+                    raise ConfigError(f"{where}: {key}={text}: {path} is no PEM file ({config_path()})")
+        except OSError as exc:
+            raise ConfigError(f"{where}: {key}={text} can't be read: {exc.strerror}: {path} ({config_path()})") from exc
+        paths.append(path)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+            paths[0], paths[-1], password=""
+        )  # "": nobody is asked for it
+    except ssl.SSLError as exc:
+        both = " and ".join(f"{key}={text}" for key, text in files)
+        fault = exc.reason or str(exc)
+        needed = "" if len(files) > 1 else "; a certificate without its key in the file needs userkey="
+        reason = f"{both} are no certificate and its unencrypted key ({fault.replace('_', ' ').lower()}){needed}"
+        raise ConfigError(f"{where}: {reason} ({config_path()})") from exc
+    return paths
+
+
+def resolve(name: str, report: Report = raise_fault) -> Scheme | None:
+    """Return the custom scheme `name`, resolved to a backend's scheme; None if there is none of that name."""
+    if get_custom_scheme(name) is None:
+        return None
+    chain: list[str] = []
+    options: dict[str, Any] = {}
+    prefixes: list[str] = []
+    origins: dict[str, str] = {}
+    while name not in registry.BUILTIN_SCHEMES and (section := get_custom_scheme(name)) is not None:
+        if _is_datacenter(section):
+            raise ConfigError(
+                f"[{name}] is a datacenter and no scheme: its paths are /pfs/{name}/... ({config_path()})"
+            )
+        if name in chain:
+            raise ConfigError(f"the custom schemes {' -> '.join([*chain, name])} go in a circle ({config_path()})")
+        chain.append(name)
+        if not section.get("scheme"):
+            raise ConfigError(f"the custom scheme [{name}] has no scheme= ({config_path()})")
+        base = section.pop("scheme")
+        found = _expanded(section, name, report)
+        if name not in _added and found.get("client_certificate"):
+            files = [("client_certificate", text.strip()) for text in found["client_certificate"].split(",")]
+            try:
+                found["client_certificate"] = ", ".join(_certificate(name, files))
+            except ConfigError as exc:
+                report(exc)
+        prefixes.insert(0, _prefix(found.pop("prefix", ""), name, report))
+        lines = {} if name in _added else _file().lines.get(name, {})
+        for key in found.keys() - options.keys() & lines.keys():
+            origins[key] = f"{config_path()}, line {lines[key]}: [{name}]"
+        options = {**found, **options}
+        name = base
+    return Scheme(name, options, "/".join(filter(None, prefixes)), origins)
+
+
+def _expanded(section: Mapping[str, Any], name: str, report: Report) -> dict[str, Any]:
+    """Return the values of a section with their variables replaced, without those that are not set."""
+    found = {}
+    for key, value in section.items():
+        try:
+            found[key] = expand(value, name, key)
+        except ConfigError as exc:
+            report(exc)
+    return found
+
+
+def _prefix(path: Any, section: str, report: Report) -> str:
+    """Return the key of a prefix: of each section by itself, so that none leads out of the one that it builds on."""
+    try:
+        return keys.normalize(path)
+    except (PermissionError, ValueError, TypeError) as exc:
+        report(ConfigError(f"the prefix of the custom scheme [{section}] is no path ({config_path()}): {exc}"))
+        return ""
+
+
+def expand(value: Any, section: str, key: str) -> Any:
+    """Return `value` with `$VAR` and `${VAR}` replaced from the environment; a missing variable is a `ConfigError`."""
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        variable = match[1] or match[2]
+        if variable not in os.environ:
+            reason = f"needs the environment variable {variable}, which is not set"
+            raise ConfigError(f"[{section}] {key} {reason} ({config_path()})")
+        return os.environ[variable]
+
+    return re.sub(r"\$\$|\$(\w+)|\$\{(\w+)\}", replace, value)
+
+
+def convert(value: Any, annotation: Any, where: str) -> Any:
+    """Return text from a file, converted to the type that an option is annotated with; other values are returned as
+    they are.
+    """
+    if not isinstance(value, str):
+        return value
+    kinds = set(_alternatives(annotation))
+    text = value.strip()
+    if Limits in kinds:
+        return Limits.parse(text, where)
+    if type(None) in kinds and text.lower() in ("", "none"):
+        return None
+    if Mapping in kinds:
+        return pairs(text, where)
+    if {bool, str} <= kinds and text.lower() not in _BOOLEANS:
+        return value
+    try:
+        if bool in kinds:
+            return _BOOLEANS[text.lower()]
+        if int in kinds and (float not in kinds or text.lstrip("+-").isdigit()):
+            return int(text)
+        if float in kinds:
+            return float(text)
+    except (KeyError, ValueError):
+        wanted = " or ".join(sorted(kind.__name__ for kind in kinds if kind is not type(None)))
+        shown = redaction.shown(where.split()[-1], text)
+        raise ConfigError(f"{where} must be {wanted}, not {shown!r}") from None
+    if kinds & {list, tuple}:
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        return tuple(items) if tuple in kinds else items
+    return value
+
+
+def pairs(text: str, where: str) -> dict[str, str]:
+    """Return the pairs of `name=value, name=value`; `ConfigError` for other text, which is named by `where`."""
+    found: dict[str, str] = {}
+    for number, item in enumerate(filter(None, (item.strip() for item in text.split(","))), 1):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not (name and equals):
+            raise ConfigError(f"{where} must be name=value, name=value, ...; number {number} is not")
+        found[name] = value
+    return found
+
+
+def _alternatives(annotation: Any) -> list[type]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return [kind for part in typing.get_args(annotation) for kind in _alternatives(part)]
+    kind = typing.get_origin(annotation) or annotation
+    return [kind] if isinstance(kind, type) else []
+
+
+def _sections() -> dict[str, dict[str, Any]]:
+    """Return the file's sections; they are read again when the file or its name has changed."""
+    return _file().sections
+
+
+class _File(NamedTuple):
+    """The content of the configuration file."""
+
+    sections: dict[str, dict[str, Any]]
+    problems: dict[str, str]
+    """What is wrong with the sections that can't be used, by their names."""
+    lines: dict[str, dict[str, int]]
+    """The lines of the keys, by section."""
+
+
+def _file() -> _File:
+    global _read
+    path = config_path()
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return _File({}, {}, {})
+    stamp = (path, status.st_mtime_ns, status.st_size, status.st_ino)
+    if _read is None or _read[0] != stamp:
+        file = _parse(path)
+        if file.problems and is_strict():
+            raise ConfigError(next(iter(file.problems.values())))
+        _read = (stamp, file)
+        for problem in file.problems.values():
+            warnings.warn(f"{problem}; the other sections work", ConfigWarning, stacklevel=2)
+    return _read[1]
+
+
+_HEADER = re.compile(r"\[([^\]]+)\]")
+
+
+def _parse(path: str) -> _File:
+    """Read the file section by section, so that a bad one breaks none of the others."""
+    import configparser
+
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = file.read().split("\n")
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}: {_message(exc)}") from None
+    starts = sorted({0, *(number for number, line in enumerate(lines) if _HEADER.match(line))})
+    result, defaults = _File({}, {}, {}), dict[str, str]()
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        header = _HEADER.match(lines[start])
+        name = header[1] if header else ""
+        try:
+            # Behind as many empty lines as there are above it: errors then have the numbers of the file.
+            found = _parse_section("\n" * start + "\n".join(lines[start:end]), defaults)
+            result.lines[name] = {**result.lines.get("DEFAULT", {}), **_lines_of_keys(lines, start, end)}
+            if name == "DEFAULT":
+                defaults = found
+            elif header is not None and name in result.sections:
+                raise ConfigError(f"line {start + 1}: there is a section [{name}] above")
+            elif header is not None:
+                where = f"{path}, line {start + 1}"
+                result.sections[(_checked_datacenter if _is_datacenter(found) else _checked)(name, where)] = found
+        except (configparser.Error, ConfigError) as exc:
+            result.sections.pop(name, None)
+            message = _message(exc)
+            result.problems[name] = message if message.startswith(path) else f"{path}: {message}"
+    return result
+
+
+_KEY = re.compile(r"([^\s;#=:\[][^=:]*?)\s*[=:]")
+
+
+def _lines_of_keys(lines: list[str], start: int, end: int) -> dict[str, int]:
+    """Return the number of the line of each key in a section."""
+    found = ((_KEY.match(lines[at]), at + 1) for at in range(start, end))
+    return {_key(match[1].lower()): number for match, number in found if match}
+
+
+def _key(written: str) -> str:
+    """Return a key as options are named."""
+    return written.replace(" ", "_").replace("-", "_")
+
+
+def _parse_section(text: str, defaults: Mapping[str, str]) -> dict[str, str]:
+    import configparser
+
+    parser = configparser.RawConfigParser(defaults, inline_comment_prefixes=(";", "#"))
+    parser.read_string(text)
+    found = parser[parser.sections()[0]] if parser.sections() else parser.defaults()
+    return {_key(key): value for key, value in found.items()}
+
+
+def _message(exc: Exception) -> str:
+    import configparser
+
+    if isinstance(exc, configparser.MissingSectionHeaderError):
+        return f"line {exc.lineno} stands before the first [section]"
+    if isinstance(exc, configparser.ParsingError):
+        return f"neither a [section] nor key = value in line {', '.join(str(number) for number, _ in exc.errors)}"
+    if isinstance(exc, configparser.DuplicateOptionError):
+        return f"line {exc.lineno}: {exc.option} is there twice"
+    return str(exc)
+
+
+def _checked_datacenter(name: str, where: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ConfigError(f"{where}: {name!r} can't be a datacenter: letters, digits and _ . - make one")
+    return name
+
+
+def _checked(name: str, where: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*", name):
+        raise ConfigError(f"{where}: {name!r} can't be a scheme: small letters, digits and + - . make one")
+    if name in registry.BUILTIN_SCHEMES or name == _PFS:
+        raise ConfigError(f"{where}: [{name}] is a built-in scheme and can't be defined again; choose another name")
+    return name

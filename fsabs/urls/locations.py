@@ -1,0 +1,106 @@
+"""Locations: parsed URLs, as scheme, authority, path and query."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from ..core import keys, redaction, registry
+from . import config
+
+VERBATIM = frozenset({"http", "https"})
+"""Schemes whose paths are sent as they are written."""
+PFS = "pfs"
+"""The scheme of the datacenters' files; without one their paths are `/pfs/<datacenter>/...`."""
+_PFS_PATH = re.compile(r"/+pfs/+([^/]+)(/.*)?", re.DOTALL)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//|/)")
+
+
+class Location(NamedTuple):
+    """A URL, taken apart."""
+
+    scheme: str
+    authority: str
+    path: str
+    """Starts with `/`, or is empty; decoded, but for http, where it is sent as it is written, with its query."""
+    text: str
+    """The URL as it was given, without what is secret in it."""
+    query: tuple[tuple[str, str], ...] = ()
+    """The query's names and values, for the backends that know any."""
+    object: str = ""
+    """The path that the query is about, where it is not `path`."""
+
+
+def parse(url: str | os.PathLike[str]) -> Location:
+    """Take a URL without a query apart; a path without a scheme is a local one."""
+    location = parsed(url)
+    if location.query:
+        raise no_query(location)
+    return location
+
+
+def split(path: str) -> tuple[list[str], list[int]]:
+    """The segments of a path, and the positions among them of those that may be containers, by their names."""
+    key = keys.normalize(path)
+    parts = key.split("/") if key else []
+    return parts, [at for at, part in enumerate(parts) if registry.container_of(part)]
+
+
+def no_query(location: Location) -> ValueError:
+    return ValueError(f"a '?' in a path is written as %3F: {location.text}")
+
+
+def parsed(url: str | os.PathLike[str]) -> Location:
+    text = os.fspath(url)
+    if not isinstance(text, str):
+        raise TypeError(f"a URL or a path is a str or an os.PathLike of str, not {type(text).__name__}")
+    match = _SCHEME.match(text)
+    if match is None:
+        if ":" in text.split("/")[0] and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:[^/]*$", text) and not os.path.exists(text):
+            scheme = text.partition(":")[0]
+            raise ValueError(
+                f"a URL has // after its scheme: {scheme}://... (a local path with a colon: ./{scheme}:...)"
+            )
+        path = os.path.abspath(text)
+        if text.startswith("/") and (found := _in_datacenter(text) or _in_datacenter(path)) is not None:
+            return found
+        return Location("file", "", path, "file://" + keys.to_url_path(path))
+    rest = text[match.end() :]
+    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    scheme, shown = match[1].lower(), redaction.distinct_url(text)
+    if scheme in VERBATIM:
+        return Location(scheme, authority, slash + path, shown)
+    path, mark, query = path.partition("?")
+    if "#" in path or "#" in query:
+        raise ValueError(f"a '#' in a path is written as %23: {shown}")
+    return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
+
+
+def _in_datacenter(text: str) -> Location | None:
+    """Return the location of a path `/pfs/<datacenter>/...`; None for another path, and below a mount at `/pfs`.
+
+    The configuration decides which datacenters there are; where it has some and nothing is mounted at `/pfs`, the name
+    of another one is a `ConfigError`. What climbs out of the datacenter is left in the path, and refused where the path
+    becomes a key.
+    """
+    match = _PFS_PATH.fullmatch(text)
+    if match is None:
+        return None
+    if not config.is_datacenter(match[1]):
+        if not os.path.lexists("/pfs") and any(map(config.is_datacenter, config.sections())):
+            config.datacenter(match[1])  # raises, and names those that there are
+        return None
+    return Location(PFS, match[1], match[2] or "", text)
+
+
+def _query(text: str, url: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and values of a query."""
+    found: dict[str, str] = {}
+    for field in text.split("&"):
+        name, equals, value = field.partition("=")
+        name, value = keys.from_url_path(name), keys.from_url_path(value)
+        if not equals or not value or name in found:
+            raise ValueError(f"a query is name=value, each name once; a '?' in a path is written as %3F: {url}")
+        found[name] = value
+    return tuple(found.items())

@@ -1,0 +1,241 @@
+"""FS objects by the root of their URLs, reused: what opens a file by its URL alone gets its FS here.
+
+The root of `s3://bucket/a/train.zip/b/1.jpg` is the innermost container on the way to the file,
+`s3://bucket/a/train.zip`; where there is none, it is `s3://bucket/`. A root is opened once in a process, and the least
+recently used of more than `LIMIT` is dropped. A container is opened again when its file was replaced: that is looked
+for before each use where a stat costs microseconds, at most every `CHECK_SECONDS` in other stores, and whenever a use
+of it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, NamedTuple, TypeVar
+
+from ..core import (
+    errors,
+    keys,
+    modes,
+    process,
+)
+from ..core.fs import FS
+from . import opening
+from .locations import split
+
+T = TypeVar("T")
+
+LIMIT = 64
+CHECK_SECONDS = 5.0
+_CHEAP_STAT = frozenset({"file", "memory"})
+
+
+class _Folder(NamedTuple):
+    """A directory's URL, split at the last segment that may be a container."""
+
+    root: str
+    """URL of the root."""
+    store: str
+    """URL of the root of the store that it is in."""
+    containers: tuple[str, ...]
+    """The paths in the store that may be containers, the outermost first."""
+    path: str
+    """The path from the root to the directory."""
+
+
+class _Root:
+    """An FS of the table, and the state of the container's file that it was opened in."""
+
+    __slots__ = ("checked", "file", "fs", "state", "used")
+
+    def __init__(self, fs: FS, file: tuple[str, str] | None, state: Any) -> None:
+        self.fs = fs
+        self.file = file  # the store and the path of the outermost container
+        self.state = state
+        self.checked = time.monotonic()
+        self.used = next(_uses)
+
+
+_uses = itertools.count()
+
+
+class Roots:
+    """A table of FS objects by the root of their URLs; `options` are `from_url`'s, for each of them."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = dict(options or {})
+        self._lock = process.Lock()
+        self._roots: dict[str, _Root] = {}
+
+    def clear(self) -> None:
+        """Drop all FS objects of the table; those in use go on."""
+        self._roots.clear()
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def call(self, url: str, function: Callable[[FS, str], T], *, inside: bool = False) -> T:
+        """Return `function(fs, path)` for the FS at the URL's root and the path in it.
+
+        With `inside`, the last segment of the URL may be a container, whose own root is meant. A function that fails
+        because the container's file was replaced is called again, on the new one.
+        """
+        folder, name = _located(url, inside)
+        root = self._root(folder)
+        path = keys.join(folder.path, name) if folder.path else name
+        try:
+            return function(root.fs, path)
+        except (errors.StaleFileError, FileNotFoundError, NotADirectoryError):
+            if root.file is None or not self._replaced(root):
+                raise
+        return function(self._opened(folder).fs, path)
+
+    def open_file(
+        self,
+        url: str,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> IO[Any]:
+        """Open the file at a URL; every argument means what it means to `builtins.open`.
+
+        A container on the path is read only: `io.UnsupportedOperation` for other modes.
+        """
+        how = modes.parsed(mode)
+        if how.action == "r" and not how.update:
+            return self.call(url, lambda fs, path: fs.open(path, mode, buffering, encoding, errors, newline))
+        fs, path = self._plain(url)
+        return fs.open(path, mode, buffering, encoding, errors, newline)
+
+    @contextlib.contextmanager
+    def as_local(self, url: str, mode: str = "r") -> Iterator[str]:
+        """Give a path on the local disk for the file at a URL; see `FS.as_local`."""
+        with contextlib.ExitStack() as stack:
+            if mode == "r":
+                yield self.call(url, lambda fs, path: stack.enter_context(fs.as_local(path)))
+            else:
+                fs, path = self._plain(url)
+                yield stack.enter_context(fs.as_local(path, mode))
+
+    def _plain(self, url: str) -> tuple[FS, str]:
+        """The FS and the path on it of a file that is written: `io.UnsupportedOperation` for one in a container."""
+        folder, name = _located(url, False)
+        if folder.containers and self._state(folder) is not None:
+            raise opening.written_into_container(shown(url), shown(folder.root))
+        return self._root(folder).fs, keys.join(folder.path, name)
+
+    def _root(self, folder: _Folder) -> _Root:
+        """The root of a folder, opened if it is not in the table or its file was replaced."""
+        found = self._roots.get(folder.root)
+        if found is None:
+            return self._opened(folder)
+        if found.file is not None:
+            cheap = found.fs.scheme in _CHEAP_STAT
+            if (cheap or time.monotonic() - found.checked > CHECK_SECONDS) and self._replaced(found):
+                return self._opened(folder)
+        found.used = next(_uses)
+        return found
+
+    def _opened(self, folder: _Folder) -> _Root:
+        """Open the root of a folder, and keep it."""
+        file, state = None, None
+        if folder.containers and (found := self._state(folder)) is not None:
+            file, state = (folder.store, found[0]), found[1]
+        root = _Root(opening.from_url(folder.root if file else folder.store, **self.options), file, state)
+        if folder.containers and not file:
+            root = _Root(root.fs.subfs(folder.containers[-1]), None, None)
+        with self._lock:
+            self._roots[folder.root] = root
+            while len(self._roots) > LIMIT:
+                del self._roots[min(self._roots.copy().items(), key=lambda item: item[1].used)[0]]
+        return root
+
+    def _state(self, folder: _Folder) -> tuple[str, Any] | None:
+        """The path of the outermost container of a folder, and its file's state; None if all are directories."""
+        fs = self._store(folder.store)
+        for path in folder.containers:
+            try:
+                stat = fs.stat(path)
+            except FileNotFoundError:
+                return path, None
+            if not stat.directory:
+                return path, (stat.version, stat.size, stat.last_modified)
+        return None
+
+    def _store(self, url: str) -> FS:
+        return self._root(_Folder(url, url, (), "")).fs
+
+    def _replaced(self, root: _Root) -> bool:
+        """Return whether the file of the outermost container has been replaced since it was opened."""
+        assert root.file is not None
+        store, path = root.file
+        try:
+            stat = self._store(store).stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        root.checked = time.monotonic()
+        return stat.directory or root.state != (stat.version, stat.size, stat.last_modified)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_options, (self.options,)
+
+
+_default = Roots()
+call = _default.call
+open_file = _default.open_file
+as_local = _default.as_local
+clear = _default.clear
+_tables: dict[object, Roots] = {}
+
+
+def with_options(options: Mapping[str, Any]) -> Roots:
+    """Return the table of the FS objects with `options` of `from_url`; the same one for equal options."""
+    if not options:
+        return _default
+    try:
+        key = tuple(sorted(options.items()))
+        hash(key)
+    except TypeError:  # an option that is no plain value
+        return Roots(options)
+    if len(_tables) >= LIMIT:
+        _tables.clear()
+    return _tables.setdefault(key, Roots(options))
+
+
+def shown(url: str) -> str:
+    """Return the URL without its secrets, for messages."""
+    return opening.parse(url).text
+
+
+# ---- from a URL to a root
+
+
+def _located(url: str, inside: bool) -> tuple[_Folder, str]:
+    folder, slash, name = url.rpartition("/")
+    if not url.startswith("/") and "://" not in url:  # relative to a directory that may change
+        return _parsed(url, inside)
+    if inside or not slash or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in name or "#" in name:
+        return _parsed(url, inside)
+    return _folder(folder), keys.from_url_path(name) if "%" in name and "://" in folder else name
+
+
+@functools.lru_cache(maxsize=1024)
+def _folder(url: str) -> _Folder:
+    return _parsed(url, True)[0]
+
+
+def _parsed(url: str, inside: bool) -> tuple[_Folder, str]:
+    location = opening.parse(url)
+    parts, at = split(location.path)
+    name = "" if inside or not parts else parts.pop()
+    store = f"{location.scheme}://{location.authority}/"
+    verbatim = location.scheme in ("http", "https")
+    containers = tuple("/".join(parts[: end + 1]) for end in at if end < len(parts))
+    last = len(containers[-1].split("/")) if containers else 0
+    root = store + (containers[-1] if verbatim else keys.to_url_path(containers[-1])) if containers else store
+    return _Folder(root, store, containers, "/".join(parts[last:])), name

@@ -1,0 +1,161 @@
+"""What other libraries call: names, options, and attributes as they have them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.adapters.options import translated
+from fsabs.adapters.torch import CheckpointManager
+from fsabs.core import errors
+
+
+def test_duckdb_reads_an_fs(tmp_path: Path) -> None:
+    import duckdb
+
+    fs = fsabs.from_url(tmp_path)
+    fs.mkdir("d x")
+    fs.write_bytes("d x/a%b.csv", b"n\n1\n2\n")
+    connection = duckdb.connect()
+    connection.register_filesystem(fs.fsspec())
+    for name in ("d x/a%b.csv", "d x/*.csv"):
+        assert connection.execute(f"SELECT sum(n) FROM read_csv('fsabs://{name}')").fetchall() == [(3,)]
+
+
+def test_zarr_takes_an_fs(tmp_path: Path) -> None:
+    import zarr
+    from zarr.storage import FsspecStore
+
+    fs = fsabs.from_url(tmp_path)
+    array = zarr.create_array(FsspecStore(fs.fsspec(asynchronous=True), path="a.zarr"), shape=(4,), dtype="i4")
+    array[:] = [1, 2, 3, 4]
+    again: Any = zarr.open_array(FsspecStore(fs.fsspec(asynchronous=True), read_only=True, path="a.zarr"))
+    assert again[:].tolist() == [1, 2, 3, 4]
+
+
+def test_polars_and_joblib_take_files(tmp_path: Path) -> None:
+    import joblib  # type: ignore[import-untyped]
+    import polars
+
+    fs = fsabs.from_url(tmp_path).fsspec()
+    with fs.open("a.parquet", "wb") as file:
+        polars.DataFrame({"a": [1, 2]}).write_parquet(file)
+    with fs.open("a.parquet", "rb") as file:
+        assert polars.read_parquet(file)["a"].to_list() == [1, 2]
+    with fs.open("a.pkl", "wb") as file:
+        joblib.dump({"x": 1}, file)
+    with fs.open("a.pkl", "rb") as file:
+        assert joblib.load(file) == {"x": 1}
+
+
+def test_files_say_what_they_are(tmp_path: Path) -> None:
+    from fsspec.utils import read_block
+
+    fs = fsabs.from_url(tmp_path)
+    fs.write_bytes("a.txt", b"one\ntwo\nthree\n")
+    theirs = fs.fsspec()
+    with theirs.open("a.txt", "rb") as file:
+        assert (file.size, file.path, file.fs) == (14, "a.txt", theirs)
+        assert read_block(file, 1, 6, b"\n") == b"two\n"
+
+
+def test_no_keyword_is_swallowed(tmp_path: Path) -> None:
+    fs = fsabs.from_url(tmp_path)
+    fs.mkdir("d")
+    fs.write_bytes("d/abc", b"x")
+    fs.write_bytes("d/xyz", b"x")
+    theirs = fs.fsspec()
+    with pytest.raises(TypeError, match="version_id"):
+        theirs.open("d/abc", "rb", version_id="v1")
+    with pytest.raises(TypeError, match="version_id"):
+        theirs.open("d/abc", "r", version_id="v1")
+    with pytest.raises(TypeError, match="ServerSideEncryption"):
+        theirs.pipe_file("d/new", b"x", ServerSideEncryption="AES256")
+    assert theirs.find("d", prefix="a") == ["d/abc"]
+    assert theirs.open("d/abc", "rb", block_size=5, cache_type="none").read() == b"x"
+
+
+def test_reading_or_moving_what_is_missing_makes_no_directory(tmp_path: Path) -> None:
+    theirs = fsabs.from_url(tmp_path).fsspec()
+    for call in (
+        functools.partial(theirs.open, "no/such", "r"),
+        functools.partial(theirs.mv, "nosuch", "no/where"),
+        functools.partial(theirs.cp_file, "nosuch", "no/where"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            call()
+    assert not (tmp_path / "no").exists()
+
+
+def test_options_by_the_names_that_scripts_have() -> None:
+    given: dict[str, Any] = {
+        "key": "K",
+        "secret": "S",
+        "token": "T",
+        "anon": False,
+        "endpoint_url": "http://x",
+        "client_kwargs": {"region_name": "eu-west-1", "verify": False},
+        "config_kwargs": {"s3": {"addressing_style": "path"}, "retries": {"max_attempts": 3}, "read_timeout": 5},
+        "s3_additional_kwargs": {"ServerSideEncryption": "AES256"},
+        "default_fill_cache": False,
+        "requester_pays": True,
+    }
+    assert translated("s3", given) == {
+        "aws_access_key_id": "K",
+        "aws_secret_access_key": "S",
+        "aws_session_token": "T",
+        "anonymous": False,
+        "endpoint": "http://x",
+        "region": "eu-west-1",
+        "verify": False,
+        "path_style": True,
+        "max_attempts": 3,
+        "read_timeout": 5,
+        "server_side_encryption": "AES256",
+        "requester_pays": True,
+    }
+    with pytest.raises(TypeError, match="'nosuch'"):
+        translated("s3", {"client_kwargs": {"nosuch": 1}})
+    import fsspec
+
+    with pytest.raises(TypeError, match="anonn"):
+        fsspec.filesystem("fsabs+s3", anonn=True).ls("bucket")
+
+
+def test_a_library_that_is_there_and_fails_is_not_called_missing() -> None:
+    def caught(error: ImportError) -> str:
+        try:
+            raise error
+        except ImportError:
+            return str(errors.missing("SQLAlchemy", "sql", "dispatching"))
+
+    broken = ImportError("libpq.so: cannot open shared object file", name="sqlalchemy")
+    assert "libpq.so" in caught(broken)
+    assert "No module named 'greenlet2'" in caught(ModuleNotFoundError("No module named 'greenlet2'", name="greenlet2"))
+    there, sys.modules["sqlalchemy"] = sys.modules.get("sqlalchemy"), None  # type: ignore[assignment]
+    try:
+        assert "pip install 'fsabs[sql]'" in caught(ModuleNotFoundError("no", name="sqlalchemy"))
+    finally:
+        del sys.modules["sqlalchemy"]
+        if there is not None:
+            sys.modules["sqlalchemy"] = there
+
+
+def test_obspec(tmp_path: Path) -> None:
+    store = fsabs.from_url(tmp_path).obspec()
+    store.put("a", b"content", use_multipart=True, chunk_size=3, max_concurrency=2)
+    assert bytes(store.get("a").buffer()) == b"content"
+    with pytest.raises(ValueError):
+        store.get_range("a", start=0, length=-1)
+    store.rename("a", "new/prefix/a")
+    assert store.head("new/prefix/a")["size"] == 7
+
+
+def test_a_checkpoint_manager_of_an_fs(tmp_path: Path) -> None:
+    with CheckpointManager(fsabs.from_url(tmp_path)) as manager:
+        assert manager.load() is None

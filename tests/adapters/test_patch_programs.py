@@ -1,0 +1,376 @@
+"""Small programs: on local paths as Python runs them, and on URLs under patches: the same results and exceptions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import fsabs
+from tests import soak
+from tests.adapters import stores
+
+LIBRARIES = ("builtins", "os", "shutil", "glob", "pathlib", "numpy", "PIL", "cv2", "tifffile", "torch")
+FILES = {
+    "a.txt": b"one\ntwo\nthree\n",
+    "empty": b"",
+    "d/b.json": b'{"x": [1, 2]}',
+    "d/t.csv": b"a,b\n1,2\n3,4\n",
+    "d/e/f g.txt": b"deep",
+    "d/a%41.txt": b"percent",
+}
+SETUP = """
+import csv, glob, io, json, os, pathlib, pickle, shutil
+import cv2, numpy, tifffile, torch
+from PIL import Image
+J = lambda *names: "/".join((ROOT, *names))
+PICTURE = numpy.arange(48, dtype="u1").reshape(4, 4, 3)
+def put(name, text, mode="w"):
+    with open(J(name), mode) as file: file.write(text)
+def content(name, mode="rb"):
+    with open(J(name), mode) as file: return file.read()
+def written():
+    with open(J("w.csv"), "w", newline="") as file: return csv.writer(file).writerow([1, "x,y"])
+def two_pages():
+    for append in (False, True): Image.fromarray(PICTURE).save(J("p.pdf"), append=append)
+    return content("p.pdf").count(b"/Page ") + content("p.pdf").count(b"/Page\\n")
+def two_pictures():
+    for append in (False, True): tifffile.imwrite(J("t.tif"), PICTURE, append=append)
+    return len(tifffile.TiffFile(J("t.tif")).pages)
+"""
+PROGRAMS = """
+content("a.txt")
+content("a.txt", "r")
+content("nosuch")
+content("d")
+open(J("a.txt"), "x")
+open(J("nosuch", "x"), "r")
+open(J("a.txt"), "rw")
+open(J("a.txt"), "rb", encoding="utf-8")
+put("new", "text") or content("new")
+put("new", b"bytes", "wb") or content("new")
+put("new", "text", "x") or content("new")
+put("a.txt", "text", "x")
+put("a.txt", "more", "a") or content("a.txt")
+put("fresh", "more", "a") or content("fresh")
+list(open(J("a.txt")))
+[line.strip() for line in io.open(J("a.txt"), "rb")]
+open(J("a.txt")).readlines()
+open(J("a.txt")).read(5)
+(lambda file: (file.seek(4), file.read(3), file.tell(), file.close(), file.closed))(open(J("a.txt"), "rb"))
+open(J("a.txt"), "rb").write(b"x")
+open(J("a.txt"), "r", encoding="ascii", errors="strict", newline="").read()
+os.path.exists(J("a.txt"))
+os.path.exists(J("nosuch"))
+os.path.isfile(J("a.txt")), os.path.isfile(J("d")), os.path.isdir(J("d")), os.path.isdir(J("a.txt"))
+os.path.getsize(J("a.txt"))
+os.path.getsize(J("nosuch"))
+os.stat(J("a.txt")).st_size
+os.stat(J("nosuch"))
+sorted(os.listdir(J("d", "e")))
+sorted(os.listdir(ROOT))
+os.listdir(J("nosuch"))
+os.listdir(J("a.txt"))
+[content(os.path.join("d", name)) for name in sorted(os.listdir(J("d"))) if os.path.isfile(J("d", name))]
+[open(os.path.join(top, name)).read() for top, _, names in os.walk(ROOT) for name in sorted(names)]
+sorted((len(dirs), len(files)) for _, dirs, files in os.walk(ROOT))
+[dirs.clear() for _, dirs, _ in os.walk(ROOT)]
+list(os.walk(J("nosuch")))
+sorted(entry.is_dir() for entry in os.scandir(ROOT))
+sorted(open(entry.path).read() for entry in os.scandir(J("d")) if entry.is_file())
+sorted(entry.stat().st_size for entry in os.scandir(J("d")) if entry.is_file())
+os.remove(J("a.txt")) or sorted(os.listdir(ROOT))
+os.remove(J("nosuch"))
+os.unlink(J("empty")) or os.path.exists(J("empty"))
+os.makedirs(J("x", "y")) or os.path.isdir(J("x", "y"))
+os.makedirs(J("d"))
+os.makedirs(J("d"), exist_ok=True)
+os.mkdir(J("n")) or os.path.isdir(J("n"))
+os.mkdir(J("d"))
+os.mkdir(J("no", "such"))
+os.rmdir(J("d"))
+os.mkdir(J("n")) or os.rmdir(J("n")) or os.path.exists(J("n"))
+os.rename(J("a.txt"), J("z.txt")) or (content("z.txt"), os.path.exists(J("a.txt")))
+os.replace(J("a.txt"), J("empty")) or content("empty")
+os.rename(J("nosuch"), J("z.txt"))
+shutil.copy(J("a.txt"), J("copy.txt")) and content("copy.txt")
+shutil.copy(J("a.txt"), J("d")) and content("d/a.txt")
+shutil.copyfile(J("a.txt"), J("empty")) and content("empty")
+shutil.copy2(J("nosuch"), J("copy.txt"))
+len(glob.glob(J("*.txt")))
+len(glob.glob(J("**", "*"), recursive=True))
+[open(name).read() for name in sorted(glob.glob(J("d", "*.txt")))]
+glob.glob(J("nosuch", "*"))
+len(list(glob.iglob(J("d", "*"))))
+len(glob.glob(J("a.txt")))
+pathlib.Path(J("a.txt")).read_text()
+pathlib.Path(J("nosuch")).read_bytes()
+pathlib.Path(J("p")).write_text("new") and content("p")
+sorted(path.name for path in pathlib.Path(J("d")).iterdir() if path.is_file())[1]
+pathlib.Path(ROOT, "d", "b.json").exists(), pathlib.Path(ROOT, "d").is_dir(), pathlib.Path(J("d")).is_file()
+pathlib.Path(J("a.txt")).stat().st_size
+pathlib.Path(J("a.txt")).suffix, pathlib.Path(J("a.txt")).stem, (pathlib.Path(J("d")) / "b.json").name
+pathlib.Path(J("a.txt")).unlink() or os.path.exists(J("a.txt"))
+pathlib.Path(J("m")).mkdir() or os.path.isdir(J("m"))
+pathlib.Path(J("a.txt")).open().readline()
+json.load(open(J("d", "b.json")))
+json.load(open(J("a.txt")))
+json.dump([1], open(J("w.json"), "w")) or json.load(open(J("w.json")))
+pickle.dump({"x": 1}, open(J("w.pkl"), "wb")) or pickle.load(open(J("w.pkl"), "rb"))
+pickle.load(open(J("empty"), "rb"))
+list(csv.reader(open(J("d", "t.csv"), newline="")))
+list(csv.DictReader(open(J("d", "t.csv"), newline="")))
+written() and content("w.csv")
+Image.fromarray(PICTURE).save(J("p.png")) or numpy.asarray(Image.open(J("p.png"))).tolist()
+Image.open(J("nosuch"))
+Image.open(J("a.txt"))
+Image.fromarray(PICTURE).save(J("p.nosuch"))
+two_pages() > 1
+cv2.imwrite(J("c.png"), PICTURE) and cv2.imread(J("c.png")).tolist()
+cv2.imwrite(J("c.nosuch"), PICTURE)
+cv2.imread(J("a.txt"))
+tifffile.imwrite(J("t.tif"), PICTURE) or tifffile.imread(J("t.tif")).tolist()
+two_pictures()
+tifffile.imread(J("nosuch"))
+numpy.save(J("n"), PICTURE) or numpy.load(J("n.npy")).tolist()
+numpy.load(J("nosuch.npy"))
+numpy.load(J("a.txt"))
+numpy.savetxt(J("n.txt"), numpy.ones((2, 2))) or numpy.loadtxt(J("n.txt")).tolist()
+numpy.savez(J("n.npz"), x=PICTURE) or numpy.load(J("n.npz"))["x"].tolist()
+numpy.fromfile(J("a.txt"), "u1").tolist()
+numpy.genfromtxt(J("d", "t.csv"), delimiter=",", skip_header=1).tolist()
+torch.save({"x": torch.arange(3)}, J("t.pt")) or torch.load(J("t.pt"))["x"].tolist()
+torch.load(J("nosuch"))
+torch.load(J("a.txt"))
+""".strip().splitlines()
+
+
+def run(program: str, root: str) -> Any:
+    """Return the result of a program, or the type of its exception."""
+    names: dict[str, Any] = {"ROOT": root}
+    exec(SETUP, names)
+    try:
+        found = eval(program, names)
+    except Exception as exc:
+        return type(exc) if not isinstance(exc, OSError) else (type(exc), exc.errno)
+    if hasattr(found, "read"):
+        found.close()
+        return "a file"
+    return repr(found).replace(root, "ROOT")
+
+
+def in_thread(program: Callable[[], Any]) -> Any:
+    """Run in a thread."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(program()))
+    thread.start()
+    thread.join(50)
+    return found[0]
+
+
+def in_fork(program: Callable[[], Any]) -> Any:
+    """Run in a forked child."""
+    with get_context("fork").Pool(1) as pool:
+        return pool.apply_async(_called, [pickle.dumps(program)]).get(50)
+
+
+def _called(program: bytes) -> Any:
+    return pickle.loads(program)()
+
+
+def decorated(program: Callable[[], Any]) -> Any:
+    """Run by a decorated generator, which is patched while it runs."""
+
+    @fsabs.patch(*LIBRARIES)
+    def made() -> Iterator[Any]:
+        yield program()
+
+    return next(made())
+
+
+PLACES: dict[str, Callable[[Callable[[], Any]], Any]] = {
+    "here": lambda program: program(),
+    "thread": in_thread,
+    "fork": in_fork,
+}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", PLACES)
+def test_programs(place: str, tmp_path: Path) -> None:
+    different: list[str] = []
+    programs = PROGRAMS if place != "fork" else PROGRAMS[:: max(1, len(PROGRAMS) // soak.rounds(15))]
+    for number, program in enumerate(programs):
+        (local := tmp_path / f"{number}").mkdir()
+        stores.fill(f"file://{local}", FILES)
+        url = f"file://{tmp_path}/url{number}" if place == "fork" else f"memory://programs-{place}/{number}"
+        fsabs.from_url(url, create=True)
+        stores.fill(url, FILES)
+        expected = run(program, str(local))
+        with fsabs.patch(*LIBRARIES):
+            found = PLACES[place](functools.partial(run, program, url))
+        if found != expected:
+            different.append(f"{program}: {found}, not {expected}")
+    soak.count("patched programs", len(programs))
+    assert not different, "\n".join(different)
+
+
+# ---- what patches leave as it was
+
+
+@pytest.fixture
+def tree() -> Iterator[str]:
+    """A directory in memory."""
+    with stores.opened("memory", None, Path()) as url:
+        stores.fill(url, FILES)
+        yield url
+
+
+def test_functions_that_are_patched_are_pickled_bound_and_named(tmp_path: Path) -> None:
+    local = tmp_path / "x"
+    local.write_text("text")
+    with fsabs.patch("builtins", "os"):
+        for function in (open, os.listdir, os.path.getsize, os.stat, os.walk):
+            assert pickle.loads(pickle.dumps(function)) is function
+        with get_context("fork").Pool(1) as pool:
+            assert pool.map(os.path.getsize, [str(local)]) == [4]
+
+        class Owner:
+            opener = open
+            size = os.path.getsize
+
+        owner: Any = Owner()
+        with owner.opener(local) as file:  # a builtin does not bind
+            assert file.read() == "text"
+        with pytest.raises(TypeError):
+            owner.size(local)  # a function does, as it did before
+        assert (open.__name__, os.listdir.__doc__ == os.scandir.__doc__) == ("open", False)
+        pickled = pickle.dumps(os.path.getsize)
+    assert pickle.loads(pickled) is os.path.getsize
+
+
+def test_local_paths_of_fsabs_work_as_before(tmp_path: Path) -> None:
+    path = fsabs.Path(tmp_path) / "x.npy"
+    numpy.save(os.fspath(path), numpy.arange(3))
+    with fsabs.patch("numpy"):
+        assert numpy.load(path, mmap_mode="r").tolist() == [0, 1, 2]
+
+
+def test_nested_blocks_threads_and_wraps(tree: str) -> None:
+    def opens() -> bool:
+        try:
+            with open(f"{tree}/a.txt"):
+                return True
+        except OSError:
+            return False
+
+    patched = fsabs.patch("builtins")
+    with patched:
+        with patched:
+            assert opens()
+        assert opens()
+        ended = threading.Event()
+
+        def block() -> None:
+            with patched:
+                pass
+            ended.set()
+
+        threading.Thread(target=block).start()
+        assert ended.wait(10)
+        assert opens()
+    assert not opens()
+    import builtins
+
+    original = builtins.open
+    try:
+        with fsabs.patch("builtins"):
+            theirs = functools.wraps(builtins.open)(lambda *given, **named: original(*given, **named))
+            builtins.open = theirs
+        with fsabs.patch("builtins"):
+            assert opens()
+    finally:
+        builtins.open = original
+
+
+def test_generators_and_coroutines_are_patched_while_they_run(tree: str) -> None:
+    import asyncio
+
+    def first() -> str:
+        with open(f"{tree}/a.txt") as file:
+            return file.readline()
+
+    @fsabs.patch("builtins")
+    def generated() -> Iterator[str]:
+        yield first()
+
+    @fsabs.patch("builtins")
+    async def awaited() -> str:
+        return first()
+
+    @fsabs.patch("builtins")
+    async def streamed() -> Any:
+        yield first()
+
+    async def all_of_them() -> list[str]:
+        return [await awaited(), *[line async for line in streamed()]]
+
+    assert [*generated(), *asyncio.run(all_of_them())] == ["one\n"] * 3
+    with pytest.raises(FileNotFoundError):
+        first()
+
+
+def test_a_file_that_is_dropped_is_kept(tree: str) -> None:
+    import gc
+    import json
+
+    with fsabs.patch("builtins"):
+        json.dump({"x": 1}, open(f"{tree}/x.json", "w"))  # noqa: SIM115 - that is the point
+        gc.collect()
+        with open(f"{tree}/x.json") as file:
+            assert json.load(file) == {"x": 1}
+
+
+def test_pandas_opens_what_is_its_own() -> None:
+    import fsspec
+    import pandas
+
+    fsspec.filesystem("memory").pipe_file("/own/x.csv", b"a\n1\n")
+    with fsabs.patch("pandas"):
+        assert pandas.read_csv("memory://own/x.csv").to_dict() == {"a": {0: 1}}
+        assert pandas.read_csv("memory://own/x.csv", storage_options={"skip_instance_cache": True}).shape == (1, 1)
+    with contextlib.closing(fsabs.Memory("own-pandas")):
+        pass
+
+
+def test_pandas_creates_a_file_that_must_be_new(tmp_path: Path) -> None:
+    import pandas
+
+    url = f"file://{tmp_path}/x.csv"
+    with fsabs.patch("pandas"):
+        pandas.DataFrame({"a": [1]}).to_csv(url, mode="x")
+        with pytest.raises(FileExistsError):
+            pandas.DataFrame({"a": [2]}).to_csv(url, mode="x")
+        assert pandas.read_csv(url)["a"].tolist() == [1]
+
+
+def test_an_unknown_name_in_the_environment_is_one_line() -> None:
+    environment = {**os.environ, "FSABS_PATCH": "nosuch,builtins", "PYTHONPATH": str(stores.ROOT)}
+    code = "import fsabs, sys; print(fsabs.adapters.patch.applied(), 'fsabs.paths' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50)
+    assert done.stdout == "['builtins'] False\n"  # what opens URLs is loaded with the first one
+    assert len(done.stderr.splitlines()) == 1
+    assert "'nosuch' can't be patched" in done.stderr

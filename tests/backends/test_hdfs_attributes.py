@@ -1,0 +1,133 @@
+"""The permissions and the replication of files that are written to HDFS, new ones and ones that are replaced."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs
+from fsabs.core.stats import FileStat
+from fsabs.core.writing import PARTIAL_SUFFIX, committing
+from tests.servers.hdfs import HdfsCluster
+
+
+@pytest.fixture
+def fs(hdfs: HdfsCluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Hdfs:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_USER_NAME", "HADOOP_PROXY_USER"):
+        monkeypatch.delenv(name, raising=False)
+    found = fsabs.from_url(f"{hdfs.url}/attributes/{abs(hash(request.node.name))}", create=True)
+    assert isinstance(found, Hdfs)
+    return found
+
+
+def written(fs: Hdfs, way: str, data: bytes) -> None:
+    if way == "write_bytes":
+        fs.write_bytes("x", data)
+    else:
+        with fs.open("x", "wb") as file:
+            file.write(data)
+
+
+@pytest.mark.parametrize("way", ["write_bytes", "open"])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o400])
+def test_a_file_that_is_replaced_keeps_permissions_and_replication(fs: Hdfs, way: str, mode: int) -> None:
+    fs.write_bytes("x", b"old")
+    fs.chmod("x", mode)
+    fs.set_replication("x", 2)
+    written(fs, way, b"new")
+    assert fs.read_bytes("x") == b"new"
+    assert (fs.status("x").mode, fs.status("x").replication) == (mode, 2)
+
+
+def test_the_replication_that_is_asked_for_is_above_that_of_the_replaced_file(fs: Hdfs) -> None:
+    fs.write_bytes("x", b"old")
+    own = fsabs.from_url(fs.url(""), replication=2)
+    assert isinstance(own, Hdfs)
+    own.write_bytes("x", b"new")
+    assert fs.status("x").replication == 2
+    fs.write_bytes("x", b"newer")
+    assert fs.status("x").replication == 2
+
+
+def test_what_is_not_published_yet_is_private(hdfs: HdfsCluster, fs: Hdfs) -> None:
+    before = os.umask(0o022)
+    try:
+        file = fs.open("x", "wb", buffering=0)
+        file.write(b"1")
+        hidden = [path for path, _, _ in hdfs.ls(f"/{fs._root}") if path.endswith(PARTIAL_SUFFIX)]
+        assert [fs.status(path).mode for path in hidden] == [0o600]
+        file.close()
+        assert fs.status("x").mode == 0o644
+    finally:
+        os.umask(before)
+
+
+def test_owner_and_group_stay_where_the_writer_may_give_them(
+    hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the group of the new file may read no more than all others, since it is not the one that was allowed to."""
+    hdfs.chmod(f"/{fs._root}", 0o777)
+    for name in ("x", "y", "z"):
+        fs.write_bytes(name, b"old")
+        fs.chown(name, "bob", "research")
+    fs.chmod("x", 0o640)
+    fs.chmod("y", 0o664)
+    written(fs, "open", b"new")
+    found = fs.status("x")
+    assert (found.owner, found.group, found.mode) == ("bob", "research", 0o640)
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    alice = fsabs.from_url(fs.url(""))
+    alice.write_bytes("x", b"hers")
+    alice.write_bytes("y", b"hers")
+    assert [(fs.status(name).owner, fs.status(name).mode) for name in "xy"] == [("alice", 0o600), ("alice", 0o644)]
+
+
+def test_the_mask_of_an_access_control_list_is_not_taken_for_the_permissions_of_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hdfs_native import _internal
+
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    with HdfsCluster(settings={"dfs.namenode.acls.enabled": "true"}) as cluster:
+        fs = fsabs.from_url(f"{cluster.url}/")
+        assert isinstance(fs, Hdfs)
+        fs.write_bytes("x", b"old")
+        fs.chmod("x", 0o600)
+        entry = _internal.AclEntry("user", "access", "rw-", "carol")
+        _internal.RawClient(cluster.url, {}, None).modify_acl_entries("/x", [entry])
+        assert fs.status("x").mode == 0o660
+        assert fs.stat("x").mode == 0o100660
+        fs.write_bytes("x", b"new")
+        assert fs.status("x").mode == 0o600
+
+
+def test_a_copy_is_given_the_time_and_if_it_is_new_the_permissions_of_its_source(fs: Hdfs) -> None:
+    source = FileStat("source", 3, False, 1_000_000_000.5, 0o100664)
+    x, y = fs._key("x", "write"), fs._key("y", "write")
+    fs._write_like(x, b"one", source)
+    with committing(fs._create(y, False)) as writer:
+        writer.keep(source._replace(mode=0o104750))
+        writer.write(b"two")
+    assert [(fs.stat(name).mode, fs.stat(name).last_modified) for name in "xy"] == [
+        (0o100664, 1_000_000_000.5),
+        (0o100750, 1_000_000_000.5),
+    ]
+    fs._write_like(x, b"newer", source._replace(mode=0o100600, last_modified=2e9))
+    assert fs.read_bytes("x") == b"newer"
+    assert (fs.stat("x").mode, fs.stat("x").last_modified) == (0o100664, 2e9)
+    assert fs.capabilities.modes
+
+
+def test_a_copy_may_be_read_only(hdfs: HdfsCluster, fs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The NameNode lets its owner set no time, and no replication, of a file that he may not write."""
+    hdfs.chmod(f"/{fs._root}", 0o777)
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    alice = fsabs.from_url(fs.url(""))
+    source = FileStat("source", 3, False, 1e9, 0o100400)
+    for content in (b"new", b"replaced"):
+        alice._write_like(fs._key("x", "write"), content, source)
+        assert alice.read_bytes("x") == content
+        assert (fs.status("x").owner, fs.status("x").mode, fs.stat("x").last_modified) == ("alice", 0o400, 1e9)
+        fs.set_replication("x", 2)

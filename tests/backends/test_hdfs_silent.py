@@ -1,0 +1,238 @@
+"""Nodes of HDFS that stop without a word: writing goes on, silence is remembered, and a listing is not lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.hdfs import Hdfs, client, writing
+from fsabs.core.writing import PARTIAL_SUFFIX
+from tests.servers import hdfs as hdfs_server
+from tests.servers.fixtures import require
+from tests.servers.hdfs_pair import HOST, HdfsPair
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[HdfsPair]:
+    require(hdfs_server.missing)
+    with HdfsPair() as pair:
+        yield pair
+
+
+@pytest.fixture
+def pair(running: HdfsPair, monkeypatch: pytest.MonkeyPatch) -> HdfsPair:
+    for name in ("HADOOP_USER_NAME", "HADOOP_PROXY_USER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(running.conf_dir))
+    monkeypatch.setattr(client, "_active", {})
+    monkeypatch.setattr(client, "_silence", {})
+    return running
+
+
+class FrozenNode:
+    """A node that is stopped for the length of a block; a NameNode is replaced by the other one, and fenced."""
+
+    def __init__(self, pair: HdfsPair, name: str) -> None:
+        self._pair, self._name = pair, name
+
+    def __enter__(self) -> None:
+        self._pair.freeze(self._name)
+        if self._name.startswith("nn"):
+            self._pair.activate(1 - self._pair.active)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._name.startswith("dn"):
+            self._pair.thaw(self._name)
+            time.sleep(3)  # some heartbeats, after which the NameNode knows it again
+        else:
+            self._pair.kill(self._name)
+            self._pair.start_namenode(int(self._name[2:]))
+
+
+def stored(pair: HdfsPair, folder: str) -> dict[str, int]:
+    return {path.rpartition("/")[2]: size for path, _, size in pair.ls(folder)}
+
+
+# ---- writing
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("longer", [False, True], ids=["that is kept", "that is longer than what is kept"])
+def test_a_file_is_written_although_its_namenode_falls_silent(
+    pair: HdfsPair, monkeypatch: pytest.MonkeyPatch, longer: bool
+) -> None:
+    if longer:
+        monkeypatch.setattr(writing, "REPLAY_BYTES", 8 * MIB)
+    folder = f"/silent-namenode-{longer}"
+    fs = fsabs.from_url(f"hdfs://pair{folder}", create=True, timeout=40, block_size=4 * MIB)
+    pieces = [os.urandom(MIB) for _ in range(24)]
+    with fs.open("x", "wb", buffering=0) as file:
+        for piece in pieces[:14]:
+            file.write(piece)
+        with FrozenNode(pair, f"nn{pair.active}"):
+            begun = time.monotonic()
+            for piece in pieces[14:]:
+                file.write(piece)
+            file.close()
+            assert time.monotonic() - begun < 20
+            assert fs.read_bytes("x") == b"".join(pieces)
+    assert stored(pair, folder) == {"x": 24 * MIB}
+
+
+@pytest.mark.timeout(180)
+def test_small_files_are_written_although_their_namenode_falls_silent(pair: HdfsPair) -> None:
+    fs = fsabs.from_url("hdfs://pair/silent-small", create=True, timeout=40)
+    file = fs.open("x", "wb")
+    file.write(b"content")
+    with FrozenNode(pair, f"nn{pair.active}"):
+        begun = time.monotonic()
+        file.close()
+        fs.write_bytes("y", b"content")
+        assert time.monotonic() - begun < 10
+    assert pair.get("/silent-small/x") == pair.get("/silent-small/y") == b"content"
+
+
+@pytest.mark.timeout(180)
+def test_a_file_is_written_although_a_datanode_of_its_pipeline_freezes(pair: HdfsPair) -> None:
+    """Both DataNodes are needed until the NameNode knows that one is dead, which takes it 20 seconds here."""
+    fs = fsabs.from_url("hdfs://pair/frozen-pipeline", create=True, timeout=60)
+    data = os.urandom(3 * MIB)
+    file = fs.open("x", "wb", buffering=0)
+    file.write(data[:MIB])
+    with FrozenNode(pair, "dn1"):
+        begun = time.monotonic()
+        file.write(data[MIB:])
+        file.close()
+        assert time.monotonic() - begun < 59
+        assert fs.read_bytes("x") == data
+    assert [name for name in stored(pair, "/frozen-pipeline") if not name.endswith(PARTIAL_SUFFIX)] == ["x"]
+
+
+# ---- reading
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("way", ["read_bytes", "read_many"])
+def test_a_frozen_datanode_is_waited_for_once_and_not_for_each_file(pair: HdfsPair, way: str) -> None:
+    names = [f"{number}" for number in range(60)]
+    for name in names:
+        pair.put(f"/frozen-reads/{name}", name.encode() * 10_000)
+    fs = fsabs.from_url("hdfs://pair/frozen-reads", timeout=18)
+    reads: dict[str, Callable[[], Iterator[bytes]]] = {
+        "read_bytes": lambda: map(fs.read_bytes, names),
+        "read_many": lambda: fs.read_many(names),
+    }
+    with FrozenNode(pair, "dn0"):
+        begun = time.monotonic()
+        for name, data in zip(names, reads[way](), strict=True):
+            assert data == name.encode() * 10_000
+        assert time.monotonic() - begun < 20, "60 s and more, if each of them waited"
+        pid = os.fork()
+        if pid == 0:
+            begun = time.monotonic()
+            good = all(fs.read_bytes(name) == name.encode() * 10_000 for name in names[:10])
+            os._exit(0 if good and time.monotonic() - begun < 6 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "a child knows, too"
+    pair.rm("/frozen-reads")
+
+
+@pytest.mark.timeout(120)
+def test_an_open_file_goes_on_with_the_other_replica(pair: HdfsPair) -> None:
+    """The library asks the DataNodes in the order in which the NameNode named them when the file was opened."""
+    data = os.urandom(20 * MIB)
+    pair.put("/frozen-open/x", data, block_size=MIB)
+    file = fsabs.from_url("hdfs://pair/frozen-open", timeout=18).open("x", "rb", buffering=0)
+    assert file.read(10) == data[:10]
+    begun = time.monotonic()
+    for name in ("dn0", "dn1"):
+        with FrozenNode(pair, name):
+            for start in range(0, len(data) - 10, MIB // 2):
+                file.seek(start)
+                assert file.read(10) == data[start : start + 10]
+    assert time.monotonic() - begun < 40, "120 s, if each read waited"
+    pair.rm("/frozen-open")
+
+
+def test_a_silence_that_was_none_does_not_fail_reads(pair: HdfsPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DataNodes that all need longer than the short time have the usual time then."""
+    pair.put("/slow/x", b"content")
+    fs = fsabs.from_url("hdfs://pair/slow", timeout=30)
+    assert isinstance(fs, Hdfs)
+    monkeypatch.setattr(client, "SHORT_TIMEOUT", 0.001)
+    nameservice = fs._connection.get().find("/slow/x").nameservice
+    client._silence[nameservice._key] = client.Silence(time.monotonic() + 60)
+    for name in ("dn0", "dn1"):
+        pair.freeze(name)
+    thaw = threading.Timer(0.5, lambda: list(map(pair.thaw, ("dn0", "dn1"))))
+    thaw.start()
+    assert fs.read_bytes("x") == b"content"
+    thaw.join()
+    pair.wait_until_writable()
+
+
+# ---- listing
+
+
+class MutedNameNode:
+    """A proxy of a NameNode that passes on its first `size` bytes of responses, and then calls `silent`."""
+
+    def __init__(self, port: int, size: int, silent: Callable[[], Any]) -> None:
+        self._port, self._left, self._silent = port, size, silent
+        self._listener = socket.create_server((HOST, 0))
+        self._sockets = [self._listener]
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection((HOST, self._port))
+            self._sockets += [client, server]
+            threading.Thread(target=self._pass_on, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self._pass_on, args=(server, client, True), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, counted: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                before = self._left
+                self._left -= len(data) if counted else 0
+                if before > 0 >= self._left:
+                    self._silent()
+                if self._left > 0 or not counted:
+                    target.sendall(data)
+
+    def close(self) -> None:
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+@pytest.mark.timeout(180)
+def test_a_listing_that_loses_its_namenode_goes_on_with_the_other(pair: HdfsPair) -> None:
+    names = [f"{number:05}" for number in range(2500)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: pair.mkdir(f"/silent-list/{name}"), names))
+    muted = MutedNameNode(pair.ports[pair.active], 100_000, pair.fail_over)
+    ports = list(pair.ports)
+    ports[pair.active] = muted.port
+    fs = Hdfs("/silent-list", "pair", timeout=60, configuration=pair.client_settings(ports))
+    begun = time.monotonic()
+    assert list(fs.list()) == [name + "/" for name in names]
+    assert time.monotonic() - begun < 12
+    muted.close()
+    pair.rm("/silent-list")

@@ -1,0 +1,106 @@
+"""Forward proxies: a tunnel to a store with TLS, the absolute form of a URL to one without."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsabs.backends.s3 import S3
+from tests.backends.test_s3_reads import certificate
+from tests.servers.scripted import ScriptedStore
+
+KEYS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+pytestmark = pytest.mark.timeout(60)
+
+
+class Tunnels:
+    """A proxy that opens tunnels to `port` on this host for who has a password, and notes what it was asked."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://user:p%40ss@127.0.0.1:{self._socket.getsockname()[1]}"
+        self.heads: list[str] = []
+        self._open: list[socket.socket] = [self._socket]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near = self._socket.accept()[0]
+            except OSError:
+                return
+            self._open.append(near)
+            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+
+    def _serve(self, near: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += near.recv(4096)
+        self.heads.append(head.decode())
+        if base64.b64encode(b"user:p@ss") not in head:
+            near.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            near.close()
+            return
+        far = socket.create_connection(("127.0.0.1", self._port))
+        self._open.append(far)
+        near.sendall(b"HTTP/1.1 200 Connection")
+        near.sendall(b" established\r\n\r\n")
+        threading.Thread(target=_forward, args=(far, near), daemon=True).start()
+        _forward(near, far)
+
+    def close(self) -> None:
+        for one in self._open:
+            one.close()
+
+
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+    except OSError:
+        pass
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedStore]:
+    for name in os.environ:
+        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    path = certificate(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", f"{path}.crt")
+    with ScriptedStore({f"k{number}": b"content" for number in range(20)}, certificate=path) as made:
+        yield made
+
+
+@pytest.fixture
+def tunnels(store: ScriptedStore) -> Iterator[Tunnels]:
+    made = Tunnels(store.port)
+    yield made
+    made.close()
+
+
+def test_a_store_with_tls_is_reached_through_a_tunnel(store: ScriptedStore, tunnels: Tunnels) -> None:
+    fs = S3("bucket", endpoint=store.endpoint, proxies={"https": tunnels.url}, **KEYS)
+    assert fs.read_bytes("k0") == b"content"
+    assert list(fs.read_many([f"k{number}" for number in range(20)], concurrency=4)) == [b"content"] * 20
+    assert store.connections == len(tunnels.heads) <= 5
+    assert all(head.startswith(f"CONNECT 127.0.0.1:{store.port} HTTP/1.1\r\n") for head in tunnels.heads)
+    assert "p%40ss" not in repr(fs.http.endpoint)
+    assert "p@ss" not in repr(fs.http.endpoint)
+
+
+def test_a_proxy_that_opens_no_tunnel_is_named(store: ScriptedStore, tunnels: Tunnels) -> None:
+    proxy = tunnels.url.replace("p%40ss", "wrong")
+    fs = S3("bucket", endpoint=store.endpoint, proxies={"https": proxy}, **KEYS)
+    for read in (lambda: fs.read_bytes("k0"), lambda: list(fs.read_many(["k0", "k1"]))):
+        with pytest.raises(PermissionError, match="407"):
+            read()
+    assert not store.requests

@@ -1,0 +1,333 @@
+"""Writes against stores that answer early, late, wrongly or not at all, byte by byte; and what must not be written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import select
+import socket
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.s3 import S3
+from tests.backends.test_s3_reads import certificate
+from tests.servers.scripted import Asked, ScriptedStore, message
+
+KEYS = {"aws_access_key_id": "me", "aws_secret_access_key": "a-secret-key", "region": "us-east-1"}
+MIB = 1 << 20
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in os.environ:
+        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+def opened(store: ScriptedStore, **options: Any) -> S3:
+    fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, **{**KEYS, "read_timeout": 5, **options})
+    assert isinstance(fs, S3)
+    return fs
+
+
+def stored(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+    """Store what a PUT brings."""
+    if asked.method == "PUT":
+        store.objects[asked.key] = asked.body
+        connection.sendall(message(200, {"ETag": '"1"', "Content-Length": "0"}, b""))
+    else:
+        connection.sendall(store.respond(asked))
+
+
+def refusal(status: int, code: str) -> bytes:
+    body = f"<Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
+    return message(status, {"Content-Length": str(len(body))}, body)
+
+
+# ---- what comes while a body is sent
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("write", ["write_many", "write_bytes"])
+def test_what_is_no_refusal_does_not_end_a_body(write: str, tls: bool, tmp_path: Path) -> None:
+    """An interim response, or a session ticket of TLS: with a store that reads slowly, of a body under way."""
+
+    def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.method == "PUT":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            connection.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+            time.sleep(0.2)
+
+    path = certificate(tmp_path) if tls else None
+    data = {f"k{number}": random.Random(number).randbytes(2 * MIB) for number in range(3)}
+    with ScriptedStore({}, stored, early=early, certificate=path) as store:
+        fs = opened(store, max_attempts=1, **({"verify": f"{path}.crt"} if path else {}))
+        if write == "write_many":
+            fs.write_many(data, concurrency=3)
+        else:
+            for name, content in data.items():
+                fs.write_bytes(name, content)
+        assert store.objects == data
+        assert len(store.requests) == 3
+
+
+@pytest.mark.parametrize("size", [100, 3 * MIB, 20 * MIB])
+def test_an_early_refusal_is_named_and_ends_the_body(size: int) -> None:
+    """The store closes the connection over what it has not read, so that a reset may follow the response."""
+
+    asked_for: list[str] = []
+
+    def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        asked_for.append(asked.key)
+        connection.sendall(refusal(403, "AccountProblem"))
+        connection.shutdown(socket.SHUT_WR)
+        return True
+
+    with ScriptedStore({}, stored, early=early) as store, pytest.raises(PermissionError, match="AccountProblem"):
+        opened(store).write_bytes("k", bytes(size))
+    assert asked_for == ["k"]
+
+
+def test_a_large_body_waits_until_the_store_asks_for_it() -> None:
+    came: list[tuple[int, str]] = []
+
+    def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        came.append((len(select.select([connection], [], [], 0.2)[0]), asked.headers["expect"]))
+        connection.sendall(refusal(403, "AccessDenied"))
+        return True
+
+    with ScriptedStore({}, stored, early=early) as store, pytest.raises(PermissionError, match="AccessDenied"):
+        opened(store).write_bytes("k", bytes(20 * MIB))
+    assert came == [(0, "100-continue")]
+
+
+def test_a_store_may_read_nothing_for_longer_than_it_takes_to_connect() -> None:
+    def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        time.sleep(1.5)
+
+    data = os.urandom(12 * MIB)
+    with ScriptedStore({}, stored, early=early) as store:
+        opened(store, connect_timeout=0.3, max_attempts=1).write_bytes("k", data)
+        assert store.objects["k"] == data
+
+
+# ---- answers that are no success
+
+
+@pytest.mark.parametrize("answer", ["page", "empty", "no content", "created"])
+@pytest.mark.parametrize("write", ["write_bytes", "open", "write_many"])
+def test_a_put_is_done_when_the_store_has_given_an_etag(write: str, answer: str) -> None:
+    html = b"<html>Please sign in</html>"
+    responses = {
+        "page": message(200, {"Content-Type": "text/html", "Content-Length": str(len(html))}, html),
+        "empty": message(200, {"Content-Length": "0"}, b""),
+        "no content": message(204, {"ETag": '"1"'}, b""),
+        "created": message(201, {"ETag": '"1"', "Content-Length": "0"}, b""),
+    }
+    with ScriptedStore({}, lambda store, asked, connection: connection.sendall(responses[answer])) as store:
+        fs = opened(store, max_attempts=2)
+        with pytest.raises(fsabs.CorruptFileError, match="without an ETag"):
+            if write == "open":
+                with fs.open("k", "wb") as file:
+                    file.write(b"content")
+            elif write == "write_bytes":
+                fs.write_bytes("k", b"content")
+            else:
+                fs.write_many([("k", b"content")], concurrency=2)
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\0", "\r"])
+@pytest.mark.parametrize("name", ["aws_session_token", "aws_access_key_id"])
+def test_no_header_field_becomes_two(name: str, line: str) -> None:
+    with ScriptedStore({"k": b"1"}, stored) as store:
+        fs = opened(store, **{name: f"value{line}x-amz-acl: public-read"})
+        for act in (lambda: fs.write_bytes("k", b"2"), lambda: fs.read_bytes("k"), lambda: fs.signed_url("k")):
+            with pytest.raises(PermissionError, match="line break"):
+                act()
+        assert store.requests == []
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_each_byte_of_a_completion_extends_its_deadline(patient: bool) -> None:
+    """AWS answers 200 at once, and sends blanks until it is done."""
+    parts: dict[str, bytes] = {}
+    end = b"<CompleteMultipartUploadResult><Key>k</Key></CompleteMultipartUploadResult>"
+    if not patient:
+        end = b" " * 1000 + b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        body = b""
+        if asked.method == "PUT":
+            parts[asked.query["partNumber"]] = asked.body
+        elif "uploads" in asked.query:
+            body = b"<InitiateMultipartUploadResult><Key>k</Key><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+        elif asked.method == "POST":
+            head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head)
+            for _ in range(6):
+                connection.sendall(b"1\r\n \r\n")
+                time.sleep(0.3)
+            connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(end), end))
+            store.objects["k"] = b"".join(parts[number] for number in sorted(parts))
+            return
+        connection.sendall(message(200, {"Content-Length": str(len(body)), "ETag": '"1"'}, body))
+
+    data = random.Random(1).randbytes(6 * MIB)
+    with ScriptedStore({}, script) as store:
+        fs = opened(store, read_timeout=1, max_attempts=1, mpu_chunksize=5 * MIB)
+        if patient:
+            fs.write_bytes("k", data)
+            assert store.objects["k"] == data
+        else:
+            with pytest.raises(PermissionError, match="AccessDenied"):
+                fs.write_bytes("k", data)
+        assert sum(asked.method == "POST" and "uploadId" in asked.query for asked in store.requests) == 1
+        assert any(asked.method == "DELETE" for asked in store.requests) is not patient  # aborted
+
+
+def test_a_store_may_send_back_some_checksums_only() -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        headers = {"ETag": '"1"', "Content-Length": "0"}
+        if len(store.requests) % 2:
+            headers["x-amz-checksum-crc32c"] = asked.headers["x-amz-checksum-crc32c"]
+        if asked.key == "wrong":
+            headers["x-amz-checksum-crc32c"] = "AAAAAA=="
+        connection.sendall(message(200, headers, b""))
+
+    with ScriptedStore({}, script) as store:
+        fs = opened(store, max_attempts=1)
+        for number in range(6):
+            fs.write_bytes(f"k{number}", b"content")
+        with pytest.raises(fsabs.CorruptFileError, match="AAAAAA=="):
+            fs.write_bytes("wrong", b"content")
+
+
+# ---- credentials
+
+
+def _rotating(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+    if "Credential=new/" in asked.headers.get("authorization", ""):
+        connection.sendall(store.respond(asked))
+    elif asked.method == "HEAD":
+        connection.sendall(message(400, {}, b""))
+    else:
+        connection.sendall(refusal(403, "InvalidAccessKeyId"))
+
+
+@pytest.mark.parametrize("read", ["read_bytes", "read_many", "stat"])
+def test_credentials_that_were_rotated_are_read_anew(read: str, tmp_path: Path) -> None:
+    section = "[default]\naws_access_key_id = {}\naws_secret_access_key = b\n"
+    (tmp_path / "credentials").write_text(section.format("old"))
+    with ScriptedStore({"k": b"content"}, _rotating) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, region="us-east-1")
+        with pytest.raises(OSError):
+            fs.read_bytes("k")
+        assert len(store.requests) == 1  # they are the same, and not tried again
+        (tmp_path / "credentials").write_text(section.format("new"))
+        if read == "read_many":
+            assert list(fs.read_many(["k"] * 5, concurrency=2)) == [b"content"] * 5
+        elif read == "stat":
+            assert fs.stat("k").size == 7
+        else:
+            assert fs.read_bytes("k") == b"content"
+        assert fs.read_bytes("k") == b"content"
+
+
+def test_credentials_of_the_environment_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "old")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    with ScriptedStore({"k": b"content"}, _rotating) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, region="us-east-1")
+        with pytest.raises(PermissionError):
+            fs.read_bytes("k")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
+        assert fs.read_bytes("k") == b"content"
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    token, customer = "a-session-token", "c" * 32
+    options = {"aws_session_token": token, "sse_customer_key": customer.encode()}
+    # Locals are part of what pytest, Sentry and rich show of a traceback.
+    shown = io.StringIO()
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        if asked.key == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            return True
+        connection.sendall(refusal(403, "AccessDenied"))
+        return False
+
+    with ScriptedStore({}, script) as store:
+        fs = opened(store, max_attempts=1, **options)
+        print(repr(fs), repr(fs.options), repr(fs.objects), repr(fs.dialect), repr(fs.http.access), file=shown)
+        acts: list[Any] = [
+            lambda: fs.read_bytes("k"),
+            lambda: fs.read_bytes("reset"),
+            lambda: list(fs.read_many(["k", "k"])),
+            lambda: fs.write_bytes("k", b"1"),
+            lambda: fs.write_bytes("reset", bytes(MIB)),
+            lambda: fs.write_many([("reset", b"1"), ("k", b"2")]),
+            lambda: opened(store, aws_session_token=token + "\n").read_bytes("k"),
+        ]
+        for act in acts:
+            try:
+                act()
+            except OSError as exc:
+                shown.write(_ours(exc))
+    for secret in (KEYS["aws_secret_access_key"], token, "Signature=", "Y2NjY2"):
+        assert secret not in shown.getvalue()
+
+
+def _ours(exc: BaseException) -> str:
+    """What is shown of an exception and of those that led to it, but for the frames of the test itself."""
+    found: Any = traceback.TracebackException.from_exception(exc, capture_locals=True)
+    text = ""
+    while found is not None:
+        frames = (f"{frame.name} {frame.locals}\n" for frame in found.stack if "/fsabs/" in frame.filename)
+        text += "".join([*found.format_exception_only(), *frames])
+        found = found.__cause__ or found.__context__
+    return text
+
+
+# ---- conditions
+
+
+def test_a_file_is_replaced_if_it_has_still_its_version() -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        if asked.method == "PUT" and asked.headers.get("if-match") != '"v1"':
+            connection.sendall(refusal(412, "PreconditionFailed"))
+        else:
+            stored(store, asked, connection)
+
+    with ScriptedStore({"k": b"old"}, script) as store:
+        fs = opened(store)
+        with pytest.raises(fsabs.StaleFileError) as caught:
+            fs.write_if("k", b"new", "v0")
+        assert caught.value.filename == "s3://bucket/k"
+        assert store.objects["k"] == b"old"
+        fs.write_if("k", b"new", "v1")
+        assert store.objects["k"] == b"new"
+
+
+def test_listings_are_bounded() -> None:
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        piece = b"100000\r\n" + b"<Contents>" * 104857 + b"      \r\n"
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                connection.sendall(piece)
+        return True
+
+    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="more than"):
+        list(opened(store, max_attempts=1, read_timeout=20).list(""))

@@ -1,0 +1,115 @@
+"""Small archives below `cache=`, and the environment's `FSABS_CACHE`."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import Memory
+from fsabs.cache import CachedFS
+from fsabs.core import registry
+from fsabs.core.layers import LayerFS
+from tests.cache.stores import noise
+from tests.cache.test_freshness import Paged
+
+FILES = {f"{number:04}.bin": noise(3000 + number % 500, number) for number in range(1000)}
+
+
+def packed(kind: str) -> bytes:
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w") as archive:
+            for name, data in FILES.items():
+                archive.writestr(name, data)
+    else:
+        with tarfile.open(fileobj=out, mode="w") as tar:
+            for name, data in FILES.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+class Far(LayerFS):
+    """The scheme `far://`: a tree in memory of which each range that is read is a request."""
+
+    store = Paged(Memory("far"))
+
+    def __init__(self, name: str = "", path: str = "") -> None:
+        super().__init__(self.store)
+        self._root = self._cwd = path.strip("/")
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Paged]:
+    fsabs.register_backend("far", Far)
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "kept"))
+    yield Far.store
+    for name in list(Far.store.inner.list()):
+        Far.store.inner.remove(name)
+    Far.store.forget()
+    Far.store.ranges.clear()
+    registry._backends.pop("far", None) if hasattr(registry, "_backends") else None
+
+
+def epoch(fs: Any, seed: int) -> None:
+    names = random.Random(seed).sample(sorted(FILES), len(FILES))
+    for name in names:
+        assert fs.read_bytes(name) == FILES[name]
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_small_archive_is_fetched_once_however_it_is_read(far: Paged, kind: str) -> None:
+    content = packed(kind)
+    far.inner.write_bytes(f"a.{kind}", content)
+    with fsabs.from_url(f"far://x/a.{kind}", cache={"min_free": 0}) as fs:
+        assert isinstance(fs, CachedFS)
+        epoch(fs, 1)
+    assert len(far.ranges) <= 30, "tens of requests"
+    assert sum(size for size, _ in far.ranges) <= 1.1 * len(content)
+    far.ranges.clear()
+    far.forget()
+    with fsabs.from_url(f"far://x/a.{kind}", cache={"min_free": 0}) as fs:
+        epoch(fs, 2)
+    assert far.ranges == []
+    assert far.requests <= 2, "its version is asked for once more"
+
+
+def test_an_archive_that_is_not_small_is_cached_by_its_members(far: Paged) -> None:
+    far.inner.write_bytes("a.zip", packed("zip"))
+    with fsabs.from_url("far://x/a.zip", cache={"min_free": 0, "max_bytes": 4_000_000}) as fs:
+        assert fs.read_bytes("0500.bin") == FILES["0500.bin"]
+        far.ranges.clear()
+        assert fs.read_bytes("0500.bin") == FILES["0500.bin"]
+    assert far.ranges == []
+    assert max((size for size, _ in far.ranges), default=0) < 100_000
+
+
+def test_a_program_that_is_not_changed_is_cached_by_the_environment(
+    far: Paged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    far.inner.write_bytes("a", b"content")
+    (tmp_path / "local").write_bytes(b"local")
+    monkeypatch.setenv("FSABS_CACHE", f"dir={tmp_path}/chosen, min_free=0")
+    for _ in range(2):
+        with fsabs.open_url("far://x/a", "rb") as file:
+            assert file.read() == b"content"
+    assert far.ranges == [(7, 0)]
+    assert fsabs.Path("far://x/a").read_bytes() == b"content"
+    assert far.ranges == [(7, 0)]
+    assert not isinstance(fsabs.from_url(tmp_path), CachedFS), "files of this machine need none"
+    assert not isinstance(fsabs.from_url("far://x", cache=False), CachedFS)
+    assert fsabs.from_url("far://x", cache=tmp_path / "other").status()["disk"]["dir"] == str(tmp_path / "other")
+    with fsabs.open_url("far://x/b", "wb") as file:
+        file.write(b"written")
+    assert far.inner.read_bytes("b") == b"written"
+    monkeypatch.setenv("FSABS_CACHE", "off")
+    assert not isinstance(fsabs.from_url("far://x"), CachedFS)

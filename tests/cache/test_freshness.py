@@ -1,0 +1,189 @@
+"""What a second epoch asks of its store: versions come by listings, which hold for the check interval."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fsabs import Memory, from_url
+from fsabs.cache import CachedFS
+from fsabs.core import hooks
+from fsabs.core.fs import FileStat, ListPage
+from tests.cache.stores import Store, noise
+
+PAGE = 1000
+
+
+class Paged(Store):
+    """A store of which each call is a request; a page of a listing has a thousand names."""
+
+    default_concurrency = 8
+    capabilities = Memory.capabilities._replace(stat_is_request=True)
+
+    def __init__(self, inner: Memory) -> None:
+        super().__init__(inner)
+        self.pages: list[str] = []
+
+    def _list_page(self, key: str, after: str) -> ListPage | None:
+        self._check()
+        self.pages.append(after)
+        following = [member for member in self.inner._list(key) if member.listed() > after]
+        files = [member for member in following[:PAGE] if not member.directory]
+        last = following[:PAGE][-1].listed() if following else after
+        return ListPage(files, last, len(following) > PAGE)
+
+    @property
+    def requests(self) -> int:
+        return self.asked + self.reads + len(self.pages)
+
+    def forget(self) -> None:
+        self.asked, self.pages, self.many = 0, [], []
+        self.opened.clear()
+
+
+@pytest.fixture
+def paged() -> Paged:
+    memory = Memory()
+    memory.mkdir("train")
+    for number in range(3000):
+        memory.write_bytes(f"train/{number:05}.bin", b"%d" % number)
+    return Paged(memory)
+
+
+NAMES = [f"train/{number:05}.bin" for number in range(3000)]
+CONTENTS = [b"%d" % number for number in range(3000)]
+
+
+def caching(store: Store, folder: str, **options: object) -> CachedFS:
+    return CachedFS(store, folder, min_free=0, memory_bytes=0, **options)  # type: ignore[arg-type]
+
+
+def shuffled() -> list[tuple[str, bytes]]:
+    pairs = list(zip(NAMES, CONTENTS, strict=True))
+    random.Random(2).shuffle(pairs)
+    return pairs
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_a_second_epoch_asks_for_a_page_of_a_thousand_names(paged: Paged, folder: str, many: bool) -> None:
+    assert list(caching(paged, folder).read_many(NAMES)) == CONTENTS
+    assert paged.requests <= 1.01 * 3000, "a cold epoch costs what it costs without a cache"
+    paged.forget()
+    again, pairs = caching(paged, folder), shuffled()  # as in another process: nothing is remembered
+    names = [name for name, _ in pairs]
+    found = list(again.read_many(names)) if many else [again.read_bytes(name) for name in names]
+    assert found == [data for _, data in pairs]
+    assert paged.requests <= 3000 / 500
+    paged.forget()
+    assert list(again.read_many(names)) == found
+    assert paged.requests == 0, "what was asked for holds for a minute"
+
+
+def test_an_object_that_was_overwritten_is_given_as_it_was_for_the_interval(
+    paged: Paged, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = caching(paged, folder)
+    assert list(fs.read_many(NAMES[:100])) == CONTENTS[:100]
+    paged.inner.write_bytes(NAMES[7], b"another")
+    paged.inner.remove(NAMES[8])
+    assert fs.read_bytes(NAMES[7]) == CONTENTS[7]
+    later = time.time() + 61
+    monkeypatch.setattr("fsabs.cache.freshness.time.time", lambda: later)
+    assert fs.read_bytes(NAMES[7]) == b"another"
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes(NAMES[8])
+    always = caching(paged, folder, check_interval=0)
+    assert always.read_bytes(NAMES[7]) == b"another"
+    paged.inner.write_bytes(NAMES[7], b"once more")
+    assert always.read_bytes(NAMES[7]) == b"once more"
+
+
+def test_what_is_new_in_a_listed_directory_is_found(paged: Paged, folder: str) -> None:
+    fs = caching(paged, folder)
+    assert list(fs.read_many(NAMES)) == CONTENTS
+    paged.inner.write_bytes("train/later", b"later")
+    assert fs.read_bytes("train/later") == b"later"
+    with pytest.raises(FileNotFoundError):
+        fs.read_bytes("train/never")
+    fs.write_bytes(NAMES[0], b"own")
+    assert fs.read_bytes(NAMES[0]) == b"own"
+
+
+def test_a_few_files_of_a_very_large_directory_are_not_paid_by_its_listing(folder: str) -> None:
+    class Large(Paged):
+        """Of a million names; a page is a thousand of them."""
+
+        def _list_page(self, key: str, after: str) -> ListPage | None:
+            self.pages.append(after)
+            return ListPage([FileStat(f"{after}x", 1, version="1")], f"{after}x", True)
+
+    memory = Memory()
+    memory.mkdir("d")
+    for number in range(200):
+        memory.write_bytes(f"d/{number:03}", noise(100, number))
+    store = Large(memory)
+    fs = caching(store, folder)
+    for number in range(200):
+        assert fs.read_bytes(f"d/{number:03}") == noise(100, number)
+    assert len(store.pages) <= 16 + 100
+
+
+def test_a_second_epoch_over_s3(moto: Any, folder: str) -> None:
+    """By default, in a new FS, as of a new process: a page for a thousand names, and not a request for each file."""
+
+    class Requests(hooks.Instrument):
+        count = 0
+
+        def record_span(
+            self, kind: str, name: str, begin: int, size: int = 0, where: str = "", error: str = "", offset: int = -1
+        ) -> None:
+            self.count += kind == "request"
+
+    moto.create_bucket("second-epoch")
+    options = {"endpoint": moto.endpoint, "region": moto.region}
+    options |= {"aws_access_key_id": moto.access_key, "aws_secret_access_key": moto.secret_key}
+    inner = from_url("s3://second-epoch/", **options)
+    contents = {f"train/sub/{number:04}": noise(100, number) for number in range(300)}
+    inner.write_many({**contents, "train/sub/below/deeper": b"x", "train/sub0": b"y"})
+    names = random.Random(1).sample(sorted(contents), len(contents))
+
+    def epoch(many: bool) -> int:
+        requests = Requests()
+        with CachedFS(inner, folder, min_free=0, memory_bytes=0) as fs:
+            before = hooks.install(requests)
+            try:
+                found = list(fs.read_many(names)) if many else [fs.read_bytes(name) for name in names]
+            finally:
+                hooks.install(before)
+        assert found == [contents[name] for name in names]
+        return requests.count
+
+    assert epoch(True) <= 310
+    assert epoch(True) == 1
+    assert epoch(False) <= 3
+    page = inner._list_page("train/sub", "")
+    assert page is not None
+    assert [(stat.filename, stat.version) for stat in page.files] == [
+        (stat.filename, stat.version) for stat in inner.list("train/sub", detail=True) if not stat.directory
+    ]
+    assert (page.more, page.last) == (False, "below/")
+    assert inner._list_page("train/sub", "0297") == page._replace(files=page.files[-2:])
+
+
+def test_a_store_that_cant_list_is_asked_for_each_file(paged: Paged, folder: str) -> None:
+    class Unlisted(Paged):
+        def _list_page(self, key: str, after: str) -> ListPage | None:
+            raise PermissionError(13, "no listing for you")
+
+        def _list(self, key: str) -> Iterator[FileStat]:
+            raise PermissionError(13, "no listing for you")
+
+    store = Unlisted(paged.inner)  # type: ignore[arg-type]
+    assert list(caching(store, folder).read_many(NAMES[:100])) == CONTENTS[:100]
+    fs = caching(store, folder)
+    assert [fs.read_bytes(name) for name in NAMES[:100]] == CONTENTS[:100]
+    assert fs.status()["hits"] == 100

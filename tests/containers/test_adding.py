@@ -1,0 +1,260 @@
+"""Adding to a container whose file changes meanwhile: nothing of the others is lost, and the one who adds is told."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import FS, Blob, FileStat, Local, Memory, StaleFileError
+from fsabs.core.layers import LayerFS
+
+pytestmark = pytest.mark.quick
+
+NAMES = ("a.zip", "a.tar", "a.h5")
+
+
+class WithoutVersions(LayerFS):
+    """An FS whose files have sizes and times, and no versions."""
+
+    def _stat(self, key: str) -> FileStat:
+        return self.inner._stat(key)._replace(version=None)
+
+    def _open_blob(self, key: str) -> Blob:
+        blob = self.inner._open_blob(key)
+        blob.version = None
+        return blob
+
+
+@pytest.fixture(params=["local", "memory", "without versions"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FS:
+    if request.param == "memory":
+        return Memory()
+    return Local(tmp_path) if request.param == "local" else WithoutVersions(Local(tmp_path))
+
+
+def made(fs: FS, name: str) -> None:
+    """Write a container, and let the clock of the filesystem go on: where there are no versions, its time counts."""
+    with fs.open_container(name, "w") as container:
+        container.write_bytes("old", b"0")
+    time.sleep(0.02)
+
+
+def members(fs: FS, name: str) -> dict[str, bytes]:
+    with fs.open_container(name) as container:
+        return {path: container.read_bytes(path) for path in container.list(recursive=True)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_two_that_add_the_first_to_close_wins(store: FS, name: str) -> None:
+    made(store, name)
+    first, second = store.open_container(name, "a"), store.open_container(name, "a")
+    first.write_bytes("first", b"1")
+    second.write_bytes("second", b"2")
+    first.close()
+    with pytest.raises(StaleFileError, match="changed while it was added to") as caught:
+        second.close()
+    assert caught.value.filename == store.url(name)
+    assert caught.value.operation == "close"  # type: ignore[attr-defined]
+    assert members(store, name) == {"old": b"0", "first": b"1"}
+    second.close()  # once more is no error
+    with store.open_container(name, "a") as third:
+        third.write_bytes("second", b"2")
+    assert members(store, name) == {"old": b"0", "first": b"1", "second": b"2"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_replaced_or_removed_meanwhile_is_not_restored(store: FS, name: str) -> None:
+    made(store, name)
+    adding = store.open_container(name, "a")
+    adding.write_bytes("more", b"1")
+    with store.open_container(name, "w") as container:
+        container.write_bytes("other", b"2")
+    with pytest.raises(StaleFileError):
+        adding.close()
+    assert members(store, name) == {"other": b"2"}
+    with pytest.raises(StaleFileError), store.open_container(name, "a") as container:
+        container.write_bytes("more", b"1")
+        store.remove(name)
+    assert not store.exists(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_container_that_another_has_made_meanwhile_stays(store: FS, name: str) -> None:
+    first, second = store.open_container(name, "a"), store.open_container(name, "a")
+    first.write_bytes("first", b"1")
+    second.write_bytes("second", b"2")
+    first.close()
+    with pytest.raises(FileExistsError) as caught:
+        second.close()
+    assert caught.value.filename == store.url(name)
+    assert members(store, name) == {"first": b"1"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_in_place_is_written_to_by_others(name: str, tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    made(fs, name)
+    with pytest.raises(StaleFileError), fs.open_container(name, "a") as container:
+        container.write_bytes("more", b"1")
+        with open(tmp_path / name, "r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(b"x")
+    assert (tmp_path / name).read_bytes().endswith(b"x")
+
+
+def test_two_that_add_to_an_archive_in_one_that_is_added_to() -> None:
+    fs = Memory()
+    with fs.open_zip("o.zip", "w") as outer, outer.open_container("i.tar", "w") as inner:
+        inner.write_bytes("old", b"0")
+    with fs.open_zip("o.zip", "a") as outer:
+        first, second = outer.open_container("i.tar", "a"), outer.open_container("i.tar", "a")
+        first.write_bytes("first", b"1")
+        second.write_bytes("second", b"2")
+        first.close()
+        with pytest.raises(StaleFileError):
+            second.close()
+    with fs.open_zip("o.zip") as outer:
+        assert members(outer, "i.tar") == {"old": b"0", "first": b"1"}
+
+
+class Replacing(LayerFS):
+    """An FS whose file is replaced between its stat and its opening."""
+
+    def _open_blob(self, key: str) -> Blob:
+        self.inner._write_bytes(key, EMPTY)
+        return self.inner._open_blob(key)
+
+
+with io.BytesIO() as _buffer:
+    with zipfile.ZipFile(_buffer, "w"):
+        pass
+    EMPTY = _buffer.getvalue()
+
+
+def test_a_file_that_changes_while_it_is_opened(tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    fs.write_bytes("a.zip", EMPTY)
+    with pytest.raises(StaleFileError, match="while it was opened"):
+        Replacing(fs).open_zip("a.zip", "a")
+    assert os.listdir(tmp_path) == ["a.zip"]
+
+
+ADDING = """
+import sys, fsabs
+fs, name, mine = fsabs.Local(sys.argv[1]), sys.argv[2], sys.argv[3]
+for number in range(25):
+    while True:
+        try:
+            with fs.open_container(name, "a") as container:
+                container.write_bytes(f"{mine}{number}", b"%d" % number)
+            break
+        except OSError as exc:
+            if not isinstance(exc, (fsabs.StaleFileError, BlockingIOError)):
+                raise
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_processes_that_add_at_once_lose_nothing(name: str, tmp_path: Path) -> None:
+    made(Local(tmp_path), name)
+    code = [sys.executable, "-c", ADDING, str(tmp_path), name]
+    children = [subprocess.Popen([*code, mine]) for mine in "xyz"]
+    assert [child.wait(120) for child in children] == [0, 0, 0]
+    expected = {f"{mine}{number}": b"%d" % number for mine in "xyz" for number in range(25)}
+    assert members(Local(tmp_path), name) == {"old": b"0", **expected}
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Any]:
+    """A program that does as it is told by lines of Python, and answers with a line."""
+    code = "import sys\nfor line in sys.stdin:\n    exec(line)\n    print('done', flush=True)\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def tell(line: str) -> None:
+            child.stdin.write(line + "\n")  # type: ignore[union-attr]
+            child.stdin.flush()  # type: ignore[union-attr]
+            assert child.stdout.readline() == "done\n"  # type: ignore[union-attr]
+
+        yield tell
+        child.stdin.close()
+
+
+def test_a_file_that_h5py_writes_to_is_not_added_to(holder: Any, tmp_path: Path) -> None:
+    fs, path = Local(tmp_path), tmp_path / "a.h5"
+    made(fs, "a.h5")
+    holder(f"import h5py; f = h5py.File({str(path)!r}, 'r+')")
+    with pytest.raises(BlockingIOError, match="open for writing") as caught:
+        fs.open_container("a.h5", "a")
+    assert caught.value.filename == fs.url("a.h5")
+    with fs.open_container("a.h5") as container:  # reading is as it was
+        assert container.read_bytes("old") == b"0"
+    holder("f['theirs'] = 1; f.close()")
+    with fs.open_container("a.h5", "a") as container:
+        container.write_bytes("ours", b"2")
+    assert set(members(fs, "a.h5")) == {"old", "theirs", "ours"}
+    adding = fs.open_container("a.h5", "a")  # and what h5py opens later is noticed at the end
+    adding.write_bytes("late", b"3")
+    holder(f"f = h5py.File({str(path)!r}, 'r+')")
+    with pytest.raises(OSError, match="open for writing|changed"):
+        adding.close()
+    holder("f['more'] = 1; f.close()")
+    assert set(members(fs, "a.h5")) == {"old", "theirs", "ours", "more"}
+
+
+def test_a_file_that_h5py_reads_is_added_to(holder: Any, tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    made(fs, "a.h5")
+    holder(f"import h5py; f = h5py.File({str(tmp_path / 'a.h5')!r}, 'r')")
+    with fs.open_container("a.h5", "a") as container:
+        container.write_bytes("new", b"1")
+    holder("assert list(f) == ['old']; f.close()")
+    assert set(members(fs, "a.h5")) == {"old", "new"}
+
+
+def test_without_locks_versions_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(fd: int, how: int) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    test_of_two_that_add_the_first_to_close_wins(Local(tmp_path), "a.zip")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "b.tar.gz"])
+def test_without_what_linux_alone_has(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, attributes in (
+        (os, ("O_TMPFILE", "memfd_create", "sched_getaffinity", "posix_fallocate")),
+        (fcntl, ("F_OFD_SETLK", "F_OFD_SETLKW", "F_OFD_GETLK")),
+    ):
+        for attribute in attributes:
+            monkeypatch.delattr(module, attribute, raising=False)
+    monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)  # what the standard library has found at its import
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/x").write_bytes(b"x" * 100_000)
+    fs = Local(tmp_path)
+    fsabs.pack(fs.subfs("source"), fs, name)
+    if name.endswith("gz"):
+        assert set(members(fs, name)) == {"x"}
+        return
+    with fs.open_container(name, "a") as container:
+        container.write_bytes("y", b"y")
+        with pytest.raises(RuntimeError), fs.open_container(name, "a") as other:
+            other.write_bytes("z", b"z")
+            raise RuntimeError
+    assert members(fs, name) == {"x": b"x" * 100_000, "y": b"y"}
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "source"])

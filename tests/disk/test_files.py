@@ -1,0 +1,504 @@
+"""Files that are replaced: from outside as by builtin `open`, private until they are published, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs.core.stats import FileStat
+from fsabs.core.writing import PARTIAL_SUFFIX
+from fsabs.disk import files
+from fsabs.disk.descriptors import open_ours
+from fsabs.disk.files import Replacement, ResumedReplacement
+from fsabs.disk.folders import Folder
+from tests import namespaces
+from tests.users import ALICE, BOB, as_user, needs_root, shared
+
+pytestmark = pytest.mark.quick
+WAYS = ("write_bytes", "open", "copy", "write_many", "container")
+
+
+def write(folder: Path, name: str, data: bytes, way: str) -> None:
+    """Make `data` the content of a file, in one of the ways in which files are written."""
+    fs = fsabs.Local(folder)
+    if way == "write_bytes":
+        fs.write_bytes(name, data)
+    elif way == "write_many":
+        fs.write_many([(name, data)])
+    elif way == "open":
+        with fs.open(name, "wb") as file:
+            file.write(data)
+    elif way == "copy":
+        memory = fsabs.Memory()
+        memory.write_bytes("source", data)
+        memory.copy("source", name, fs)
+    else:
+        with fs.open_container(name, "w", force_type="zip") as archive:
+            archive.write_bytes("member", data)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def hidden(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.endswith(PARTIAL_SUFFIX)]
+
+
+# ---- what replaces a file looks like it
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o4755, 0o2755, 0o6777, 0o1666])
+def test_permissions_stay_and_setuid_goes(tmp_path: Path, way: str, mode: int) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    write(tmp_path, "x", b"new", way)
+    assert mode_of(path) == mode & 0o777
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        for way in WAYS:
+            write(tmp_path, way, b"new", way)
+            assert mode_of(tmp_path / way) == 0o640
+    finally:
+        os.umask(before)
+
+
+@needs_root
+@pytest.mark.parametrize("way", WAYS)
+def test_root_leaves_a_users_file_to_its_user(tmp_path: Path, way: str) -> None:
+    path = shared(tmp_path / "shared") / "x"
+    path.write_bytes(b"old")
+    os.chown(path, ALICE, BOB)
+    path.chmod(0o6777)
+    write(path.parent, "x", b"new", way)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (ALICE, BOB, 0o777)
+
+
+@needs_root
+def test_another_users_file_is_written_in_place(tmp_path: Path) -> None:
+    """In a sticky directory no name can be moved over it, and a new file would belong to the writer."""
+    folder = shared(tmp_path / "shared")
+    path = folder / "x"
+    path.write_bytes(b"old and long")
+    os.chown(path, ALICE, ALICE)
+    path.chmod(0o666)
+    inode = path.stat().st_ino
+    for way in WAYS[:-1]:
+        as_user(BOB, lambda way=way: write(folder, "x", way.encode(), way))  # type: ignore[misc]
+        assert path.read_bytes() == way.encode()
+        status = path.stat()
+        assert (status.st_ino, status.st_uid, stat.S_IMODE(status.st_mode)) == (inode, ALICE, 0o666)
+    with pytest.raises(FileExistsError):
+        as_user(BOB, lambda: fsabs.Local(folder).open("x", "xb"))
+    path.chmod(0o644)
+    with pytest.raises(PermissionError):
+        as_user(BOB, lambda: write(folder, "x", b"no", "write_bytes"))
+    assert os.listdir(folder) == ["x"]
+
+
+@needs_root
+def test_a_group_that_the_writer_is_in_stays(tmp_path: Path) -> None:
+    folder = shared(tmp_path / "shared", 0o777)
+    path = folder / "x"
+    path.write_bytes(b"old")
+    os.chown(path, ALICE, BOB)
+    path.chmod(0o660)
+    inode = path.stat().st_ino
+    as_user(ALICE, lambda: write(folder, "x", b"new", "write_bytes"), groups=(BOB,))
+    assert (path.stat().st_uid, path.stat().st_gid, mode_of(path)) == (ALICE, BOB, 0o660)
+    assert path.stat().st_ino != inode
+    inode = path.stat().st_ino
+    as_user(ALICE, lambda: write(folder, "x", b"again", "write_bytes"))  # not in the group: it can't be kept
+    assert (path.stat().st_ino, path.stat().st_gid, path.read_bytes()) == (inode, BOB, b"again")
+
+
+@needs_root
+@pytest.mark.parametrize("way", WAYS[:-1])
+def test_a_file_in_a_directory_that_takes_no_names(tmp_path: Path, way: str) -> None:
+    folder = shared(tmp_path / "shared", 0o755)
+    path = folder / "x"
+    path.write_bytes(b"old and long")
+    os.chown(path, ALICE, ALICE)
+    as_user(ALICE, lambda: write(folder, "x", b"new", way))
+    assert path.read_bytes() == b"new"
+    with pytest.raises(PermissionError):
+        as_user(ALICE, lambda: write(folder, "y", b"new", way))
+    assert os.listdir(folder) == ["x"]
+
+
+def test_a_failed_block_leaves_a_file_that_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+
+    def refuse(*args: object, **named: object) -> None:
+        raise PermissionError(errno.EPERM, "no other owner")
+
+    monkeypatch.setattr(files, "_copy_extended", refuse)
+    fs = fsabs.Local(tmp_path)
+    with pytest.raises(ZeroDivisionError), fs.open("x", "wb") as file:
+        file.write(b"new")
+        file.flush()
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"old"
+    inode = path.stat().st_ino
+    fs.write_bytes("x", b"new")
+    assert (path.read_bytes(), path.stat().st_ino, hidden(tmp_path)) == (b"new", inode, [])
+
+
+BOUND = """
+import fsabs, os
+folder = {folder!r}
+fs = fsabs.Local(folder)
+for data in (b"one", b"longer than that", b""):
+    fs.write_bytes("bound", data)
+    assert fs.read_bytes("bound") == data == open({source!r}, "rb").read()
+    with fs.open("bound", "wb") as file:
+        file.write(data * 2)
+    assert open({source!r}, "rb").read() == data * 2
+assert sorted(os.listdir(folder)) == ["bound"], os.listdir(folder)
+"""
+
+
+@needs_root
+def test_a_file_that_is_mounted_is_written_in_place(tmp_path: Path) -> None:
+    """As a configuration file or a secret in a container is."""
+    (tmp_path / "folder").mkdir()
+    source, bound = tmp_path / "source", tmp_path / "folder" / "bound"
+    source.write_bytes(b"old")
+    bound.write_bytes(b"")
+    script = BOUND.format(folder=str(bound.parent), source=str(source))
+    command = [*namespaces.IN_ONE, "sh", "-c", f"mount --bind {source} {bound} && exec {sys.executable} -"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_extended_attributes_stay(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    if not hasattr(os, "setxattr"):
+        pytest.skip("a system without extended attributes")
+    os.setxattr(path, "user.origin", b"camera 7")
+    for way in WAYS:
+        write(tmp_path, "x", b"new", way)
+        assert os.getxattr(path, "user.origin") == b"camera 7"
+
+
+def test_a_hard_link_is_broken_and_a_symbolic_one_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    os.link(tmp_path / "x", tmp_path / "hard")
+    (tmp_path / "soft").symlink_to("x")
+    fs = fsabs.Local(tmp_path)
+    fs.write_bytes("soft", b"new")
+    assert (tmp_path / "soft").is_symlink()
+    assert ((tmp_path / "x").read_bytes(), (tmp_path / "hard").read_bytes()) == (b"new", b"old")
+
+
+def test_a_copied_files_mode_and_time(tmp_path: Path) -> None:
+    like = FileStat("", 3, False, 1234567890.5, stat.S_IFREG | 0o6711)
+
+    def copy(name: str, *, moved: bool = False) -> None:
+        with Replacement(str(tmp_path / name)) as out:
+            out.keep(like, moved=moved)
+            out.write(b"new")
+
+    copy("new")
+    assert (mode_of(tmp_path / "new"), (tmp_path / "new").stat().st_mtime) == (0o711, 1234567890.5)
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "old").chmod(0o640)
+    copy("old")
+    assert (mode_of(tmp_path / "old"), (tmp_path / "old").stat().st_mtime) == (0o640, 1234567890.5)
+    copy("old", moved=True)
+    assert mode_of(tmp_path / "old") == 0o711
+
+
+# ---- nobody else sees it before
+
+
+@needs_root
+def test_another_user_sees_no_byte_of_a_private_file(tmp_path: Path) -> None:
+    folder = shared(tmp_path / "shared")
+    (folder / "x").write_bytes(b"old")
+    (folder / "x").chmod(0o600)
+    stop = folder / "stop"
+
+    def spy() -> int:
+        seen = 0
+        while not stop.exists():
+            for name in os.listdir(folder):
+                try:
+                    seen += b"secret" in (folder / name).read_bytes()
+                except OSError:
+                    pass
+        return seen
+
+    def rewrite() -> None:
+        time.sleep(0.2)
+        for number in range(200):
+            write(folder, "x", b"secret" * 10_000, WAYS[number % 4])
+        with Replacement(str(folder / "y")) as out:
+            out.keep(FileStat("", 6, mode=stat.S_IFREG | 0o600))
+            out.write(b"secret")
+        stop.touch()
+
+    thread = threading.Thread(target=rewrite)
+    thread.start()
+    assert as_user(BOB, spy) == 0
+    thread.join()
+
+
+def test_names_of_partial_files_can_not_be_foreseen(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(50):
+        with Replacement(str(tmp_path / "x")) as out:
+            names.update(hidden(tmp_path))
+            assert os.fstat(out.descriptor).st_mode & 0o077 == 0 or not (tmp_path / "x").exists()
+    assert len(names) == 50
+
+
+@needs_root
+def test_a_strangers_partial_of_a_large_copy_is_not_adopted(tmp_path: Path) -> None:
+    """Neither his content, nor a link that he has put in its place, to a file of the writer's."""
+    folder, victim = shared(tmp_path / "shared"), tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    path = str(folder / "big")
+    first = ResumedReplacement.of(path, "identity", 100)
+    assert first is not None
+    (partial,) = hidden(folder)
+    first.abort()
+    for plant in (
+        lambda: (folder / partial).write_bytes(b"forged"),
+        lambda: (folder / partial).symlink_to(victim),
+        lambda: os.mkfifo(folder / partial),
+    ):
+        as_user(BOB, plant)
+        assert ResumedReplacement.of(path, "identity", 100) is None
+        (folder / partial).unlink()
+    os.link(victim, folder / partial)  # one's own file under that name
+    assert ResumedReplacement.of(path, "identity", 100) is None
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_private_file_is_opened_for_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"1")
+    path.chmod(0o600)
+    os.close(open_ours(str(path), os.O_RDONLY))
+    path.chmod(0o620)
+    with pytest.raises(PermissionError):
+        open_ours(str(path), os.O_RDONLY)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PermissionError):  # and it does not wait for a writer
+        open_ours(str(path), os.O_RDONLY)
+    path.unlink()
+    (tmp_path / "target").write_bytes(b"1")
+    path.symlink_to("target")
+    with pytest.raises(OSError, match="symbolic"):
+        open_ours(str(path), os.O_RDONLY)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="symbolic"):
+        open_ours(str(path), os.O_RDONLY)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# ---- folders
+
+
+def test_a_folder_is_no_link_and_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Folder(tmp_path / "a" / "b", create=True) as folder:
+        assert mode_of(tmp_path / "a" / "b") == 0o700
+        with folder.replace("x") as out:
+            out.write(b"1")
+        assert (tmp_path / "a/b/x").read_bytes() == b"1"
+        assert [name for name, _ in folder.entries()] == ["x"]
+        (tmp_path / "victim").write_bytes(b"victim")
+        (tmp_path / "a/b/link").symlink_to(tmp_path / "victim")
+        with folder.replace("link") as out:  # the link is replaced, not what it leads to
+            out.write(b"2")
+        assert (tmp_path / "victim").read_bytes() == b"victim"
+        folder.remove("x")
+        assert [name for name, _ in folder.entries()] == ["link"]
+    (tmp_path / "link").symlink_to("a")
+    with pytest.raises(NotADirectoryError):
+        Folder(tmp_path / "link")
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(PermissionError, match="another user"):
+        Folder(tmp_path / "a")
+
+
+# ---- leftovers
+
+KILLED = """
+import os, sys, time
+import fsabs
+def stop(*args, **kwargs):
+    print("stopped", flush=True)
+    time.sleep(60)
+os.rename = stop
+fsabs.Local(sys.argv[1]).write_bytes("x", b"new")
+"""
+
+
+def killed(folder: Path) -> str:
+    """Leave a hidden file of a killed writer in `folder`; return its name."""
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "stopped\n"
+        os.kill(child.pid, signal.SIGKILL)
+    (left,) = hidden(folder)
+    return left
+
+
+def a_day_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time
+    monkeypatch.setattr("fsabs.disk.files.time.time", lambda: now() + 25 * 3600)
+
+
+def test_what_a_killed_writer_has_left_goes_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = killed(tmp_path)
+    fs = fsabs.Local(tmp_path)
+    assert list(fs.list()) == []
+    monkeypatch.setattr(files, "_swept", set())
+    fs.write_bytes("y", b"1")
+    assert sorted(os.listdir(tmp_path)) == [left, "y"], "its writer may still be writing, on whichever machine"
+    os.utime(tmp_path / left, (0, 0))
+    monkeypatch.setattr(files, "_swept", set())
+    fs.write_bytes("y", b"1")
+    assert sorted(os.listdir(tmp_path)) == [left, "y"], "a copy may have the time of its source already"
+    a_day_passes(monkeypatch)
+    fs.write_bytes("y", b"1")
+    assert hidden(tmp_path) == [left], "this process has looked already"
+    monkeypatch.setattr(files, "_swept", set())
+    fs.write_bytes("y", b"1")
+    assert os.listdir(tmp_path) == ["y"]
+
+
+def test_a_directory_with_leftovers_alone_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").write_bytes(b"1")
+    for name in ("empty", "gone"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f".x.0123456789ab{PARTIAL_SUFFIX}").touch()
+    a_day_passes(monkeypatch)
+    fs = fsabs.Local(tmp_path)
+    fs.rename("full", "empty")
+    fs.rmdir("gone")
+    assert list(fs.list(recursive=True)) == ["empty/", "empty/a"]
+    with pytest.raises(OSError, match="not empty"):
+        fs.rmdir("empty")
+
+
+@needs_root
+def test_nothing_is_swept_that_is_another_users_or_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shared(tmp_path / "shared")
+    (folder / f".theirs.01{PARTIAL_SUFFIX}").touch()
+    os.chown(folder / f".theirs.01{PARTIAL_SUFFIX}", BOB, BOB)
+    (folder / f".link.01{PARTIAL_SUFFIX}").symlink_to("x")
+    (folder / f".folder.01{PARTIAL_SUFFIX}").mkdir()
+    a_day_passes(monkeypatch)
+    files.sweep(str(folder))
+    assert len(hidden(folder)) == 3
+
+
+def test_names_fit_into_255_bytes(tmp_path: Path) -> None:
+    fs = fsabs.Local(tmp_path)
+    for name in ("n" * 255, "\u65e5" * 85, "\udcff" * 255):
+        fs.write_bytes(name, b"1")
+        with fs.open(name, "wb") as file:
+            file.write(b"22")
+        assert fs.read_bytes(name) == b"22"
+    with pytest.raises(OSError, match="too long"):
+        fs.write_bytes("n" * 256, b"1")
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = fsabs.Local(tmp_path)
+    fs.write_bytes("x", b"old")
+
+    def fail(*args: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("write", "rename"):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left") as caught:
+            patch.setattr(os, name, fail)
+            fs.write_bytes("x", b"new")
+        assert caught.value.filename == fs.url("x")
+        assert getattr(caught.value, "operation", "") == "write_bytes"
+        assert (os.listdir(tmp_path), fs.read_bytes("x")) == (["x"], b"old")
+    with pytest.raises(TypeError, match="bytes-like"):
+        fs.write_bytes("x", "text")  # type: ignore[arg-type]
+    assert fs.read_bytes("x") == b"old"
+
+
+def test_an_exclusive_file_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **named: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    fs = fsabs.Local(tmp_path)
+    with fs.open("x", "xb") as file:
+        file.write(b"1")
+    late = fs.open("y", "xb")
+    fs.write_bytes("y", b"first")
+    with pytest.raises(FileExistsError):
+        late.close()
+    assert (fs.read_bytes("x"), fs.read_bytes("y"), hidden(tmp_path)) == (b"1", b"first", [])
+
+
+def test_a_forked_child_neither_publishes_nor_removes(tmp_path: Path) -> None:
+    out = Replacement(str(tmp_path / "x"))
+    out.write(b"parent")
+    child = os.fork()
+    if not child:
+        with out:
+            pass
+        del out
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(hidden(tmp_path)) == 1
+    assert not (tmp_path / "x").exists()
+    out.commit()
+    assert (tmp_path / "x").read_bytes() == b"parent"
+
+
+def test_a_resumed_file_goes_on_where_it_was_left(tmp_path: Path) -> None:
+    path, step = str(tmp_path / "big"), ResumedReplacement.STEP
+    content = os.urandom(2 * step + 1000)
+    first = ResumedReplacement.of(path, "one", len(content))
+    assert first is not None
+    assert ResumedReplacement.of(path, "one", len(content)) is None, "it is being written"
+    first.write(content[: step + 5000])
+    first.leave()
+    assert ResumedReplacement.of(path, "two", len(content)).offset == 0  # type: ignore[union-attr]
+    second = ResumedReplacement.of(path, "one", len(content))
+    assert second is not None
+    assert second.offset == step
+    second.write(content[step:])
+    second.commit()
+    assert (tmp_path / "big").read_bytes() == content
+    assert mode_of(tmp_path / "big") == 0o666 & ~_umask()
+    assert hidden(tmp_path) == []
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,79 @@
+"""The table of mounts: which filesystem a folder is on, and whether that is on a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsabs.cache.items.table import ItemTable
+from fsabs.disk import mounts
+
+pytestmark = pytest.mark.quick
+
+MOUNTS = """\
+22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /home rw - nfs4 server:/home rw
+31 30 0:41 / /home/local\\040disk rw - xfs /dev/sdb rw
+32 22 0:42 / /data rw - ext4 /dev/sdc rw
+33 22 0:43 / /data rw master:1 propagate_from:2 - nfs server:/data rw
+a line that is no mount
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/tmp/x", "ext4"),
+        ("/", "ext4"),
+        ("/home", "nfs4"),
+        ("/home/me/.cache/fsabs", "nfs4"),
+        ("/home/local disk/me", "xfs"),
+        ("/homework", "ext4"),
+        ("/data/x", "nfs"),
+    ],
+)
+def test_a_network_mount_is_seen_in_the_table(path: str, kind: str) -> None:
+    assert mounts.filesystem_of(path, MOUNTS) == kind
+    if kind.startswith("nfs"):
+        with pytest.raises(ValueError, match="network filesystem") as caught:
+            mounts.refuse_network(path, MOUNTS)
+        assert isinstance(caught.value, OSError)
+        assert caught.value.filename == path
+    else:
+        mounts.refuse_network(path, MOUNTS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "network"),
+    [
+        ("nfs4", True),
+        ("lustre", True),
+        ("gpfs", True),
+        ("beegfs", True),
+        ("cifs", True),
+        ("smb3", True),
+        ("ceph", True),
+        ("fuse", True),
+        ("fuse.sshfs", True),
+        ("fuse.glusterfs", True),
+        ("fuse.fuse-overlayfs", False),
+        ("fuseblk", False),
+        ("ext4", False),
+        ("overlay", False),
+        ("tmpfs", False),
+        ("", False),
+    ],
+)
+def test_kinds_of_filesystems(kind: str, network: bool) -> None:
+    assert mounts.is_network(kind) is network
+
+
+def test_an_item_cache_on_a_network_mount_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mounts.filesystem_of(str(tmp_path))
+    monkeypatch.setattr(mounts, "filesystem_of", lambda *arguments: "lustre")
+    with pytest.raises(OSError, match="network filesystem"):
+        ItemTable.temporary(str(tmp_path / "a"), length=1)
+    with pytest.raises(OSError, match="network filesystem"):
+        ItemTable.preserved(str(tmp_path / "c"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Rows, tokens and mixtures."""

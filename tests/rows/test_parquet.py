@@ -1,0 +1,369 @@
+"""Parquet files: rows right against pyarrow's own reading, only the wanted bytes fetched, damage named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fsabs
+from fsabs.adapters.torch import Loader, ShardedDataset
+from fsabs.core import errors
+from fsabs.core.blobs import Blob
+from fsabs.core.layers import LayerFS
+from fsabs.readers.data import ParquetDataReader, shards_of
+
+pytestmark = [pytest.mark.quick, pytest.mark.timeout(120)]
+
+
+class Requests(LayerFS):
+    """Counts what is read of a store."""
+
+    def __init__(self, inner: fsabs.FS) -> None:
+        super().__init__(inner)
+        self.ranges: list[tuple[str, int, int]] = []
+
+    def _open_blob(self, key: str) -> Blob:
+        return _CountingBlob(self, key, self.inner._open_blob(key))
+
+
+class _CountingBlob(Blob):
+    def __init__(self, fs: Requests, key: str, blob: Blob) -> None:
+        super().__init__(fs, key, blob.size, blob.version)
+        self._blob, self._fs = blob, fs
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self._fs.ranges.append((self._key, size, offset))
+        return self._blob.pread(size, offset)
+
+
+def table(start: int, stop: int) -> pa.Table:
+    numbers = range(start, stop)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "text": [f"row {number}" for number in numbers],
+            "words": [[str(number)] * (number % 4) if number % 5 else None for number in numbers],
+            "meta": [{"lang": "en" if number % 2 else None, "n": number} for number in numbers],
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three files of 300 rows, in row groups of 70."""
+    for number in range(3):
+        pq.write_table(table(number * 300, number * 300 + 300), tmp_path / f"part-{number}.parquet", row_group_size=70)
+    return tmp_path
+
+
+def ids(rows: Any) -> list[int]:
+    return [row["id"] for row in rows]
+
+
+# ---- right rows
+
+
+def test_rows_in_order_are_pyarrows(folder: Path) -> None:
+    assert list(ShardedDataset(folder)) == table(0, 900).to_pylist()
+    assert list(ShardedDataset(f"{folder}/part-[12].parquet")) == table(300, 900).to_pylist()
+    assert list(ShardedDataset(folder / "part-1.parquet", columns=["text", "id"])) == (
+        table(300, 600).select(["text", "id"]).to_pylist()
+    )
+
+
+def test_record_batches(folder: Path) -> None:
+    batches = list(ShardedDataset(folder, batch_size=128))
+    assert [batch.num_rows for batch in batches] == [128] * 7 + [4]
+    assert pa.Table.from_batches(batches).to_pylist() == table(0, 900).to_pylist()
+    named = ShardedDataset(folder, lambda batch: batch["id"].to_pylist(), batch_size=200)
+    assert list(named)[-1] == list(range(800, 900))
+
+
+def test_rows_are_shuffled_across_row_groups(folder: Path) -> None:
+    data = ShardedDataset(folder, columns=["id"], seed=3, window=4)
+    first, second = ids(data), ids(data)
+    assert sorted(first) == sorted(second) == list(range(900))
+    assert first != second
+    assert len({number // 70 for number in first[:70]}) > 3  # rows of several groups follow each other
+    assert ids(ShardedDataset(folder, columns=["id"], seed=3, window=4)) == first
+    batches = ShardedDataset(folder, columns=["id"], seed=3, window=4, batch_size=64)
+    assert [number for batch in batches for number in batch["id"].to_pylist()] == first
+    whole = ids(ShardedDataset(folder, columns=["id"], seed=3, window=0))
+    assert whole != first
+    assert sum(after == before + 1 for before, after in itertools.pairwise(whole)) >= 900 - 16
+
+
+def test_large_row_groups_are_read_in_parts(tmp_path: Path) -> None:
+    for number in range(2):
+        pq.write_table(table(number * 5000, number * 5000 + 5000), tmp_path / f"{number}.parquet")
+    reader = ParquetDataReader(tmp_path, columns=["id", "words"], chunk_bytes=20_000)
+    data = ShardedDataset(reader, seed=1, window=2)
+    seen = ids(data)
+    assert sorted(seen) == list(range(10_000))
+    assert seen != sorted(seen)
+    order = reader.order(shards_of(reader), 1, 2)
+    assert int(order.blocks[:, 2].max()) < 1000
+    assert list(ShardedDataset(ParquetDataReader(tmp_path, chunk_bytes=20_000))) == table(0, 10_000).to_pylist()
+
+
+@pytest.mark.parametrize("packed", ["data.zip", "data.tar", "outer.zip/data.tar"])
+def test_rows_in_archives(folder: Path, tmp_path_factory: pytest.TempPathFactory, packed: str) -> None:
+    away = tmp_path_factory.mktemp("packed")
+    inner = packed.rpartition("/")[2]
+    fsabs.pack(fsabs.Local(str(folder)), fsabs.Local(str(away)), inner)
+    if "/" in packed:
+        (away / "in").mkdir()
+        os.rename(away / inner, away / "in" / inner)
+        fsabs.pack(fsabs.Local(str(away / "in")), fsabs.Local(str(away)), "outer.zip")
+    seen = ids(ShardedDataset(f"{away}/{packed}/*.parquet", columns=["id"], seed=0))
+    assert sorted(seen) == list(range(900))
+
+
+VALUES = {
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.string(): st.text(max_size=20),
+    pa.binary(): st.binary(max_size=20),
+    pa.bool_(): st.booleans(),
+    pa.list_(pa.int16()): st.lists(st.one_of(st.none(), st.integers(-100, 100)), max_size=4),
+    pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))]): st.fixed_dictionaries(
+        {"a": st.one_of(st.none(), st.integers(-128, 127)), "b": st.lists(st.text(max_size=3), max_size=2)}
+    ),
+    pa.map_(pa.string(), pa.int32()): st.lists(
+        st.tuples(st.text(max_size=3), st.integers(0, 9)), max_size=2, unique_by=lambda item: item[0]
+    ),
+}
+
+
+@st.composite
+def tables(draw: Any) -> pa.Table:
+    kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
+    rows = draw(st.integers(0, 60))
+    columns = [
+        pa.array(draw(st.lists(st.one_of(st.none(), VALUES[kind]), min_size=rows, max_size=rows)), kind)
+        for kind in kinds
+    ]
+    return pa.table(columns, names=[f"c{number}" for number in range(len(kinds))])
+
+
+@given(
+    data=tables(),
+    group=st.integers(1, 70),
+    compression=st.sampled_from(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
+    dictionary=st.booleans(),
+    version=st.sampled_from(["1.0", "2.0"]),
+    page=st.sampled_from([64, 1 << 20]),
+    window=st.integers(0, 3),
+    chunk_bytes=st.sampled_from([100, 1 << 20]),
+    seed=st.one_of(st.none(), st.integers(0, 9)),
+)
+@settings(max_examples=1000 if os.environ.get("SOAK_MINUTES") else 60)
+def test_random_files_are_read_as_pyarrow_reads_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: pa.Table,
+    group: int,
+    compression: str,
+    dictionary: bool,
+    version: str,
+    page: int,
+    window: int,
+    chunk_bytes: int,
+    seed: int | None,
+) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        data,
+        sink,
+        row_group_size=group,
+        compression=compression,
+        use_dictionary=dictionary,
+        data_page_version=version,
+        data_page_size=page,
+    )
+    content = sink.getvalue().to_pybytes()
+    store = fsabs.Memory()
+    store.write_bytes("a.parquet", content)
+    expected = pq.read_table(pa.BufferReader(content)).to_pylist()
+    reader = ParquetDataReader(store, chunk_bytes=chunk_bytes)
+    found = list(ShardedDataset(reader, seed=seed, window=window))
+    if seed is None:
+        assert found == expected
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    last = data.column_names[-1]
+    only = list(ShardedDataset(store, columns=[last]))
+    assert only == [{last: row[last]} for row in expected]
+
+
+# ---- only the wanted bytes, and each once
+
+
+def test_only_the_wanted_columns_are_fetched(tmp_path: Path) -> None:
+    wide = pa.table({f"c{number}": [random.Random(number).random() for _ in range(4000)] for number in range(40)})
+    pq.write_table(wide, tmp_path / "wide.parquet", row_group_size=500, use_dictionary=False)
+    store = Requests(fsabs.Local(str(tmp_path)))
+    data = ShardedDataset(store, columns=["c3", "c17"], batch_size=500, max_bytes=None)
+    footer = sum(size for _, size, _ in store.ranges)
+    store.ranges.clear()
+    assert sum(batch.num_rows for batch in data) == 4000
+    parsed = pq.read_metadata(tmp_path / "wide.parquet")
+    wanted = sum(parsed.row_group(group).column(at).total_compressed_size for group in range(8) for at in (3, 17))
+    assert wanted <= sum(size for _, size, _ in store.ranges) <= 1.1 * wanted + footer
+
+
+def test_a_footer_is_one_request_and_is_kept(folder: Path) -> None:
+    time.sleep(0.1)  # a clock's tick: only then the file's version stands for its content
+    store = Requests(fsabs.Local(str(folder)))
+    shards_of(ParquetDataReader(store))
+    assert len(store.ranges) == 3
+    shards_of(ParquetDataReader(store))
+    assert len(store.ranges) == 3
+
+
+def test_filters_leave_row_groups_out(folder: Path) -> None:
+    store = Requests(fsabs.Local(str(folder)))
+    data = ShardedDataset(store, columns=["id"], filters=[("id", ">=", 415), ("id", "<", 800)], max_bytes=None)
+    store.ranges.clear()
+    seen = ids(data)
+    assert set(range(415, 800)) <= set(seen)
+    assert len(seen) < 600
+    assert not [key for key, _, _ in store.ranges if key == "part-0.parquet"]
+    either = ShardedDataset(folder, columns=["id"], filters=[[("id", "=", 3)], [("id", "in", [899])]], seed=1)
+    assert sorted(ids(either)) == [*range(70), *range(880, 900)]
+    with pytest.raises(ValueError, match="no condition"):
+        ShardedDataset(folder, filters=[("id", "like", 3)])
+    with pytest.raises(ValueError, match="'nothing'"):
+        ShardedDataset(folder, filters=[("nothing", "=", 3)])
+
+
+# ---- resuming
+
+
+@pytest.mark.parametrize("batch_size", [None, 32])
+def test_a_pass_resumes_in_its_order_and_with_other_workers(folder: Path, batch_size: int | None) -> None:
+    def loader(workers: int) -> Loader:
+        data = ShardedDataset(folder, columns=["id"], seed=5, window=3, batch_size=batch_size)
+        return Loader(data, None if batch_size else 16, num_workers=workers)
+
+    def numbers(batches: Iterator[Any]) -> list[int]:
+        return (
+            [int(number) for batch in batches for number in batch["id"].tolist()]
+            if not batch_size
+            else [number for batch in batches for number in batch["id"].to_pylist()]
+        )
+
+    whole = numbers(iter(loader(0)))
+    assert sorted(whole) == list(range(900))
+    begun = loader(0)
+    seen = numbers(itertools.islice(iter(begun), 11))
+    state = json.loads(json.dumps(begun.state_dict()))
+    again = loader(0)
+    again.load_state_dict(state)
+    assert seen + numbers(iter(again)) == whole
+    other = loader(2)
+    other.load_state_dict(state)
+    assert sorted(seen + numbers(iter(other))) == sorted(whole)
+
+
+# ---- bad input
+
+
+def damaged(folder: Path, name: str, at: int, data: bytes) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[at : at + len(data)] = data
+    (folder / name).write_bytes(content)
+
+
+def test_a_damaged_row_group_is_named_or_skipped(folder: Path) -> None:
+    parsed = pq.read_metadata(folder / "part-1.parquet")
+    damaged(folder, "part-1.parquet", parsed.row_group(2).column(0).dictionary_page_offset or 0, b"\xff" * 40)
+    data = ShardedDataset(folder, columns=["id"])
+    with pytest.raises(errors.CorruptFileError, match="row group 2") as caught:
+        list(data)
+    assert str(caught.value.filename).endswith("part-1.parquet")
+    good = [number for number in range(900) if not 440 <= number < 510]
+    skipping = ShardedDataset(folder, columns=["id"], on_error="skip")
+    assert ids(skipping) == good
+    assert skipping.skipped == 70
+    shuffled = ShardedDataset(folder, columns=["id"], on_error="skip", seed=4, batch_size=50)
+    assert sorted(number for batch in shuffled for number in batch["id"].to_pylist()) == good
+    assert shuffled.skipped == 70
+    with pytest.raises(errors.CorruptFileError, match="max_skipped"):
+        list(ShardedDataset(folder, columns=["id"], on_error="skip", max_skipped=60))
+
+
+@pytest.mark.parametrize("cut", [0, 3, 8, 11, 200])
+def test_a_cut_footer_is_corrupt(folder: Path, cut: int) -> None:
+    content = (folder / "part-2.parquet").read_bytes()
+    (folder / "part-2.parquet").write_bytes(content[: len(content) - cut] if cut else b"PAR1" + b"\xff" * 8 + b"PAR1")
+    with pytest.raises(errors.CorruptFileError) as caught:
+        ShardedDataset(folder)
+    assert str(caught.value.filename).endswith("part-2.parquet")
+
+
+def test_any_damaged_footer_is_an_error_with_the_file(folder: Path) -> None:
+    content = (folder / "part-0.parquet").read_bytes()
+    size = int.from_bytes(content[-8:-4], "little")
+    random_ = random.Random(7)
+    for _ in range(300):
+        changed = bytearray(content)
+        for _ in range(random_.randint(1, 4)):
+            changed[len(content) - 8 - random_.randint(1, size)] = random_.randrange(256)
+        store = fsabs.Memory()
+        store.write_bytes("x.parquet", bytes(changed))
+        try:
+            rows = list(ShardedDataset(store, max_bytes=None))
+        except (OSError, ValueError) as exc:
+            assert "x.parquet" in str(exc)  # noqa: PT017 - some changes do no harm
+        else:
+            assert len(rows) == 300
+
+
+def test_shards_of_other_columns_are_refused_by_name(folder: Path) -> None:
+    pq.write_table(pa.table({"id": ["text"], "other": [1]}), folder / "part-3.parquet")
+    with pytest.raises(ValueError, match=r"'id' of .*part-3.parquet is string, and in the first file int64"):
+        ShardedDataset(folder, columns=["id"])
+    with pytest.raises(ValueError, match=r"part-3.parquet has no columns \['text'\]"):
+        ShardedDataset(folder, columns=["text"])
+    with pytest.raises(ValueError, match=r"part-3.parquet has the columns"):
+        ShardedDataset(folder)
+
+
+def test_empty_shards_are_no_samples(folder: Path) -> None:
+    pq.write_table(table(0, 0), folder / "a-empty.parquet")
+    assert ids(ShardedDataset(folder, columns=["id"])) == list(range(900))
+    only = fsabs.Memory()
+    only.write_bytes("e.parquet", (folder / "a-empty.parquet").read_bytes())
+    assert list(ShardedDataset(only, seed=1)) == []
+
+
+def test_a_file_that_changes_raises(folder: Path) -> None:
+    data = ShardedDataset(folder, columns=["id"])
+    state = data.state_dict()
+    pq.write_table(table(7, 307), folder / "part-1.parquet", row_group_size=70)
+    with pytest.raises(errors.StaleFileError, match=r"part-1.parquet"):
+        list(data)
+    with pytest.raises(ValueError, match=r"other shards: the content of .*part-1.parquet differs"):
+        ShardedDataset(folder, columns=["id"]).load_state_dict(state)
+
+
+def test_arguments_that_do_not_fit(folder: Path) -> None:
+    with pytest.raises(TypeError, match="window="):
+        ShardedDataset(folder, buffer_size=10)
+    with pytest.raises(ValueError, match="columns is a list"):
+        ShardedDataset(folder, columns="id")
+    with pytest.raises(ValueError, match="window must not be negative"):
+        ShardedDataset(folder, window=-1)
+    with pytest.raises(FileNotFoundError, match="no Parquet file|no file"):
+        ShardedDataset(f"{folder}/*.pq")

@@ -1,0 +1,271 @@
+"""Secrets in URLs and options, as many spell them: none is in an error, a `repr`, a traceback, a pickle or a trace."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import pickle
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs import trace
+from fsabs.cache.cachedfs import CachedFS
+from fsabs.cache.http import HTTPConnector
+from fsabs.cache.httpfs import HTTPCachedFS
+from fsabs.core import errors, redaction, registry
+from fsabs.core.limits import Limits
+from fsabs.urls import schemes
+
+pytestmark = pytest.mark.quick
+
+SECRET = "hunter-2_secret"
+URLS = [
+    f"https://user:{SECRET}@127.0.0.1:1/x",
+    f"https://{SECRET}@127.0.0.1:1/x",
+    f"https://user:p@{SECRET}@127.0.0.1:1/x",
+    f"ftp://user:{SECRET}@127.0.0.1:1/x",
+    f"sftp://user:p/{SECRET}@127.0.0.1:1/x",
+    *(
+        f"http://127.0.0.1:1/x?{name}={SECRET}"
+        for name in (
+            *("sig", "X-Amz-Signature", "X-Amz-Credential", "X-Goog-Signature", "AWSAccessKeyId", "Policy", "st", "sv"),
+            *("token", "access_token", "pageToken", "key", "apikey", "api_key", "k", "pwd", "pass", "pw", "password"),
+            *("code", "jwt", "auth", "u", "ticket", "cookie", "sid", "otp", "client_secret", "whatever"),
+        )
+    ),
+    f"http://127.0.0.1:1/x?page=2&id_token={SECRET}",
+    f"http://127.0.0.1:1/x?page=2;sig={SECRET}",
+    f"http://127.0.0.1:1/x?sig=a'{SECRET}",
+    f"http://127.0.0.1:1/x?sig=a({SECRET})b",
+    f"http://127.0.0.1:1/x#access_token={SECRET}",
+    f"postgresql://user:{SECRET}@127.0.0.1:1/db",
+    f"postgresql://user@127.0.0.1:1/db?password={SECRET}&sslmode=require",
+]
+OPTIONS: list[tuple[str, Any]] = [
+    *(
+        (name, SECRET)
+        for name in (
+            *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "sse_customer_key", "account_key"),
+            *("password", "passwd", "PassWord", "pwd", "pass", "pw", "secret", "token", "key", "api-key", "auth"),
+            *("sas_token", "jwt", "pat", "pin", "otp", "cookie", "login", "private_key", "session", "whatever"),
+        )
+    ),
+    ("connection_string", f"DefaultEndpointsProtocol=https;AccountName=me;AccountKey={SECRET}==;EndpointSuffix=x"),
+    ("endpoint", f"AccountName=me;AccountKey={SECRET}=="),
+    ("endpoint", f"http://me:{SECRET}@127.0.0.1:9000/"),
+    ("endpoint", f"http://127.0.0.1:9000/?sig={SECRET}"),
+    ("endpoint", f'{{"token": "{SECRET}"}}'),
+    ("dsn", f"postgresql://me:{SECRET}@host/db"),
+    ("headers", {"Authorization": f"Bearer {SECRET}"}),
+    ("headers", f'{{"Authorization": "Bearer {SECRET}"}}'),
+    ("headers", [("Authorization", f"Bearer {SECRET}")]),
+    ("storage_options", {"token": SECRET}),
+    ("client_kwargs", {"headers": {"X-Key": SECRET}}),
+    ("metadata", {"owner": SECRET}),
+    ("proxies", {"http": f"http://me:{SECRET}@proxy"}),
+    ("cache", {"dir": "/x", "headers": {"a": [SECRET]}}),
+    ("cache", f"dir=/x, key={SECRET}"),
+    ("http_cache", {"url": f"http://me:{SECRET}@host", "bearer_token": SECRET}),
+    ("client_certificate", f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n"),
+    ("verify", SECRET.encode()),
+]
+
+
+def seen(exc: BaseException) -> str:
+    """Return all that is printed of an exception that is not caught."""
+    return "".join(traceback.format_exception(exc)) + repr(exc) + repr(vars(exc))
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_secret_of_a_url_is_shown(url: str) -> None:
+    for text in (url, f"can't open '{url}': refused", f"({url})", f'["{url}"]', repr([url, url])):
+        shown = redaction.without_secrets(text)
+        assert SECRET not in shown
+        assert redaction.without_secrets(shown) == shown
+    assert redaction.without_secrets(f"can't open '{url}': refused").endswith("': refused")
+    assert SECRET not in redaction.distinct_url(url)
+    assert redaction.distinct_url(url) == redaction.without_secrets(url) or "***" in redaction.distinct_url(url)
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_secret_of_a_url_is_in_an_error_or_a_repr(url: str, tmp_path: Path) -> None:
+    assert SECRET not in seen(errors.error(errno.EIO, "read", url, f"no answer from {url}"))
+    assert SECRET not in seen(errors.corrupt(url, "damaged"))
+    with trace.trace(tmp_path / "trace"):
+        for use in (
+            fsabs.from_url,
+            lambda url: fsabs.from_url(url).read_bytes("a"),
+            lambda url: fsabs.open_url(url).__enter__(),
+            lambda url: fsabs.Local(tmp_path).copy("a", "b", url),
+            lambda url: HTTPConnector(url.replace("http", "hdfs")),
+        ):
+            try:
+                shown = repr(use(url))
+            except Exception as exc:  # whatever it is, it is what a user sees
+                shown = seen(exc)
+            assert SECRET not in shown
+    for file in (tmp_path / "trace").iterdir():
+        content = file.read_bytes()
+        assert SECRET.encode() not in (gzip.decompress(content) if file.suffix == ".gz" else content)
+
+
+@pytest.mark.parametrize("url", [url for url in URLS if "#" not in url and ("?" not in url or url.startswith("http"))])
+def test_no_secret_of_a_url_is_shown_of_its_path(url: str) -> None:
+    path = fsabs.Path(url)
+    assert SECRET not in repr(path)
+    assert SECRET in str(path)  # which opens it
+    for use in (
+        lambda: path.relative_to("s3://bucket/x"),
+        lambda: path.relative_to(path / "below"),
+        lambda: path.rename("s3://bucket/x"),
+        path.stat,
+        path.read_bytes,
+        path.owner,
+        path.__fspath__,
+    ):
+        with pytest.raises(Exception) as caught:
+            use()
+        assert SECRET not in seen(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value"), OPTIONS)
+def test_no_secret_of_an_option_is_shown(name: str, value: Any) -> None:
+    assert SECRET not in redaction.shown(name, value)
+    assert SECRET not in redaction.representation("Options", {name: value})
+
+
+@pytest.mark.parametrize("part", ["x", "'", "?", "://a:b", "?a", "&a=", "=;", "://@"])
+def test_texts_of_strangers_take_a_time_in_proportion(part: str) -> None:
+    for start in ("", "http://h?", "http://"):
+        begin = time.perf_counter()
+        redaction.without_secrets(start + part * 100_000 + "z")
+        assert time.perf_counter() - begin < 5
+
+
+def test_what_is_harmless_is_shown() -> None:
+    for name, value, shown in (
+        ("endpoint", "https://s3.example.com:9000/", "https://s3.example.com:9000/"),
+        ("prefix", "data/year=2026/x", "data/year=2026/x"),
+        ("prefix", "year=2026", "year=2026"),
+        ("max_attempts", 7, "7"),
+        ("verify", False, "False"),
+        ("aws_secret_access_key", None, "None"),
+        ("aws_secret_access_key", "$CORP_SECRET", "$CORP_SECRET"),
+        ("aws_secret_access_key", "${CORP}_and_more", "***"),
+        ("limits", "max_ratio=12.5, max_links = none", "max_ratio=12.5, max_links=none"),
+        ("limits", {"max_links": 3, "max_depth": None}, "max_links=3, max_depth=None"),
+        ("cache", Path("/scratch"), "/scratch"),
+        ("http_cache", "http://cache/x, max_cache_size=5", "http://cache/x, max_cache_size=5"),
+        ("client_certificate", ("a.pem", "b.pem"), "a.pem, b.pem"),
+        ("whatever", "text", "***"),
+    ):
+        assert redaction.shown(name, value) == shown
+    assert "max_links=3" in redaction.shown("limits", Limits(max_links=3))
+    for url in ("s3://b/a@b?versionId=x", "http://[::1]:9/a@b", "http://h:80/a", "file:///a@b", "what? no=1"):
+        assert redaction.without_secrets(url) == url
+
+
+SECRET_OPTIONS = {
+    *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "session", "sse_customer_key"),
+    *("sse_kms_key_id", "metadata", "proxies", "versions", "tagging", "headers"),
+}
+
+
+def test_each_option_of_ours_is_either_harmless_or_hidden() -> None:
+    known = {name for kind in map(registry.backend, ("file", "memory", "s3", "hdfs")) for name in _options(kind)}
+    known |= {name for kind in map(registry.container, ("zip", "tar", "hdf5")) for name in _options(kind)}
+    known |= {*_options(CachedFS), *_options(HTTPCachedFS), *schemes.SETTINGS, *Limits._fields}
+    assert {name for name in known if not redaction.is_harmless(name)} == SECRET_OPTIONS
+
+
+def _options(kind: Any) -> set[str]:
+    return set(schemes.known_options(kind))
+
+
+def test_no_secret_of_an_option_is_in_the_repr_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {
+        "endpoint": f"http://me:{SECRET}@127.0.0.1:1",
+        "aws_access_key_id": SECRET,
+        "aws_secret_access_key": SECRET,
+        "aws_session_token": SECRET,
+        "sse_customer_key": (SECRET * 3)[:32].encode(),
+        "metadata": {"owner": SECRET},
+        "max_attempts": 1,
+        "region": "moon-1",
+    }
+    fs = fsabs.S3("bucket", **options)
+    assert fs.http is not None
+    for thing in (fs, fs.options, fs.objects, fs.http.endpoint, fs.info()):
+        assert SECRET not in repr(thing)
+        assert SECRET not in f"{thing}"
+    assert "region='moon-1'" in repr(fs.options)
+    with pytest.raises(OSError) as caught:
+        fs.read_bytes("x")
+    assert SECRET not in seen(caught.value)
+    proxied = fsabs.S3("bucket", **{**options, "endpoint": "http://h", "proxies": {"http": f"http://u:{SECRET}@h:1"}})
+    with pytest.raises(OSError) as caught:
+        proxied.read_bytes("x")
+    assert SECRET not in seen(caught.value) + repr(proxied.options)
+    assert SECRET not in repr(fs.http.endpoint._replace(proxy=f"http://me:{SECRET}@proxy"))
+    with pytest.raises(OSError) as caught:  # by boto3, whose error has the endpoint as it was given
+        fsabs.S3("bucket", create_bucket=True, **options)
+    assert SECRET not in seen(caught.value)
+    with pytest.raises(ValueError) as refused:
+        fsabs.S3("bucket", metadata={"owner": f"{SECRET}\n"})
+    assert SECRET not in seen(refused.value)
+
+
+def test_no_secret_of_a_section_is_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsabs.urls.config._added", {})
+    for scheme, key, value in (
+        ("s3", "metadata", SECRET),
+        ("s3", "proxies", SECRET),
+        ("s3", "whatever", SECRET),
+        ("memory", "http_cache", f"http://h, {SECRET}"),
+        ("memory", "cache", f"key={SECRET}"),
+        ("memory", "limits", f"key={SECRET}"),
+    ):
+        fsabs.add_custom_scheme("mine", scheme, {key: value})
+        with pytest.raises((ValueError, TypeError)) as caught:
+            fsabs.from_url("mine://bucket")
+        assert SECRET not in seen(caught.value), key
+
+
+def test_no_secret_of_a_database_is_shown() -> None:
+    from fsabs.dispatch import TaskDispatcher
+    from fsabs.dispatch.database import Database
+
+    for url in (
+        f"postgresql://me:{SECRET}@127.0.0.1:1/db?connect_timeout=1",
+        f"postgresql://me@127.0.0.1:1/db?password={SECRET}&connect_timeout=1",
+        f"postgresql://me@127.0.0.1:1/db?sslpassword={SECRET}&connect_timeout=1",
+        f"mysql://me:{SECRET}@127.0.0.1:1/db",
+        f"me:hun/{SECRET}@127.0.0.1:1/db",
+    ):
+        with pytest.raises((OSError, ValueError)) as caught:
+            TaskDispatcher(url, "job", outage_seconds=0)
+        assert SECRET not in seen(caught.value)
+        if url.startswith("postgresql"):
+            database = Database(url)
+            assert SECRET not in repr(database) + database.url
+
+
+def test_the_token_of_an_http_cache_is_read_again_and_not_pickled(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    fs = fsabs.HTTPCachedFS("http://127.0.0.1:1/", fsabs.Memory("x"), bearer_token_path=str(token))
+    assert fs._connector._token.headers() == {"Authorization": f"Bearer {SECRET}"}
+    pickled = pickle.dumps(fs)
+    assert SECRET.encode() not in pickled
+    assert SECRET not in repr(fs)
+    copy = pickle.loads(pickled)
+    assert copy._connector._token.headers() == {"Authorization": f"Bearer {SECRET}"}
+    token.unlink()
+    assert pickle.loads(pickled)._connector._token.headers() == {}
+    given = HTTPConnector("http://127.0.0.1:1/", bearer_token=SECRET)  # there is no file to read it from
+    assert pickle.loads(pickle.dumps(given))._token.headers() == {"Authorization": f"Bearer {SECRET}"}

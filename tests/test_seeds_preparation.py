@@ -1,0 +1,174 @@
+"""ElasticDL's design document on data preparation, statement by statement, in its order.
+
+A docstring says what the document says. Where this library differs on purpose, the test shows what it does;
+docs/differences.md says why. The image itself is built and run by tests/prepare/test_image.py, Spark by test_spark.py.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fsabs
+from fsabs.cli import main
+from fsabs.prepare import ModelError, PrepareError, prepare
+from fsabs.prepare.model import Model, ModelSource
+from fsabs.readers import decode
+from fsabs.readers.recordio import Index
+from tests.prepare.data import records_below
+
+pytestmark = pytest.mark.timeout(120)
+ROOT = Path(__file__).parents[1]
+
+MODEL = """
+import numpy as np
+
+feature_columns = {"image": ("uint8", (None,)), "label": "int64"}
+
+
+def prepare_data_for_a_single_file(filename):
+    with open(filename, "rb") as file:
+        return np.frombuffer(file.read(), "uint8"), np.int64(len(filename))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """`model.py`, and raw data in a tree of directories."""
+    (tmp_path / "model.py").write_text(MODEL)
+    for name in ("0", "a/1", "a/b/2", "a/b/c/3"):
+        (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "raw" / name).write_bytes(name.encode())
+    return tmp_path
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    return ["prepare", *(f"{folder}/{name}" for name in ("model.py", "raw", "out")), *more]
+
+
+def test_raw_data_become_recordio(folder: Path) -> None:
+    """Raw training data are converted to the required RecordIO format."""
+    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    with fsabs.from_url(folder / "out") as fs:
+        assert Index.load(fs, report.shards[0].name).records == 4
+    assert [decode(record)[0].tobytes() for record in records_below(folder / "out")] == [
+        b"0",
+        b"a/1",
+        b"a/b/2",
+        b"a/b/c/3",
+    ]
+
+
+def test_data_are_prepared_in_parallel(folder: Path) -> None:
+    """Spark prepares the data in parallel, in a container or a cluster; locally, processes do, without it."""
+    (folder / "model.py").write_text(
+        "import os\n\n\ndef prepare_data_for_a_single_file(filename):\n    return (os.getpid(),)\n"
+    )
+    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=1)
+    pids = {decode(record)[0] for record in records_below(folder / "out")}
+    assert report.records == 4
+    assert os.getpid() not in pids
+
+
+def test_the_image() -> None:
+    """`docker run data_preparation_image ...`: docker/prepare/Dockerfile is the image, its entry point the command."""
+    text = (ROOT / "docker/prepare/Dockerfile").read_text()
+    assert "ENTRYPOINT" in text
+    assert "fsabs" in (ROOT / "docker/prepare/entrypoint.py").read_text()
+
+
+def test_the_positional_arguments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`<user_defined_model_file> <raw_data_directory> <output_recordio_data_directory> <running_mode> <others>`."""
+    assert main(arguments(folder, "local", "2")) == 0
+    assert "4 records" in capsys.readouterr().out
+    for missing in range(1, 5):
+        assert main(arguments(folder, "local")[:missing]) == 2
+    assert "Missing argument" in capsys.readouterr().err
+
+
+def test_only_the_users_logic_is_run(folder: Path) -> None:
+    """The image runs whatever user-defined preparation logic there is: records are not changed by anything else."""
+    (folder / "model.py").write_text("def prepare_data_for_a_single_file(file, name):\n    return file.read()\n")
+    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    assert records_below(folder / "out") == [b"0", b"a/1", b"a/b/2", b"a/b/c/3"]
+
+
+def test_feature_columns(folder: Path) -> None:
+    """The model file defines the feature columns, so that preparation and training agree: each record fits."""
+    assert [column.name for column in Model(ModelSource.read(folder / "model.py")).columns] == ["image", "label"]
+    (folder / "model.py").write_text(MODEL.replace('"uint8", (None,)', '"uint8", (3,)'))
+    with pytest.raises(PrepareError, match=r"record 0, column 'image': the shape is \(1,\), not \(3,\)"):
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    assert not (folder / "out").exists()
+
+
+def test_the_function_for_a_single_file(folder: Path) -> None:
+    """`prepare_data_for_a_single_file(filename)` reads one file, and returns a tuple of NumPy arrays."""
+    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    image, label = decode(records_below(folder / "out")[0])
+    np.testing.assert_array_equal(image, np.frombuffer(b"0", "uint8"))
+    assert label.dtype == np.int64
+    (folder / "model.py").write_text("x = 1")
+    with pytest.raises(ModelError, match="defines no function prepare_data_for_a_single_file"):
+        prepare(folder / "model.py", folder / "raw", folder / "again", num_workers=1)
+
+
+def test_the_function_serves_online_input_too(folder: Path) -> None:
+    """It is also needed for online serving: it is a plain function of the model file, which nothing here wraps."""
+    namespace: dict[str, object] = {}
+    exec((folder / "model.py").read_text(), namespace)
+    function = namespace["prepare_data_for_a_single_file"]
+    assert function(str(folder / "raw/0"))[0].tobytes() == b"0"  # type: ignore[operator]
+
+
+def test_dependencies_of_the_user(folder: Path) -> None:
+    """Dependencies are installed in a derived image; a module that is missing is named, with its line."""
+    (folder / "model.py").write_text("import a_dependency\n" + MODEL)
+    with pytest.raises(ModelError, match=r"No module named 'a_dependency' \(line 1 of model.py\)"):
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    (folder / "a_dependency.py").write_text("")
+    assert prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1).records == 4
+
+
+def test_the_raw_data_directory_is_traversed_recursively(folder: Path) -> None:
+    """The directory includes all training data files, and is traversed recursively; hidden files are left out."""
+    (folder / "raw/a/.DS_Store").write_bytes(b"x")
+    assert prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1).files == 4
+
+
+def test_the_output_directory(folder: Path) -> None:
+    """The output directory is for prepared data in RecordIO format: whole, or as it was before."""
+    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, records_per_file=2)
+    names = sorted(os.listdir(folder / "out"))
+    assert names == [".fsabs-prepare.json", "data-00000-of-00001", "data-00001-of-00001"]
+    (folder / "model.py").write_text(MODEL.replace("return", "raise ValueError\n        return"))
+    with pytest.raises(PrepareError):
+        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    assert sorted(os.listdir(folder / "out")) == names
+
+
+@pytest.mark.parametrize("mode", ["local", "cluster", "elsewhere"])
+def test_the_running_mode(folder: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Local or cluster mode; local where there is no Spark cluster. Cluster mode asks for the cluster's master."""
+    code = main(arguments(folder, mode))
+    error = capsys.readouterr().err
+    assert code == {"local": 0, "cluster": 1, "elsewhere": 2}[mode]
+    if mode == "cluster":
+        assert "Spark" in error
+    if mode == "elsewhere":
+        assert "'local', 'cluster'" in error
+
+
+def test_num_workers_in_each_mode(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`num_workers` no matter which mode, and more cluster-related arguments: options, or positional ones."""
+    from fsabs.cli.prepare import command
+
+    names = [parameter.name for parameter in command.params]
+    assert names.index("mode") + 1 == names.index("workers") == names.index("spark_master") - 1
+    assert {"num_workers", "master"} <= set(names)
+    assert main(arguments(folder, "local", "0")) == 2
+    assert main(arguments(folder, "local", "--num_workers", "2")) == 0
+    capsys.readouterr()

@@ -1,0 +1,429 @@
+"""The command as a careful user expects it: what it removes, replaces and follows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fsabs.cli import program
+from tests.cli.commands import make_tree, read_tree
+from tests.users import ALICE, as_user, needs_root, shared
+
+pytestmark = pytest.mark.quick
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in this process, in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PFIO_CONFIG_PATH", os.devnull)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = program.run(arguments)
+        done = capsys.readouterr()
+        return code, done.out, done.err
+
+    return command
+
+
+def everything(folder: Path) -> dict[str, str]:
+    """Return all names below a folder: contents, where links lead, kinds of others."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = f"-> {os.readlink(path)}"
+        elif path.is_file():
+            found[name] = path.read_bytes().decode("latin-1")
+        else:
+            found[name] = stat.filemode(path.lstat().st_mode)[0]
+    return found
+
+
+# ---- what is removed
+
+
+def test_an_empty_argument_names_nothing(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"d/a": b"a", "keep": b"k"})
+    before = everything(tmp_path)
+    for arguments in (
+        ("rm", "-r", ""),
+        ("rm", "-r", "-f", ""),
+        ("sync", "--delete", "d", ""),
+        ("sync", "--delete", "", "d"),
+        ("mv", "", "x"),
+        ("mv", "keep", ""),
+        ("cp", "-r", "", "x"),
+        ("cp", "keep", ""),
+        ("mkdir", "-p", ""),
+        ("pack", "", "x.zip"),
+        ("unpack", "", "x"),
+        ("ls", ""),
+    ):
+        code, _, err = run(*arguments)
+        if arguments[:3] != ("rm", "-r", "-f"):
+            assert (code, "an empty path names nothing" in err) == (1, True), (arguments, err)
+        assert everything(tmp_path) == before, arguments
+
+
+def test_the_working_directory_a_home_and_roots_stay(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(tmp_path, {"cwd/d/a": b"a", "home/b": b"b"})
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("cwd")
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    before = everything(tmp_path)
+    here = str(tmp_path)
+    for top in (".", "..", "./", "d/..", "../cwd", here, f"{here}/cwd", f"file://localhost{here}/home", "/", "d/."):
+        for arguments in (("rm", "-r", top), ("mv", top, "../moved"), ("sync", "--delete", "../empty", top)):
+            code, _, err = run(*arguments)
+            assert (code, "without --force" in err) == (1, True), (arguments, err)
+            assert everything(tmp_path) == before, arguments
+    assert run("rm", "memory://name/")[0] == 1
+    assert run("rm", "-r", "../link")[0] == 0  # the link alone
+    assert run("sync", "--delete", "--force", "../empty", ".")[0] == 0
+    assert everything(tmp_path / "cwd") == {}
+    assert run("rm", "-r", "--force", "../cwd")[0] == 0
+    assert not (tmp_path / "cwd").exists()
+
+
+@pytest.mark.parametrize("spelling", ["l/", "d/../d", "file://localhost{}/d", "{}/d", "./d/", "d/."])
+def test_a_move_onto_itself_by_another_name_keeps_the_data(run: Run, tmp_path: Path, spelling: str) -> None:
+    make_tree(tmp_path, {"d/a": b"a", "d/sub/b": b"b"})
+    (tmp_path / "l").symlink_to("d")
+    before = everything(tmp_path)
+    other = spelling.format(tmp_path)
+    names = [(other, "d"), ("d", other), (f"{other.rstrip('/.') or 'd'}/a", "d/a"), ("d/a", f"{other}/a")]
+    for source, target in names:
+        for verb in ("mv", "cp"):
+            code, _, err = run(verb, *(["-r"] if verb == "cp" else []), source, target)
+            assert code == 1, (verb, source, target)
+            assert "are one" in err or "itself" in err or "without --force" in err, err
+            assert everything(tmp_path) == before, (verb, source, target)
+
+
+def test_a_hard_link_is_the_same_file(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"d/a": b"a"})
+    (tmp_path / "e").mkdir()
+    os.link(tmp_path / "d/a", tmp_path / "e/a")
+    assert "are one" in run("mv", "d/a", "e/a")[2]
+    code, _, err = run("mv", "d/", "e")
+    assert (code, "the same file" in err) == (1, True)
+    assert run("cp", "-r", "-f", "d/", "e")[0] == 1
+    assert everything(tmp_path) == {"d": "d", "d/a": "a", "e": "d", "e/a": "a"}
+
+
+def test_sync_and_mv_follow_no_link_to_remove(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"o/keep": b"keep", "t/x": b"x", "m/y": b"y"})
+    for name in ("t/l", "m/l"):
+        (tmp_path / name).symlink_to("../o")
+    for name in ("empty", "other/m"):
+        (tmp_path / name).mkdir(parents=True)
+    assert run("sync", "--delete", "empty", "t")[0] == 0
+    assert everything(tmp_path / "t") == {}
+    assert run("mv", "m", "other/m")[0] == 0
+    assert everything(tmp_path) == {
+        "empty": "d",
+        "o": "d",
+        "o/keep": "keep",
+        "other": "d",
+        "other/m": "d",
+        "other/m/l": "-> ../o",
+        "other/m/y": "y",
+        "t": "d",
+    }
+
+
+def test_sync_writes_through_no_link_of_the_target(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/l/new": b"new", "s/f": b"newer", "o/keep": b"keep"})
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/l").symlink_to("../o")
+    (tmp_path / "t/f").symlink_to("../o/keep")
+    code, _, err = run("cp", "-r", "s/", "t")
+    assert (code, "a link is where a directory is to be made" in err) == (1, True)
+    assert read_tree(tmp_path / "o") == {"keep": b"newer"}  # a file is written through a link, as cp does
+    (tmp_path / "o/keep").write_bytes(b"keep")
+    assert run("sync", "s", "t")[0] == 0
+    assert read_tree(tmp_path / "o") == {"keep": b"keep"}
+    assert everything(tmp_path / "t") == {"l": "d", "l/new": "new", "f": "newer"}
+
+
+def test_nothing_is_removed_by_a_sync_that_has_failed(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "t/gone": b"gone"})
+    (tmp_path / "s/none").symlink_to("nothing")
+    assert run("sync", "--delete", "s", "t")[0] == 1
+    assert read_tree(tmp_path / "t") == {"a": b"a", "gone": b"gone"}
+    code, _, err = run("sync", "--delete", "t/", "t/sub")
+    assert (code, "into itself" in err) == (1, True)
+    make_tree(tmp_path, {"t/sub/s": b"s"})
+    code, _, err = run("sync", "--delete", "t/sub", "t")
+    assert (code, "the source is in the target" in err) == (1, True)
+    assert (tmp_path / "t/sub/s").exists()
+
+
+def test_max_delete_and_backup_dir(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"new a", "t/a": b"old", "t/x/y": b"y", "t/z": b"z"})
+    (tmp_path / "t/l").symlink_to("z")
+    code, _, err = run("sync", "--delete", "--max-delete", "3", "s", "t")
+    assert (code, "4 files and directories would be removed, over the limit of 3" in err) == (1, True)
+    assert set(read_tree(tmp_path / "t")) == {"a", "x/y", "z", "l"}
+    (tmp_path / "t/a").write_bytes(b"old")
+    assert run("sync", "--delete", "--max-delete", "4", "--backup-dir", "b", "s", "t")[0] == 0
+    assert everything(tmp_path / "t") == {"a": "new a"}
+    assert everything(tmp_path / "b") == {"a": "old", "l": "-> z", "x": "d", "x/y": "y", "z": "z"}
+    code, _, err = run("sync", "--backup-dir", "t/b", "s", "t")
+    assert (code, "backups can't be in the tree" in err) == (1, True)
+    make_tree(tmp_path, {"one": b"1", "two": b"2"})
+    assert run("cp", "-f", "--backup-dir", "b", "one", "two")[0] == 0
+    assert ((tmp_path / "two").read_bytes(), (tmp_path / "b/two").read_bytes()) == (b"1", b"2")
+
+
+def test_sync_removes_nothing_of_a_zip(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a"})
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("gone", b"gone")
+    before = (tmp_path / "t.zip").read_bytes()
+    code, _, err = run("sync", "--delete", "--force", "s", "t.zip/")
+    assert (code, "can't remove" in err) == (1, True)
+    assert (tmp_path / "t.zip").read_bytes() == before
+
+
+# ---- what is copied
+
+
+def test_a_target_that_two_sources_share_is_refused(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"1/x": b"1", "2/x": b"2", "2/y": b"y", "t/keep": b"k"})
+    for verb, sources in (("mv", ("1/x", "2/x")), ("cp", ("1/x", "2/x")), ("cp", ("1/", "2/"))):
+        code, _, err = run(verb, *(["-r"] if verb == "cp" else []), *sources, "t")
+        assert (code, "would all become" in err) == (1, True), err
+        assert read_tree(tmp_path) == {"1/x": b"1", "2/x": b"2", "2/y": b"y", "t/keep": b"k"}
+    code, _, _ = run("mv", "1/x", "2/x", "2/y", "t")
+    assert (code, read_tree(tmp_path / "t")) == (1, {"keep": b"k", "y": b"y"})
+
+
+def test_filters_are_for_single_files_and_globs_too(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"g/a.tmp": b"t", "g/b.txt": b"b", "g/sub.tmp/c": b"c"})
+    assert run("mv", "--exclude", "*.tmp", "g/*", "h/")[0] == 0
+    assert read_tree(tmp_path) == {"g/a.tmp": b"t", "g/sub.tmp/c": b"c", "h/b.txt": b"b"}
+    assert run("cp", "--include", "*.txt", "g/a.tmp", "h/b.txt", "i/")[0] == 0
+    assert read_tree(tmp_path / "i") == {"b.txt": b"b"}
+
+
+def test_the_first_filter_that_matches_decides(run: Run, tmp_path: Path) -> None:
+    files = dict.fromkeys(("a.jpg", "a.tmp", "keep.tmp", "sub/b.jpg", "sub/c.txt", "no/d.jpg"), b"x")
+    make_tree(tmp_path / "s", files)
+    for number, (filters, expected) in enumerate(
+        (
+            (
+                ["--include", "keep.tmp", "--exclude", "*.tmp"],
+                {"a.jpg", "keep.tmp", "sub/b.jpg", "sub/c.txt", "no/d.jpg"},
+            ),
+            (["--exclude", "*.tmp", "--include", "*"], {"a.jpg", "sub/b.jpg", "sub/c.txt", "no/d.jpg"}),
+            (["--include=*.jpg"], {"a.jpg", "sub/b.jpg", "no/d.jpg"}),
+            (["--exclude", "no/", "--include", "*.jpg"], {"a.jpg", "sub/b.jpg"}),
+            (["--include", "sub/", "--include", "a.jpg"], {"a.jpg", "sub/b.jpg", "sub/c.txt"}),
+            (["--include", "*.jpg", "--exclude", "*"], {"a.jpg"}),
+            (["--exclude", "sub/*.txt"], {"a.jpg", "a.tmp", "keep.tmp", "sub/b.jpg", "no/d.jpg"}),
+        )
+    ):
+        assert run("cp", "-r", *filters, "s", f"t{number}")[0] == 0
+        assert set(read_tree(tmp_path / f"t{number}")) == expected, filters
+        assert (tmp_path / f"t{number}/sub").exists() == any(name.startswith("sub/") for name in expected)
+    code, _, err = run("cp", "-r", "--exclude", "*", "--include", "*.jpg", "s", "t")
+    assert (code, "never counts behind --exclude '*'" in err) == (2, True)
+
+
+def test_what_is_excluded_does_not_fail(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "t/gone": b"gone"})
+    (tmp_path / "s/none.l").symlink_to("nothing")
+    assert run("sync", "--delete", "--exclude", "*.l", "s", "t")[0] == 0
+    assert read_tree(tmp_path / "t") == {"a": b"a"}
+
+
+def test_modes_are_kept(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path / "d", {"secret": b"s", "run": b"r", "sub/x": b"x", "plain": b"p"})
+    for name, mode in (("secret", 0o600), ("run", 0o755), ("plain", 0o640), ("sub", 0o700)):
+        (tmp_path / "d" / name).chmod(mode)
+    assert run("cp", "-r", "d", "e")[0] == 0
+    assert run("cp", "d/secret", "d/run", "f/")[0] == 0
+    elsewhere = Path("/dev/shm") / f"fsabs-{os.getpid()}-{tmp_path.name}"
+    try:
+        if os.path.isdir("/dev/shm"):
+            assert run("mv", "e/", str(elsewhere))[0] == 0
+        else:
+            elsewhere = tmp_path / "e"
+        for name, mode in (("secret", 0o600), ("run", 0o755), ("plain", 0o640), ("sub", 0o700)):
+            assert stat.S_IMODE((elsewhere / name).stat().st_mode) == mode, name
+    finally:
+        shutil.rmtree(elsewhere, ignore_errors=True)
+    assert stat.S_IMODE((tmp_path / "f/secret").stat().st_mode) == 0o600
+    assert os.access(tmp_path / "f/run", os.X_OK)
+
+
+def test_a_move_to_another_disk_keeps_links(run: Run, tmp_path: Path) -> None:
+    elsewhere = Path("/dev/shm") / f"fsabs-links-{os.getpid()}"
+    if not elsewhere.parent.is_dir() or os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
+        pytest.skip("one disk")
+    make_tree(tmp_path, {"m/a": b"a", "o/keep": b"keep"})
+    for name, leads in (("none", "nothing"), ("dir", "../o"), ("file", "a")):
+        (tmp_path / "m" / name).symlink_to(leads)
+    try:
+        assert run("mv", "m", str(elsewhere))[0] == 0
+        assert everything(elsewhere) == {"a": "a", "none": "-> nothing", "dir": "-> ../o", "file": "-> a"}
+        assert everything(tmp_path) == {"o": "d", "o/keep": "keep"}
+    finally:
+        shutil.rmtree(elsewhere, ignore_errors=True)
+
+
+def test_a_link_to_nothing_is_no_pattern(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "[x]").symlink_to("nothing")
+    (tmp_path / "new").mkdir()
+    assert run("mv", "[x]", "new/")[0] == 0
+    (tmp_path / "up").symlink_to(".")
+    assert run("mv", "up", "new/")[0] == 0
+    assert everything(tmp_path) == {"new": "d", "new/[x]": "-> nothing", "new/up": "-> ."}
+
+
+def test_links_of_a_source(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "o/b": b"b"})
+    (tmp_path / "s/d").symlink_to("../o")
+    (tmp_path / "s/f").symlink_to("a")
+    assert run("cp", "-r", "s", "followed")[0] == 0
+    assert everything(tmp_path / "followed") == {"a": "a", "d": "d", "d/b": "b", "f": "a"}
+    (tmp_path / "s/none").symlink_to("nothing")
+    for _ in range(2):
+        assert run("cp", "-r", "--links", "s", "kept")[0] == 0
+        assert everything(tmp_path / "kept") == {"a": "a", "d": "-> ../o", "f": "-> a", "none": "-> nothing"}
+    assert run("cp", "-r", "--links", "s", "memory://links/")[0] == 1
+
+
+def test_a_loop_and_what_leads_to_the_target_cost_themselves_alone(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/sub/b": b"b"})
+    (tmp_path / "s/sub/loop").symlink_to("..")
+    code, _, err = run("cp", "-r", "s", "t")
+    assert (code, err.count("\n"), "levels of symbolic links" in err) == (1, 2, True)
+    assert everything(tmp_path / "t") == {"a": "a", "sub": "d", "sub/b": "b"}
+    (tmp_path / "s/sub/loop").unlink()
+    (tmp_path / "s/out").symlink_to("..")
+    (tmp_path / "u").mkdir()
+    code, _, err = run("cp", "-r", "s/out", "u/in")
+    assert (code, "into itself" in err, everything(tmp_path / "u")) == (1, True, {})
+    code, _, err = run("cp", "-r", "s", "s/sub/new")
+    assert (code, "into itself" in err) == (1, True)
+    (tmp_path / "way").symlink_to("s/sub")
+    code, _, err = run("cp", "-r", "s", "way/new")
+    assert (code, "into itself" in err) == (1, True)
+    assert not (tmp_path / "s/sub/new").exists()
+
+
+def test_one_bad_directory_costs_that_directory(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/bad/x": b"x", "s/bad/y/z": b"z", "s/good": b"g", "s/z/a": b"a", "t/bad": b"file"})
+    code, _, err = run("cp", "-r", "s", "t")
+    assert code == 1
+    assert err.splitlines()[0].endswith(f"'file://{tmp_path}/t/bad'")
+    assert len(err.splitlines()) == 2
+    assert read_tree(tmp_path / "t") == {"bad": b"file", "good": b"g", "z/a": b"a"}
+
+
+@needs_root
+def test_an_unreadable_directory_costs_that_directory() -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        top = Path(folder)
+        shared(top)
+        make_tree(top / "s", {"a": b"a", "locked/x": b"x", "z/y": b"y"})
+        (top / "s/locked").chmod(0)
+
+        def copy() -> tuple[int, dict[str, bytes]]:
+            os.chdir(top)
+            return program.run(["cp", "-r", "s", "t"]), read_tree(top / "t")
+
+        assert as_user(ALICE, copy) == (1, {"a": b"a", "z/y": b"y"})
+
+
+def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a"})
+    os.mkfifo(tmp_path / "s/pipe")
+    code, _, err = run("cp", "-r", "s", "t")
+    assert (code, "a pipe, a socket or a device is not copied" in err) == (1, True)
+    assert everything(tmp_path / "t") == {"a": "a"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cp", "-r", "s", "t"),
+        ("cp", "s/a", "t"),
+        ("mv", "s", "u"),
+        ("mv", "s/a", "u/"),
+        ("mv", "s/", "t"),
+        ("sync", "--delete", "s", "t"),
+        ("rm", "-r", "s"),
+        ("mkdir", "-p", "new/er"),
+        ("pack", "s", "s.zip"),
+        ("unpack", "z.zip", "out"),
+        ("convert", "z.zip", "z.tar"),
+    ],
+)
+def test_a_dry_run_changes_nothing(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "s/sub/b": b"b", "t/x": b"x"})
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("a", b"a")
+    before = everything(tmp_path)
+    code, out, err = run(arguments[0], "--dry-run", *arguments[1:])
+    assert code == 0, err
+    assert out.startswith("would "), (out, err)
+    assert everything(tmp_path) == before
+    code, out, _ = run(arguments[0], "--dry-run", "--json", *arguments[1:])
+    assert json.loads(out.splitlines()[0])["dry_run"] is True
+    assert everything(tmp_path) == before
+
+
+def test_a_copy_that_fails_makes_no_container(run: Run, tmp_path: Path) -> None:
+    assert run("cp", "nosuch", "new.zip/a")[0] == 1
+    assert everything(tmp_path) == {}
+    make_tree(tmp_path, {"a": b"a"})
+    assert run("cp", "a", "nosuch", "new.zip/")[0] == 1
+    with zipfile.ZipFile(tmp_path / "new.zip") as archive:
+        assert archive.namelist() == ["a"]
+
+
+# ---- containers
+
+
+def test_links_and_conflicts_of_an_archive(run: Run, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        link = zipfile.ZipInfo("link")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "good")
+        archive.writestr("both", b"file")
+        archive.writestr("both/in", b"in")
+        archive.writestr("good", b"good")
+    code, _, err = run("unpack", "a.zip", "out")
+    assert code == 1
+    assert "symbolic link" in err
+    assert "a.zip/link" in err or "out/link" in err
+    assert read_tree(tmp_path / "out") == {"both/in": b"in", "good": b"good"}
+
+
+def test_an_archive_is_not_replaced_by_its_member(run: Run, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.zip", b"member")
+        archive.writestr("b", b"b")
+    before = (tmp_path / "a.zip").read_bytes()
+    code, _, err = run("unpack", "a.zip", ".")
+    assert (code, "would replace its archive" in err) == (1, True)
+    assert read_tree(tmp_path) == {"a.zip": before, "b": b"b"}
+    (tmp_path / "l").symlink_to(".")
+    for arguments in (("pack", "a.zip/", "l/a.zip"), ("unpack", "a.zip", "l/a.zip/sub")):
+        assert run(*arguments)[0] == 1, arguments
+        assert (tmp_path / "a.zip").read_bytes() == before

@@ -1,0 +1,299 @@
+"""Copies: counted, by the store where it can, of what may be followed, and nothing left where there is no room."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs import FS, Blob, CorruptFileError, FileStat, Local, Memory, StaleFileError
+from fsabs.backends.s3 import S3
+from fsabs.cli import program
+from fsabs.transfer import files
+from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
+from fsabs.transfer.trees import TreePlan, TreeTransfer
+from tests.servers.moto import MotoServer
+
+_numbers = itertools.count(1)
+
+
+class Cut(Memory):
+    """A store that says that its files are larger than what can be read of them."""
+
+    def _stat(self, key: str) -> FileStat:
+        stat = super()._stat(key)
+        return stat if stat.directory else stat._replace(size=stat.size + 5)
+
+    def _list(self, key: str) -> Iterator[FileStat]:
+        return (stat if stat.directory else stat._replace(size=stat.size + 5) for stat in super()._list(key))
+
+
+def moved(source: FS, target: FS) -> list[BaseException]:
+    """Move the directory `s` to `t`; return the errors."""
+    found: list[BaseException] = []
+    run = TreeTransfer(
+        source,
+        source._key("s", "move"),
+        target,
+        target._key("t", "move"),
+        TreePlan(move=True),
+        lambda event: found.append(event.error) if event.error is not None else None,
+        lambda size: None,
+    )
+    run.run()
+    return found
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("size", [0, 10, 3_000_000])
+def test_fewer_bytes_than_the_store_says_are_an_error_and_a_move_keeps_the_source(size: int, tmp_path: Path) -> None:
+    source, target = Cut(), Local(tmp_path)
+    source.makedirs("s")
+    source.write_bytes("s/x", bytes(size))
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/x").write_bytes(b"before")
+    (error,) = moved(source, target)
+    assert isinstance(error, CorruptFileError)
+    assert f"{size} bytes can be read of {size + 5}" in str(error)
+    assert (tmp_path / "t/x").read_bytes() == b"before"
+    assert source.exists("s/x")
+    with pytest.raises(CorruptFileError):
+        source.copy("s/x", "y", target)
+    with pytest.raises(CorruptFileError):
+        fsabs.pack(source.subfs("s"), target, "a.zip")
+    assert sorted(os.listdir(tmp_path)) == ["t"]
+
+
+class Growing(Memory):
+    """A store whose file is written to after it was read."""
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        for content in list(super()._read_many(wanted, concurrency)):
+            self.write_bytes("s/x", b"new and longer")
+            yield content
+
+
+@pytest.mark.quick
+def test_a_file_that_changes_while_it_is_moved_stays(tmp_path: Path) -> None:
+    source = Growing()
+    source.makedirs("s")
+    source.write_bytes("s/x", b"old")
+    (error,) = moved(source, Local(tmp_path))
+    assert isinstance(error, StaleFileError)
+    assert source.read_bytes("s/x") == b"new and longer"
+
+
+class Full(Local):
+    """A disk that is full after a MiB."""
+
+    def _create(self, key: str, exclusive: bool) -> fsabs.Writer:
+        writer = super()._create(key, exclusive)
+        return self._limited(writer)
+
+    def _resume(self, key: str, source: Blob) -> tuple[fsabs.Writer, int]:
+        writer, start = super()._resume(key, source)
+        return self._limited(writer), start
+
+    def _limited(self, writer: fsabs.Writer) -> fsabs.Writer:
+        write, written = writer.write, 0
+
+        def limited(data: bytes) -> None:
+            nonlocal written
+            if written > 1 << 20:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += len(data)
+            write(data)
+
+        writer.write = limited  # type: ignore[method-assign]
+        return writer
+
+
+@pytest.mark.quick
+def test_a_full_disk_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "RESUMED_FROM", 1 << 20)
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/x").write_bytes(os.urandom(20 << 20))
+    for path in (tmp_path / "s", tmp_path / "s/x"):
+        os.utime(path, (1e9, 1e9))
+    target = Full(tmp_path / "t", create=True)
+    with pytest.raises(OSError, match="No space left"):
+        Local(tmp_path).copy_tree("s", "", target)
+    assert os.listdir(tmp_path / "t") == []
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("links", ["refuse", "inside"])
+def test_a_tree_is_copied_over_links_as_its_fs_follows_them(tmp_path: Path, links: str) -> None:
+    for name in ("in/d", "out"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "out/secret").write_bytes(b"secret")
+    (tmp_path / "in/d/a").write_bytes(b"a")
+    (tmp_path / "in/file").symlink_to("../out/secret")
+    (tmp_path / "in/dir").symlink_to("../out")
+    source = fsabs.from_url(str(tmp_path / "in"), links=links)
+    target = Memory()
+    for call in (source.copy_tree, source.sync_tree):
+        with pytest.raises(PermissionError):
+            call("", "", target)
+        assert not [name for name in target.list(recursive=True) if "secret" in name or name == "file"]
+    other = Memory()
+    other.makedirs("dir")
+    other.write_bytes("dir/new", b"new")
+    other.write_bytes("file", b"new")
+    for call in (other.copy_tree, other.sync_tree):
+        with pytest.raises((PermissionError, NotADirectoryError)):
+            call("", "", source)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {"secret": b"secret"}
+
+
+@pytest.mark.quick
+def test_a_copy_has_the_permissions_of_its_source(tmp_path: Path) -> None:
+    fs, other = Local(tmp_path), Local(tmp_path / "other", create=True)
+    for name, mode, size in (("secret", 0o600, 10), ("run", 0o755, 3_000_000)):
+        (tmp_path / name).write_bytes(bytes(size))
+        (tmp_path / name).chmod(mode)
+        fs.copy(name, "copied")
+        fs.copy(name, name, other)
+        for path in (tmp_path / "copied", tmp_path / "other" / name):
+            assert path.stat().st_mode & 0o777 == mode
+            assert abs(path.stat().st_mtime - (tmp_path / name).stat().st_mtime) < 1e-6
+        (tmp_path / "copied").unlink()
+
+
+@pytest.mark.quick
+def test_a_file_is_not_copied_onto_itself(tmp_path: Path) -> None:
+    fs = Local(tmp_path)
+    fs.write_bytes("a", b"a")
+    (tmp_path / "l").symlink_to("a")
+    os.link(tmp_path / "a", tmp_path / "hard")
+    for source, target in (("a", "a"), ("a", "l"), ("l", "a"), ("a", "hard")):
+        with pytest.raises(OSError, match="the same file") as caught:
+            fs.copy(source, target, Local(tmp_path) if target == "hard" else None)
+        assert caught.value.errno == errno.EINVAL
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"a", "l": b"a", "hard": b"a"}
+
+
+@pytest.mark.quick
+def test_batches() -> None:
+    sizes = [1, 2, 2_000_000, 3, 1_500_000, 4]
+    assert list(batches(sizes, int)) == [[1, 2], [2_000_000], [3], [1_500_000], [4]]
+    assert list(batches(sizes, int, in_order=False)) == [[2_000_000], [1_500_000], [1, 2, 3, 4]]
+    assert list(batches(range(5), int, max_files=2)) == [[0, 1], [2, 3], [4]]
+    assert list(batches([5, 5, 5], int, max_bytes=10)) == [[5, 5], [5]]
+
+
+class Refusing(Memory):
+    """A store that refuses one file."""
+
+    def _write_bytes(self, key: str, data: bytes) -> None:
+        if key.endswith("/7"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        super()._write_bytes(key, data)
+
+
+@pytest.mark.quick
+def test_the_error_of_one_file_does_not_stop_the_others() -> None:
+    source, target = Memory(), Refusing()
+    for fs in (source, target):
+        fs.mkdir("d")
+    source.write_many((f"d/{number}", b"%d" % number) for number in range(300))
+    source.remove("d/30")
+    results: list[CopyResult] = []
+    with Copier(source, target, results.append, lambda size: None) as copier:
+        copier.run(FileCopy(f"d/{number}", f"d/{number}", FileStat(str(number), 1)) for number in range(300))
+    assert len(results) == 300
+    failed = {result.file.src: type(result.error) for result in results if result.error is not None}
+    assert failed == {"d/7": PermissionError, "d/30": FileNotFoundError}
+    assert len(list(target.list("d"))) == 298
+
+
+# ---- S3
+
+
+@pytest.fixture
+def buckets(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[S3, S3]]:
+    """Two buckets of one store."""
+    for name, value in (
+        ("S3_ENDPOINT", moto.endpoint),
+        ("AWS_ACCESS_KEY_ID", moto.access_key),
+        ("AWS_SECRET_ACCESS_KEY", moto.secret_key),
+        ("AWS_DEFAULT_REGION", moto.region),
+    ):
+        monkeypatch.setenv(name, value)
+    found = []
+    for _ in range(2):
+        bucket = f"transfer{next(_numbers)}"
+        moto.create_bucket(bucket)
+        found.append(fsabs.from_url(f"s3://{bucket}"))
+    one, other = found
+    assert isinstance(one, S3)
+    assert isinstance(other, S3)
+    yield one, other
+    one.close()
+    other.close()
+
+
+def test_a_copy_within_one_store_passes_no_bytes(
+    buckets: tuple[S3, S3], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one, other = buckets
+    one.write_bytes("d/a", b"content")
+
+    def refused(*arguments: object, **named: object) -> None:
+        raise AssertionError("bytes pass this process")
+
+    with monkeypatch.context() as patch:
+        for name in ("_open_blob", "_open_from_start", "_read_bytes", "_read_many", "_create", "_write_many"):
+            patch.setattr(S3, name, refused)
+        one.copy("d/a", "b")
+        one.copy("d/a", "b", other)
+        one.copy("d/a", "c", one.subfs("sub"))
+        one.subfs("d").copy("a", "d", other)
+        fsabs.lazify(lambda: one.subfs("d")).copy("a", "e", other)
+        one.copy_tree("d", "tree", other)
+    assert {
+        name: other.read_bytes(name) for name in other.list(recursive=True) if not name.endswith("/")
+    } == dict.fromkeys(("b", "d", "e", "tree/a"), b"content")
+    assert (one.read_bytes("b"), one.read_bytes("sub/c")) == (b"content", b"content")
+
+
+def test_a_move_to_another_scheme_of_the_same_bucket_keeps_the_data(
+    buckets: tuple[S3, S3], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, _ = buckets
+    one.write_bytes("x", b"x")
+    one.write_bytes("d/y", b"y")
+    ini = tmp_path / "pfio.ini"
+    ini.write_text("[team]\nscheme=s3\n")
+    monkeypatch.setenv("PFIO_CONFIG_PATH", str(ini))
+    for name, end in (("x", ""), ("d", "/")):
+        for arguments in (
+            ("mv", f"s3://{one.bucket}/{name}{end}", f"team://{one.bucket}/{name}{end}"),
+            ("sync", "--delete", f"s3://{one.bucket}/d", f"team://{one.bucket}/d"),
+        ):
+            assert program.run(arguments) == 1
+            err = capsys.readouterr().err
+            assert any(reason in err for reason in ("are one", "itself", "the source is in the target")), err
+            assert (one.read_bytes("x"), one.read_bytes("d/y")) == (b"x", b"y")
+
+
+def test_sync_compares_the_checksums_of_two_buckets(buckets: tuple[S3, S3]) -> None:
+    one, other = buckets
+    one.write_bytes("d/a", b"one")
+    other.write_bytes("d/a", b"two")  # later, and as large
+    assert one.sync_tree("d", "d", other)[:2] == (1, 0)
+    assert other.read_bytes("d/a") == b"one"
+    assert one.sync_tree("d", "d", other)[:2] == (0, 1)
+
+
+def test_a_name_that_is_not_text_is_named(buckets: tuple[S3, S3], tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / os.fsdecode(b"a\xff")).write_bytes(b"x")
+    with pytest.raises(OSError, match="no name that is not UTF-8 text") as caught:
+        Local(tmp_path).copy_tree("d", "d", buckets[0])
+    assert caught.value.filename == f"s3://{buckets[0].bucket}/d/a%FF"

@@ -1,0 +1,320 @@
+"""Random trees and commands: against GNU's cp, mv and rm and rsync on a copy, and between stores against a model."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import fsabs
+from fsabs.backends import memory
+from fsabs.cli import program
+from tests import soak
+from tests.servers import rsync
+from tests.servers.fixtures import require
+from tests.servers.moto import MotoServer
+from tests.transfer.random_trees import TreeMaker, snapshot
+from tests.users import ALICE, as_user
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def run(arguments: list[str], folder: Path) -> tuple[bool, str]:
+    """Run the command in this process, in a folder; return whether it succeeded, and what it said."""
+    before, output = os.getcwd(), io.StringIO()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(io.StringIO()):
+            return program.run(arguments) == 0, output.getvalue()
+    finally:
+        os.chdir(before)
+
+
+def reference(arguments: list[str], folder: Path) -> tuple[bool, str]:
+    """Run a program of the system in a folder."""
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, errors="replace", timeout=60)
+    return done.returncode == 0, done.stderr
+
+
+class Round:
+    """One tree, one command, and the same command of the system's tools on a copy."""
+
+    def __init__(self, number: int, top: Path, user: bool = False) -> None:
+        self._chance = random.Random(number)
+        self._number = number
+        self._user = user
+        self.loops = self._chance.random() < 0.5
+        self.one, self.other = top / "one", top / "other"
+        self.arguments: list[str] = []
+
+    def prepare(self) -> None:
+        """Make the tree twice."""
+        for top in (self.one, self.other):
+            chance = random.Random(self._number)
+            outside = top / "outside"
+            for name in ("dir", "dir/sub"):
+                (outside / name).mkdir(parents=True)
+            for name in ("file", "dir/keep", "dir/sub/keep"):
+                (outside / name).write_bytes(name.encode())
+            TreeMaker(chance, loops=self.loops, locked=self._user).make(top / "s", outside)
+            TreeMaker(chance, loops=False, hard_links=False).make(top / "t", outside, depth=2)
+            for name in ("empty", "new"):
+                (top / name).mkdir()
+
+    def commands(self) -> tuple[list[str], list[str]]:
+        """Return the command, and that of the system's tools."""
+        chance = self._chance
+        names = sorted(os.listdir(self.one / "s")) or ["none"]
+        some = [f"s/{name}" for name in chance.sample(names, min(len(names), chance.randrange(1, 4)))]
+        quoted = [self._quoted(name) for name in some]
+        follow = ["-rL", "--preserve=mode,timestamps"]
+        keep = ["-rP", "--preserve=mode,timestamps"]
+        filters = chance.choice(
+            [
+                [],
+                ["--exclude", "*.f"],
+                ["--include", "a*", "--exclude", "*.f"],
+                ["--exclude", "a*"],
+                ["--exclude", "*.d/"],
+            ]
+        )
+        delete = chance.choice([[], ["--delete"]])
+        choices: list[tuple[list[str], list[str]]] = [
+            (["cp", "-r", "s", "new/"], ["cp", *follow, "s", "new/"]),
+            (["cp", "-r", "--links", "s/", "fresh"], ["cp", *keep, "s", "fresh"]),
+            (["cp", "-r", "-f", "s/", "t"], ["cp", "-rL", "s/.", "t"]),
+            (["cp", "-r", *quoted, "new/"], ["cp", *follow, "--", *some, "new/"]),
+            (["mv", *quoted, "new/"], ["mv", "--", *some, "new/"]),
+            (["mv", "s", "empty/"], ["mv", "s", "empty/"]),
+            (["rm", "-r", *quoted], ["rm", "-r", "--", *some]),
+            (["rm", "-r", "s"], ["rm", "-r", "s"]),
+            (
+                ["sync", "--links", *delete, *filters, "s", "t"],
+                ["rsync", "-rlt", "--no-i-r", *delete, *filters, "s/", "t"],
+            ),
+        ]
+        if not self.loops:
+            choices.append(
+                (["sync", *delete, *filters, "s", "t"], ["rsync", "-rLt", "--no-i-r", *delete, *filters, "s/", "t"])
+            )
+        return chance.choice(choices)
+
+    @staticmethod
+    def _quoted(name: str) -> str:
+        """Return a name as an argument: what exists is no pattern."""
+        return f"./{name}"
+
+    def compare(self) -> None:
+        """Run both, and compare the trees and the exit codes."""
+        ours, theirs = self.commands()
+        good, said = run(ours, self.one)
+        expected, told = reference(theirs, self.other)
+        self.arguments = ours
+        what = f"{ours} | {theirs}\nours: {said}\ntheirs: {told}"
+        if self._user:  # as root, who can read what is there
+            raise Outcome(good == expected, what)
+        self.check(good == expected, what)
+
+    def check(self, agree: bool, what: str) -> None:
+        """Compare the trees."""
+        one, other = (snapshot(folder, modes=not self._user) for folder in (self.one, self.other))
+        if "into itself" in what and agree:  # refused here before anything is copied, and there when it comes to that
+            one, other = ({name: one[name] for name in one if not name.startswith("new/")} for one in (one, other))
+        if "levels of symbolic links" in what and agree:  # a loop is left where it begins, and there a turn later
+            both = {name for name in one.keys() | other.keys() if not name.startswith(("new/", "t/"))}
+            both |= one.keys() & other.keys()
+            one, other = ({name: tree[name] for name in tree if name in both} for tree in (one, other))
+        if "--delete" in what and "failed 0" not in what:  # here nothing is removed then
+            one = {name: one[name] for name in one if not name.startswith("t/") or name in other}
+        differing = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+        shown = [(name, str(one.get(name))[:80], str(other.get(name))[:80]) for name in differing[:5]]
+        assert not differing, f"{what}\n{shown}"
+        assert agree, what
+
+
+class Outcome(Exception):
+    """What a run of another user has found."""
+
+
+@pytest.mark.soak
+def test_as_the_tools_of_the_system_do() -> None:
+    soaked("trees that commands change as GNU's tools and rsync do", soak.rounds(150), user=False)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+def test_as_a_user_who_cannot_read_everything() -> None:
+    soaked("trees with unreadable directories and files, as another user", soak.rounds(40), user=True)
+
+
+def soaked(what: str, rounds: int, user: bool) -> None:
+    """Run rounds, each in a folder of its own."""
+    require(rsync.missing)
+    first = soak.seed(1) * 1_000_000
+    for number in range(first, first + rounds):
+        with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+            top = Path(folder)
+            top.chmod(0o777)
+            one = Round(number, top, user)
+            try:
+                if user:
+                    one.check(*as_user(ALICE, lambda one=one: found(one)))  # type: ignore[misc]
+                else:
+                    one.prepare()
+                    one.compare()
+            except AssertionError as exc:
+                raise AssertionError(f"round {number}: {exc}") from None
+    soak.count(what, rounds)
+
+
+def found(one: Round) -> tuple[bool, str]:
+    """Run a round as another user; return whether the exit codes agree, and what was said."""
+    one.prepare()
+    try:
+        one.compare()
+    except Outcome as outcome:
+        agree, what = outcome.args
+        return agree, what
+    raise AssertionError
+
+
+# ---- between stores
+
+Contents = dict[str, bytes]
+
+
+class Places:
+    """Stores under one model: what each directory is to have in it."""
+
+    def __init__(self, chance: random.Random, folder: Path, s3: str) -> None:
+        self._chance = chance
+        self.name = f"trees{chance.randrange(1 << 40)}"
+        self.urls = {"local": str(folder / "local"), "memory": f"memory://{self.name}", "s3": s3 + self.name}
+        self.model: dict[str, Contents] = {}
+        self._folder = folder
+        self._zips = 0
+        for url in self.urls.values():
+            for number in range(2):
+                self.model[f"{url}/d{number}"] = self._random()
+        for where, contents in self.model.items():
+            with fsabs.from_url(where, create=True) as fs:
+                for name, data in contents.items():
+                    if (above := name.rpartition("/")[0]) and fs.capabilities.mkdir:
+                        fs.makedirs(above, exist_ok=True)
+                    fs.write_bytes(name, data)
+
+    def _random(self) -> Contents:
+        names = [
+            f"{above}{name}" for above in ("", "sub/", "sub/deep/", "é x/") for name in ("a", "b", "-c", "d%41", "[e]")
+        ]
+        return {
+            name: self._chance.randbytes(self._chance.choice([0, 5, 900]))
+            for name in self._chance.sample(names, self._chance.randrange(1, 9))
+        }
+
+    def step(self) -> list[str]:
+        """Choose a command, have the model do what it asks for, and return it."""
+        chance, model = self._chance, self.model
+        source = chance.choice([where for where in sorted(model) if model[where]])
+        target = chance.choice([where for where in sorted(model) if where != source])
+        verb = chance.choice(["cp", "mv", "sync", "sync --delete", "pack", "unpack", "one", "rm"])
+        if verb == "pack":
+            self._zips += 1
+            archive = f"{chance.choice(list(self.urls.values()))}/{self._zips}.zip"
+            model[f"{archive}/"] = dict(model[source])
+            return ["pack", source, archive]
+        ours = model[source]
+        if verb == "rm":
+            name = chance.choice(sorted(ours))
+            if source.endswith("/"):
+                return ["ls", source]
+            del ours[name]
+            return ["rm", self._url(source, name)]
+        if source.endswith("/") and verb in ("mv", "one"):
+            verb = "unpack"
+        if target.endswith("/"):  # nothing is written to an archive that is there
+            return ["ls", source]
+        if verb == "unpack" and source.endswith("/"):
+            model[target] |= ours
+            return ["unpack", source.rstrip("/"), target]
+        if verb == "one":
+            name = chance.choice(sorted(ours))
+            model[target]["moved"] = ours.pop(name)
+            return ["mv", self._url(source, name), f"{target}/moved"]
+        if verb == "sync --delete":
+            model[target] = dict(ours)
+            return ["sync", "--checksum", "--delete", source, target]
+        model[target] |= ours
+        if verb == "mv":
+            ours.clear()
+            return ["mv", f"{source.rstrip('/')}/", target]
+        return (
+            ["cp", "-r", "-f", f"{source.rstrip('/')}/", target]
+            if verb == "cp"
+            else ["sync", "--checksum", source, target]
+        )
+
+    @staticmethod
+    def _url(where: str, name: str) -> str:
+        return f"{where}/{fsabs.keys.to_url_path(name) if '://' in where else name}"
+
+    def check(self) -> None:
+        """Compare all stores with the model."""
+        for where, expected in self.model.items():
+            try:
+                with fsabs.from_url(where.rstrip("/")) as fs:
+                    names = [name for name in fs.list(recursive=True) if not name.endswith("/")]
+                    found = dict(zip(names, fs.read_many(names), strict=True))
+            except FileNotFoundError:  # it went with its last file
+                found = {}
+            own = {name: data for name, data in found.items() if ".zip" not in name}
+            assert own == expected, where
+
+    def close(self) -> None:
+        """Forget the trees in memory."""
+        with contextlib.suppress(FileNotFoundError):
+            memory.forget(self.name)
+
+
+@pytest.fixture
+def s3(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a bucket, which the environment leads to."""
+    for name, value in (
+        ("S3_ENDPOINT", moto.endpoint),
+        ("AWS_ACCESS_KEY_ID", moto.access_key),
+        ("AWS_SECRET_ACCESS_KEY", moto.secret_key),
+        ("AWS_DEFAULT_REGION", moto.region),
+    ):
+        monkeypatch.setenv(name, value)
+    moto.create_bucket("trees")
+    return "s3://trees/"
+
+
+@pytest.mark.soak
+def test_between_stores_nothing_is_lost(s3: str, tmp_path: Path) -> None:
+    rounds, first = soak.rounds(5), soak.seed(1) * 1_000_000
+    steps = 0
+    for number in range(first, first + rounds):
+        chance = random.Random(number)
+        places = Places(chance, tmp_path / str(number), s3)
+        try:
+            for _ in range(15):
+                command = places.step()
+                good, said = run(command, tmp_path)
+                assert good or command[0] == "ls", (number, command, said)
+                try:
+                    places.check()
+                except AssertionError as exc:
+                    raise AssertionError(f"round {number}, {command}: {said}\n{str(exc)[:1500]}") from None
+                steps += 1
+        finally:
+            places.close()
+            shutil.rmtree(tmp_path / str(number))
+    soak.count("commands between local, memory, S3 and zip against a model", steps)
