@@ -86,7 +86,6 @@ SECONDS = {
     "tests/conformance/test_hdf5.py": 15,
     "tests/conformance/test_tar.py": 15,
     "tests/conformance/test_traced.py": 15,
-    "tests/containers/test_pack.py": 15,
     "tests/containers/test_tar_streams.py": 15,
     "tests/prepare/test_image.py": 15,
     "tests/test_limits.py": 15,

@@ -417,9 +417,12 @@ def test_paths_of_a_datacenter_under_the_patches(tmp_path: Path, configure: Conf
     (home / name).write_text("hi")
     configure("dc", pfs=str(tmp_path), username="wuyi")
     written = name if base.startswith("/") else "a%2541%20b.txt"
+    listed = name if base.startswith("/") else "a%2541 b.txt"
     with fsabs.patch("builtins", "os", "glob", "numpy", "pathlib"):
-        assert open(f"{base}/home/wuyi/{written}").read() == "hi"  # noqa: SIM115
-        assert os.listdir(f"{base}/home/wuyi") == [name]
+        for leads_there in (written, listed):
+            assert open(f"{base}/home/wuyi/{leads_there}").read() == "hi"  # noqa: SIM115
+        assert os.listdir(f"{base}/home/wuyi") == [listed]
+        assert list(os.walk(f"{base}/home")) == [(f"{base}/home", ["wuyi"], []), (f"{base}/home/wuyi", [], [listed])]
         assert os.path.isfile(f"{base}/home/wuyi/{written}")
         assert os.path.getsize(f"{base}/home/wuyi/{written}") == 2
         assert glob.glob(f"{base}/home/*/a*") == [f"{base}/home/wuyi/{written}"]

@@ -73,7 +73,6 @@ def _writing(fs: FS, key: str, mode: str, open_writer: OpenWriter) -> Iterator[s
 @contextlib.contextmanager
 def _temporary_path(fs: FS, key: str) -> Iterator[str]:
     """Give a path with the name of `key`, or with its suffix, in a new folder, which is removed at the end."""
-    import shutil
     import tempfile
 
     name = keys.name(key)
@@ -90,7 +89,21 @@ def _temporary_path(fs: FS, key: str) -> Iterator[str]:
         yield os.path.join(folder, name)
     finally:
         if not process.inherited(made_in):
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder. `shutil.rmtree`, which closes a descriptor twice if it is interrupted, is for directories."""
+    import shutil
+
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.remove(path)
+        os.rmdir(folder)
 
 
 def _download(fs: FS, key: str, path: str) -> None:

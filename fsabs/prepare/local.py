@@ -12,8 +12,9 @@ import queue
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
+from ..core.threads import TaskOutcome, Threads
 from .plan import PrepareJob, Unit, UnitResult
 
 ATTEMPTS = 3
@@ -37,24 +38,23 @@ class LocalRunner:
 
     def run(self, job: PrepareJob, units: Sequence[Unit]) -> Generator[UnitResult | None, None, None]:
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
-        done: queue.SimpleQueue[Future[UnitResult]] = queue.SimpleQueue()
-        threads = ThreadPoolExecutor(min(self._workers, len(units)), "fsabs-prepare")
+        done: queue.SimpleQueue[TaskOutcome[UnitResult]] = queue.SimpleQueue()
+        threads = Threads[UnitResult](min(self._workers, len(units)), wait=True)
         try:
             for unit in units:
-                threads.submit(self._work, job, unit).add_done_callback(done.put)
+                threads.submit(partial(self._work, job, unit), done.put)
             left = len(units)
             while left:
                 try:
-                    future = done.get(timeout=1.0)
+                    outcome = done.get(timeout=1.0)
                 except queue.Empty:
                     yield None
                 else:
                     left -= 1
-                    yield future.result()
+                    yield outcome.result()
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)
             self._kill()
-            threads.shutdown()
+            threads.end()
 
     def close(self) -> None:
         """End the processes."""

@@ -15,13 +15,14 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..backends.local import Local
 from ..core import errors, keys, registry
 from ..core.fs import FS
 from ..core.limits import parse_json
+from ..core.threads import Threads
 from ..readers.locate import PUBLISHING
 from ..urls import opening
 from .plan import UnitResult
@@ -241,9 +242,9 @@ class OutputDirectory:
                 raise
 
     def _each(self, function: Callable[[str], None], names: Iterable[str]) -> None:
-        with ThreadPoolExecutor(1 if isinstance(self.fs, Local) else _THREADS, "fsabs-prepare") as threads:
-            for _ in threads.map(function, names):
-                pass
+        with Threads[None](1 if isinstance(self.fs, Local) else _THREADS, wait=True) as threads:
+            for wait in [threads.start(partial(function, name)) for name in names]:
+                wait()
 
     # ---- staging
 

@@ -30,7 +30,7 @@ from .walks import is_link
 
 _PERMISSIONS = stat_bits.S_IRWXU | stat_bits.S_IRWXG | stat_bits.S_IRWXO
 _FEW = 1000  # members that no process is worth being started for
-_MOST_LISTED = 100_000  # members whose stats are kept in memory; of others they are listed again
+MOST_LISTED = 100_000  # members whose stats are kept in memory; of others they are listed again
 _REPORTED = 256  # files that a process reports together
 
 Progress = Callable[[int, int], None]
@@ -201,8 +201,8 @@ class _Unpacking:
         """Make all directories; return them, and the number of files."""
         directories, files = [], 0
         members = self.members()
-        first = list(itertools.islice(members, _MOST_LISTED + 1))
-        self._listed = first if len(first) <= _MOST_LISTED else None
+        first = list(itertools.islice(members, MOST_LISTED + 1))
+        self._listed = first if len(first) <= MOST_LISTED else None
         for stat in itertools.chain(first, members):
             if not stat.directory:
                 files += 1

@@ -178,8 +178,8 @@ def test_each_byte_of_a_completion_extends_its_deadline(patient: bool) -> None:
             for _ in range(6):
                 connection.sendall(b"1\r\n \r\n")
                 time.sleep(0.3)
-            connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(end), end))
             store.objects["k"] = b"".join(parts[number] for number in sorted(parts))
+            connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(end), end))
             return
         connection.sendall(message(200, {"Content-Length": str(len(body)), "ETag": '"1"'}, body))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 import fsabs as library
 from fsabs import trace
+from fsabs.core import identity
 from tests.cli.commands import FILES, fsabs, make_tree
 
 pytestmark = pytest.mark.quick
@@ -35,6 +37,7 @@ def test_trace(tmp_path: Path) -> None:
 
 def test_cache(tmp_path: Path) -> None:
     make_tree(tmp_path / "data")
+    time.sleep(2 * identity.TICK)  # files are cached when the clock has ticked since they were written
     done = fsabs("cache", "warm", "data", "--dir", "cache", "--min-free", "0", cwd=tmp_path)
     assert done.out == "data: 4 files (2.1 kB), fetched 2.1 kB\n"
     done = fsabs("cache", "warm", "data", "--dir", "cache", "--min-free", "0", "--json", cwd=tmp_path)

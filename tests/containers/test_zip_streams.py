@@ -241,6 +241,8 @@ class Streaming(Memory):
 
 
 class _StreamingBlob(Blob):
+    streams = True
+
     def __init__(self, origin: Streaming, key: str, inner: Blob) -> None:
         super().__init__(origin, key, inner.size, inner.version)
         self._fs, self._inner = origin, inner

@@ -321,7 +321,7 @@ def test_no_process_imports_from_the_working_directory(folder: Path) -> None:
     here.mkdir()
     for name in ("pickle", "numpy", "runpy", "fsabs"):
         (here / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w').close()")
-    program = "import sys; sys.path.remove(''); sys.path.append(''); from fsabs.cli import main; main(sys.argv[1:])"
+    program = "import sys; sys.path.remove(''); from fsabs.cli import main; sys.path.append(''); main(sys.argv[1:])"
     command = [sys.executable, "-c", program, "prepare", *(str(folder / name) for name in ("model.py", "raw", "out"))]
     done = subprocess.run([*command, "local"], cwd=here, stdin=subprocess.DEVNULL, timeout=120, check=False)
     assert done.returncode == 0

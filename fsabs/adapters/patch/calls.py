@@ -55,14 +55,19 @@ def is_path(path: object) -> bool:
     return paths is not None and isinstance(path, paths.Path)
 
 
-def _known(scheme: str) -> bool:
+def is_own_scheme(scheme: str) -> bool:
+    """Return whether this library opens a scheme by itself, and not through fsspec."""
     from ...core import registry
     from ...urls import config
     from ...urls.locations import PFS
 
     if scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
         return True
-    if config.get_custom_scheme(scheme) is not None:
+    return config.get_custom_scheme(scheme) is not None
+
+
+def _known(scheme: str) -> bool:
+    if is_own_scheme(scheme):
         return True
     from ...backends import fsspec
 

@@ -64,7 +64,7 @@ class _Entry:
 class _Entries:
     """The iterator and context manager that `os.scandir` returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self._entries = (_Entry(str(path), name) for name in _names(path))
 
     def __iter__(self) -> Iterator[_Entry]:
@@ -84,14 +84,28 @@ class _Entries:
         self.close()
 
 
-def _names(path: Path) -> list[str]:
-    """Return the names of a directory's members, as they stand in URLs: joined to the URL, they lead to the members."""
-    _, directories, files = next(path.walk(on_error=_raise))
-    return [*(_quoted(name) + "/" for name in directories), *map(_quoted, files)]
+def _names(path: str | Path) -> list[str]:
+    """Return the names of a directory's members, those of directories with a slash."""
+    _, directories, files = next(calls.as_path(path).walk(on_error=_raise))
+    return [*(_joinable(path, name) + "/" for name in directories), *(_joinable(path, name) for name in files)]
 
 
-def _quoted(name: str) -> str:
-    return name.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+def _joinable(path: str | Path, name: str) -> str:
+    """Return a name as it leads to the member when it is joined to `path`: quoted, if that is a URL."""
+    return name if _is_pfs_path(path) else name.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def _is_pfs_path(path: str | Path) -> bool:
+    return isinstance(path, str) and "://" not in path  # "/pfs/dc/..."
+
+
+def _spelled_as(path: str | Path, found: Path) -> str:
+    """Return a path below `path` as one that is joined to it."""
+    if not _is_pfs_path(path):
+        return str(found)
+    from ...core import keys
+
+    return "/pfs/" + keys.from_url_path(str(found).removeprefix("pfs://"))
 
 
 def _raise(exc: OSError) -> None:
@@ -114,17 +128,16 @@ def _os(module: ModuleType) -> list[PatchedCall]:
 
     def walk(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = {**dict(zip(("topdown", "onerror", "followlinks"), args[1:], strict=False)), **kwargs}
-        path = calls.as_path(path)
-        found = path.walk(given.get("topdown", True), given.get("onerror"), given.get("followlinks", False))
-        for folder, directories, files in found:
-            quoted = dict(zip(map(_quoted, directories), directories, strict=True))
-            names = list(quoted)
-            yield str(folder), names, list(map(_quoted, files))
-            directories[:] = [quoted.get(name, name) for name in names]  # those that the caller left are walked
+        options = given.get("topdown", True), given.get("onerror"), given.get("followlinks", False)
+        for folder, directories, files in calls.as_path(path).walk(*options):
+            joinable = {_joinable(path, name): name for name in directories}
+            names = list(joinable)
+            yield _spelled_as(path, folder), names, [_joinable(path, name) for name in files]
+            directories[:] = [joinable.get(name, name) for name in names]  # those that the caller left are walked
 
     return [
-        PatchedCall(module, "listdir", question(lambda path: [n.rstrip("/") for n in _names(path)]), 0, "path"),
-        PatchedCall(module, "scandir", question(_Entries), 0, "path"),
+        PatchedCall(module, "listdir", _listdir, 0, "path"),
+        PatchedCall(module, "scandir", lambda call, path, args, kwargs: _Entries(path), 0, "path"),
         PatchedCall(module, "walk", walk, 0, "top"),
         PatchedCall(module, "stat", change(_stat), 0, "path"),
         PatchedCall(module, "remove", change(lambda path: path.unlink()), 0, "path"),
@@ -140,6 +153,10 @@ def _os(module: ModuleType) -> list[PatchedCall]:
         PatchedCall(module.path, "getsize", question(lambda path: path.stat().st_size), 0, "filename"),
         PatchedCall(module.path, "getmtime", question(lambda path: path.stat().st_mtime), 0, "filename"),
     ]
+
+
+def _listdir(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    return [name.rstrip("/") for name in _names(path)]
 
 
 def _stat(path: Path, follow_symlinks: bool = True) -> os.stat_result:

@@ -39,12 +39,7 @@ def _is_pandas_own(path: Any, kwargs: dict[str, Any]) -> bool:
         return False
     if kwargs.get("storage_options") or path.startswith(_PANDAS_OWN):
         return True
-    from ...core import registry
-    from ...urls import config
-
-    scheme = path.partition("://")[0].lower()
-    ours = scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) or config.get_custom_scheme(scheme)
-    return not ours
+    return not calls.is_own_scheme(path.partition("://")[0].lower())
 
 
 def _read(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
