@@ -96,7 +96,7 @@ def test_no_secret_of_a_url_is_shown(url: str) -> None:
 def test_no_secret_of_a_url_is_in_an_error_or_a_repr(url: str, tmp_path: Path) -> None:
     assert SECRET not in seen(errors.error(errno.EIO, "read", url, f"no answer from {url}"))
     assert SECRET not in seen(errors.corrupt(url, "damaged"))
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         for use in (
             fsabs.from_url,
             lambda url: fsabs.from_url(url).read_bytes("a"),

@@ -7,10 +7,10 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core import keys, process
-from ..core.fs import FS
+from ..core.fs import FS, TreeCounts
 from ..core.threads import Flag, in_threads
 from .reading import CachedFiles
 from .state import CachedFile
@@ -20,16 +20,6 @@ BATCH = 64
 MOST_AHEAD = 4 * 10**9
 """Bytes that a prefetch is ahead of the reader, if the cache has no limit."""
 _PAUSE = 0.01
-
-
-class WarmCounts(NamedTuple):
-    """The files that were looked at, and what of them was fetched."""
-
-    files: int
-    bytes: int
-    """Of these files."""
-    fetched: int
-    """Bytes of those that were not cached."""
 
 
 def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
@@ -94,12 +84,12 @@ class Prefetch:
         self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
         self._stop = Flag()
         self._generation = process.generation()
-        self._counts = WarmCounts(0, 0, 0)
+        self._counts = TreeCounts()
         self._failed = 0
         self._thread = threading.Thread(target=self._run, name="fsabs-prefetch", daemon=True)
         self._thread.start()
 
-    def wait(self, timeout: float | None = None) -> WarmCounts:
+    def wait(self, timeout: float | None = None) -> TreeCounts:
         """Wait for the end, or so many seconds; returns what is done by then. A forked child does not wait."""
         if self._generation == process.generation():
             self._thread.join(timeout)
@@ -146,7 +136,7 @@ class Prefetch:
 
     def _count(self, position: int, size: int, fetched: int) -> None:
         done = self._counts
-        self._counts = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
+        self._counts = _with(done, size, fetched)
         self._outstanding.append((position, size))
 
     def _wait_for_reader(self) -> None:
@@ -163,15 +153,20 @@ class Prefetch:
 
 def warm(
     files: CachedFiles, fs: FS, key: str, progress: Callable[[int, int], None] | None, concurrency: int | None
-) -> WarmCounts:
+) -> TreeCounts:
     """Fetch all files of `fs` at or below `key`."""
     wanted = list(_sizes(files, fs, key))
-    done = WarmCounts(0, 0, 0)
+    done = TreeCounts()
     with _Bar(progress, len(wanted), sum(size for _, size in wanted)) as bar:
         for size, fetched in fetch_missing(files, [name for name, _ in wanted], concurrency):
-            done = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
+            done = _with(done, size, fetched)
             bar.show(done, size)
     return done
+
+
+def _with(done: TreeCounts, size: int, fetched: int) -> TreeCounts:
+    """Return the counts with one more file of `size` bytes, so many of which were fetched."""
+    return done._replace(files=done.files + 1, bytes=done.bytes + size, fetched=done.fetched + fetched)
 
 
 def _sizes(files: CachedFiles, fs: FS, key: str) -> Iterator[tuple[str, int]]:
@@ -199,7 +194,7 @@ class _Bar:
                 return
             self._bar = tqdm(total=size, unit="B", unit_scale=True, desc=f"warming {files} files", disable=None)
 
-    def show(self, done: WarmCounts, size: int) -> None:
+    def show(self, done: TreeCounts, size: int) -> None:
         """Show one more file of `size` bytes."""
         if self._progress is not None:
             self._progress(done.files, done.bytes)

@@ -24,7 +24,7 @@ from .fs import (
 )
 from .identity import Place
 from .limits import Limits
-from .stats import TreeUsage
+from .stats import TreeCounts
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class LayerFS(FS):
     def _walk_names(self, key: str) -> Iterator[str]:
         return self.inner._walk_names(key)
 
-    def _usage(self, key: str) -> TreeUsage:
+    def _usage(self, key: str) -> TreeCounts:
         return self.inner._usage(key)
 
     def _leads_back(self, key: str) -> bool:
@@ -310,11 +310,11 @@ class LazyFS(LayerFS):
     def _cwd(self, key: str) -> None:
         self._moved = key
 
-    def subfs(self, rel_path: Path) -> Self:
-        """The directory `rel_path` of the FS, as lazy as this one."""
+    def subfs(self, path: Path) -> Self:
+        """The directory `path` of the FS, as lazy as this one."""
         if self._moved is not None:
-            rel_path = "/" + self._key(rel_path, "subfs")
-        return type(self)(_SubOf(self._init_func, rel_path), True, self._recreate_on_fork)
+            path = "/" + self._key(path, "subfs")
+        return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
 
     def _close(self) -> None:
         self._kept = None

@@ -50,12 +50,25 @@ class ListPage(NamedTuple):
     """Whether others follow it."""
 
 
-class TreeUsage(NamedTuple):
-    """The number and total size of the files below a directory."""
+class TreeCounts(NamedTuple):
+    """What an operation on a tree has found or done: `usage`, `copy_tree`, `sync_tree`, `pack`, `unpack`, `warm`."""
 
-    files: int
-    bytes: int
-    """The sum of their sizes."""
+    files: int = 0
+    """Files that were found, written, or fetched into a cache."""
+    directories: int = 0
+    """Directories that were made. A store with implied directories is given the empty ones alone."""
+    bytes: int = 0
+    """The sizes of the files, added up."""
+    skipped: int = 0
+    """Files that were the same at the target already."""
+    removed: int = 0
+    """Files of the target that were removed."""
+    fetched: int = 0
+    """Bytes of the files that were not cached."""
+
+    def __repr__(self) -> str:
+        """Show what is not 0."""
+        return f"TreeCounts({', '.join(f'{name}={count}' for name, count in self._asdict().items() if count)})"
 
 
 class Capabilities(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..core import errors, identity, keys
-from ..core.stats import FileStat
+from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
 from .comparing import Comparison
 from .copier import Copier, CopyResult, FileCopy
@@ -27,28 +27,6 @@ if TYPE_CHECKING:
     from ..core.fs import FS
 
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
-
-
-class CopiedTree(NamedTuple):
-    """The number of files and bytes that `FS.copy_tree` has copied."""
-
-    files: int
-    directories: int
-    """Those that were there to be made; a store with implied directories is given the empty ones alone."""
-    bytes: int
-    """The sizes of the files, added up."""
-
-
-class SyncedTree(NamedTuple):
-    """The number of files that `FS.sync_tree` has copied, skipped and removed."""
-
-    copied: int
-    skipped: int
-    """Files that were the same already."""
-    removed: int
-    """Files that were not in the source."""
-    bytes: int
-    """The sizes of the copied files, added up."""
 
 
 class TreeEvent(NamedTuple):
@@ -524,6 +502,10 @@ class TransferTotals:
         """Count bytes."""
         self.bytes += size
         self._show()
+
+    def counts(self, directories: int) -> TreeCounts:
+        """Return what was done, with the number of directories that were made."""
+        return TreeCounts(self.files, directories, self.bytes, self.skipped, self.removed)
 
     def _show(self) -> None:
         if self._progress is not None:

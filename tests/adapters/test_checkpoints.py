@@ -43,18 +43,18 @@ def state(step: int) -> dict[str, Any]:
 
 def test_save_and_load(url: str, tmp_path: Path) -> None:
     stores.fill(url, {})
-    checkpoints.save(state(3), f"{url}/x.pt")
+    checkpoints.save_checkpoint(state(3), f"{url}/x.pt")
     for mmap in (None, True, False):
-        found = checkpoints.load(f"{url}/x.pt", mmap=mmap)
+        found = checkpoints.load_checkpoint(f"{url}/x.pt", mmap=mmap)
         assert torch.equal(found["w"], state(3)["w"])
     torch.save(state(4), tmp_path / "plain.pt")
-    assert checkpoints.load(tmp_path / "plain.pt")["step"] == 4
+    assert checkpoints.load_checkpoint(tmp_path / "plain.pt")["step"] == 4
     torch.save(state(4), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    assert checkpoints.load(tmp_path / "old.pt")["step"] == 4
+    assert checkpoints.load_checkpoint(tmp_path / "old.pt")["step"] == 4
     with pytest.raises(FileNotFoundError):
-        checkpoints.load(f"{url}/none.pt")
+        checkpoints.load_checkpoint(f"{url}/none.pt")
     with pytest.raises(Exception, match="pickle"):
-        checkpoints.save({"x": lambda: None}, f"{url}/bad.pt")
+        checkpoints.save_checkpoint({"x": lambda: None}, f"{url}/bad.pt")
     assert not fsabs.Path(f"{url}/bad.pt").exists()
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_newest_is_passed_over(tmp_path: Path, caplog: Any) -> None:
         manager.load()
 
 
-class Slow(fsabs.LayerFS):
+class Slow(fsabs.spi.LayerFS):
     """A store that takes its time, or fails."""
 
     event = threading.Event()
@@ -221,7 +221,7 @@ def test_distributed_checkpoints(url: str) -> None:
         dcp_save(saved, storage_writer=DistributedWriter(f"{url}/one"), no_dist=True)
 
 
-class Full(fsabs.LayerFS):
+class Full(fsabs.spi.LayerFS):
     """A store in which files beyond the first can't be made."""
 
     made = 0

@@ -71,7 +71,7 @@ def test_a_loader_marks_its_steps(tmp_path: Path) -> None:
         trace.start(folder)
         assert len(samples(around(Loader(sharded(), 4)))) == TOTAL
         trace.stop()
-        assert len(trace.analyse(folder).steps) == 26
+        assert len(trace.analyze(folder).steps) == 26
 
 
 @pytest.mark.parametrize("workers", [0, 2])

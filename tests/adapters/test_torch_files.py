@@ -13,10 +13,11 @@ from PIL import Image
 from torch.utils.data import DataLoader, SequentialSampler
 
 import fsabs
-from fsabs import FS, LayerFS
+from fsabs import FS
 from fsabs.adapters.torch import FileDataset, ImageFolder, Loader, PlannedBatches, RecordIODataset
 from fsabs.readers.data import recordio as data_recordio
-from fsabs.readers.recordio import Index, Writer
+from fsabs.readers.recordio import Index, RecordWriter
+from fsabs.spi import LayerFS
 
 
 class Counting(LayerFS):
@@ -208,7 +209,7 @@ def test_recordio_dataset(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     everything: list[bytes] = []
     for name, count in {"a": 5, "b": 0, "c": 7, "d": 1}.items():
-        with Writer(fs, name, max_chunk_bytes=8) as writer:
+        with RecordWriter(fs, name, max_chunk_bytes=8) as writer:
             for number in range(count):
                 everything.append(f"{name}{number}".encode() * (number % 3))
                 writer.write(everything[-1])
@@ -228,7 +229,7 @@ def test_recordio_dataset(tmp_path: Path) -> None:
 def test_shards_of_a_recordio_dataset_share_one_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsabs.from_url(tmp_path)
     for name in "abcd":
-        with Writer(fs, name) as writer:
+        with RecordWriter(fs, name) as writer:
             for number in range(10):
                 writer.write(f"{name}{number}".encode() * 1000)
     monkeypatch.setattr(data_recordio, "KEPT_BYTES", 50_000)
@@ -242,7 +243,7 @@ def test_shards_of_a_recordio_dataset_share_one_bound(tmp_path: Path, monkeypatc
 def test_shards_that_are_opened_again_are_not_scanned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsabs.from_url(tmp_path)
     for name in "abc":
-        with Writer(fs, name, max_chunk_bytes=4) as writer:
+        with RecordWriter(fs, name, max_chunk_bytes=4) as writer:
             for number in range(10):
                 writer.write(f"{name}{number}".encode())
     data = RecordIODataset(fs)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fsabs import Capabilities
+from fsabs.spi import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, Subject
 from tests.conformance.stores import HdfsSubject, S3Subject
 

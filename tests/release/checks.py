@@ -50,7 +50,7 @@ def required() -> None:
     """Containers, RecordIO, S3 that is not there, pyarrow and fsspec; and a clear error for whatever needs an extra."""
     import pyarrow.csv
 
-    from fsabs.readers import Reader, Writer
+    from fsabs.readers import RecordReader, RecordWriter
 
     for url in ("memory://m/a.zip", "b.zip", "c.tar", "d.tar.gz", "e.h5", "memory://m/f.tar.xz"):
         _container(url)
@@ -60,9 +60,9 @@ def required() -> None:
         with fs.arrow().open_input_stream("a.csv") as stream:
             assert pyarrow.csv.read_csv(stream).to_pydict() == {"x": [1], "y": [2]}
         assert fs.fsspec().cat_file("a.csv") == b"x,y\n1,2\n"
-    with Writer(fsabs.from_url("."), "r.recordio") as writer:
+    with RecordWriter(fsabs.from_url("."), "r.recordio") as writer:
         writer.write(b"record")
-    assert list(Reader(fsabs.from_url("."), "r.recordio")) == [b"record"]
+    assert list(RecordReader(fsabs.from_url("."), "r.recordio")) == [b"record"]
     with _raises(ConnectionError, "s3://bucket/a"):
         fsabs.from_url("s3://bucket", endpoint=NO_SERVER, max_attempts=1, anonymous=True).read_bytes("a")
     _each_module()
@@ -116,9 +116,9 @@ def otel() -> None:
     from fsabs import trace
     from fsabs.trace.exporters import otel as exporter
 
-    with trace.trace("trace"):
+    with trace.record("trace"):
         _container("a.zip")
-    assert exporter.spans(trace.events("trace"), trace.analyse("trace").processes, TracerProvider()) > 0
+    assert exporter.spans(trace.events("trace"), trace.analyze("trace").processes, TracerProvider()) > 0
 
 
 def pandas() -> None:
@@ -158,11 +158,11 @@ def sql() -> None:
     import psycopg
 
     from fsabs.dispatch import TaskDataService, TaskDispatcher
-    from fsabs.readers import Writer
+    from fsabs.readers import RecordWriter
     from fsabs.readers.data import RecordIODataReader
 
     assert psycopg.__version__
-    with Writer(fsabs.from_url("records", create=True), "0.recordio") as writer:
+    with RecordWriter(fsabs.from_url("records", create=True), "0.recordio") as writer:
         for number in range(100):
             writer.write(b"%d" % number)
     reader = RecordIODataReader("records")

@@ -263,7 +263,7 @@ class Places:
 
     @staticmethod
     def _url(where: str, name: str) -> str:
-        return f"{where}/{fsabs.keys.to_url_path(name) if '://' in where else name}"
+        return f"{where}/{fsabs.spi.keys.to_url_path(name) if '://' in where else name}"
 
     def check(self) -> None:
         """Compare all stores with the model."""

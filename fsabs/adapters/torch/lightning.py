@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import errors
 from ...paths import Path
-from .checkpoints import load, save
+from .checkpoints import load_checkpoint, save_checkpoint
 from .loader import LENGTH_CHANGED, Loader
 
 try:
@@ -36,13 +36,13 @@ class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
         where = Path(path)
         if where.parent.fs.capabilities.mkdir:
             where.parent.mkdir(parents=True, exist_ok=True)
-        save(checkpoint, where)
+        save_checkpoint(checkpoint, where)
 
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Load a checkpoint."""
-        found: dict[str, Any] = load(path, map_location, weights_only=weights_only is not False)
+        found: dict[str, Any] = load_checkpoint(path, map_location, weights_only=weights_only is not False)
         return found
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:

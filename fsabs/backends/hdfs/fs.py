@@ -387,16 +387,16 @@ class Hdfs(FS):
 
     # ---- what only HDFS has
 
-    def remove(self, file_path: Path, recursive: bool = False, *, trash: bool = False) -> None:
+    def remove(self, path: Path, recursive: bool = False, *, trash: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it.
 
         With `trash` it is moved into the trash of the user (`/user/NAME/.Trash/Current`), from where the NameNode
         deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What lies there already is removed.
         """
         if not trash:
-            super().remove(file_path, recursive)
+            super().remove(path, recursive)
             return
-        with self._named_key("remove", file_path) as key:
+        with self._named_key("remove", path) as key:
             if not recursive and self._stat(key).directory:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             deadline = Deadline(self._options.timeout, attempts=1)

@@ -224,13 +224,13 @@ class ObjectStore(FS):
 
     # ---- removing
 
-    def remove(self, file_path: Path, recursive: bool = False) -> None:
+    def remove(self, path: Path, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied and stays.
 
         Where a store has both an object and others below its key, `recursive` removes all of them.
         """
-        super().remove(file_path, recursive)
-        if recursive and (key := self._key(file_path, "remove")) not in ("", self._root):
+        super().remove(path, recursive)
+        if recursive and (key := self._key(path, "remove")) not in ("", self._root):
             with self._naming("remove", key):
                 self._remove_tree(key)
 

@@ -22,7 +22,7 @@ from ...core.fs import (
     Path,
 )
 from ...core.limits import Limits
-from ...core.stats import TreeUsage
+from ...core.stats import TreeCounts
 from ...core.writing import WriteFile, Writer
 from ..base import READ_ONLY, Container, in_storage_order
 from ..problems import Problem
@@ -173,7 +173,7 @@ class Zip(Container):
             return super()._walk(key)
         return self._index().walk(key, self._reader().version)
 
-    def _usage(self, key: str) -> TreeUsage:
+    def _usage(self, key: str) -> TreeCounts:
         if self._archive is not None:
             return super()._usage(key)
         return self._index().usage(key)

@@ -114,9 +114,9 @@ class ArchiveDataReader(AbstractDataReader):
                 self._open.popitem(last=False)  # not closed: someone may be reading it
         return archive
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the archives, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
+        self._files.set_order(map(self._files.path, shard_names))
 
     @property
     def reads_ahead(self) -> bool:

@@ -94,7 +94,7 @@ class Files:
             raise errors.error(errno.EISDIR, "open", self.fs.url())
         return self._only
 
-    def expect(self, paths: Iterable[str]) -> None:
+    def set_order(self, paths: Iterable[str]) -> None:
         """Hand the order in which the files are read next to a cache, if one is below."""
         hand_over(self.fs, paths)
 

@@ -136,9 +136,9 @@ class MDSDataReader(AbstractDataReader):
         first = next(iter(self._shards.get().values()), None)
         return Metadata() if first is None else Metadata([column.name for column in first.columns])
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
+        self._files.set_order(map(self._files.path, shard_names))
 
     @property
     def reads_ahead(self) -> bool:

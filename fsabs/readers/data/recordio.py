@@ -42,7 +42,7 @@ class RecordIODataReader(AbstractDataReader):
 
     A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
     sorted, and files that begin with a dot are left out. Where there is none, or `data_dir` is empty, `create_shards`
-    gives no shards and warns. Raises what `fsabs.readers.recordio.Reader` raises, and
+    gives no shards and warns. Raises what `fsabs.readers.recordio.RecordReader` raises, and
     `StaleFileError` for a file that changed since `create_shards`.
 
     With `on_error="skip"`, damage is skipped, and `skipped` lists it. At most `max_skipped` records may be lost in a
@@ -58,7 +58,7 @@ class RecordIODataReader(AbstractDataReader):
         self._lost = 0
         self._given = isinstance(data_dir, FS) or bool(data_dir)
         self._files = Files(data_dir if self._given else Memory())
-        self._open: OrderedDict[str, recordio.Reader] = OrderedDict()
+        self._open: OrderedDict[str, recordio.RecordReader] = OrderedDict()
         self._lock = process.Lock()
         self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
         self._indexes: dict[str, recordio.Index] = {}  # of this process
@@ -145,14 +145,14 @@ class RecordIODataReader(AbstractDataReader):
             readers = list(self._open.values())
         return [one for reader in readers for one in reader.skipped]
 
-    def reader(self, shard_name: str) -> recordio.Reader:
+    def reader(self, shard_name: str) -> recordio.RecordReader:
         """The open file of a shard; it stays open for a while, and is not to be closed."""
         with self._lock:
             reader = self._open.get(shard_name)
             if reader is not None:
                 self._open.move_to_end(shard_name)
                 return reader
-        reader = recordio.Reader(
+        reader = recordio.RecordReader(
             self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name), on_error=self._on_error
         )
         seen = self._seen.get(shard_name)
@@ -177,9 +177,9 @@ class RecordIODataReader(AbstractDataReader):
             kept -= reader.kept_bytes
             reader.let_go()
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
+        self._files.set_order(map(self._files.path, shard_names))
 
     @property
     def reads_ahead(self) -> bool:
@@ -217,7 +217,7 @@ def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[record
     yield from in_threads(lambda path: recordio.Index.load(fs, path, on_error=on_error), paths, workers)
 
 
-def _scan_available(reader: recordio.Reader, start: int, stop: int, window: int) -> Iterator[Any]:
+def _scan_available(reader: recordio.RecordReader, start: int, stop: int, window: int) -> Iterator[Any]:
     while start < stop:
         scan = reader.scan(start, stop, window=window)
         try:
@@ -234,7 +234,7 @@ def _scan_available(reader: recordio.Reader, start: int, stop: int, window: int)
         start = end
 
 
-def _read_available(reader: recordio.Reader, numbers: Sequence[int]) -> list[Any]:
+def _read_available(reader: recordio.RecordReader, numbers: Sequence[int]) -> list[Any]:
     """Read chunk by chunk."""
     found: list[Any] = [LOST] * len(numbers)
     by_chunk: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""`prepare`: from raw files to sharded RecordIO, on this machine or on a Spark cluster."""
+"""`run`: from raw files to sharded RecordIO, on this machine or on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from .. import __version__
 from ..core.errors import corrupt, without_secrets
 from ..core.fs import FS
-from ..readers.recordio import Reader
+from ..readers.recordio import RecordReader
 from ..readers.recordio.format import COMPRESSORS
 from .inputs import InputListing, InputRoots, list_files
 from .local import LocalRunner
@@ -38,7 +38,7 @@ class Runner(Protocol):
         """Yield the result of each unit when it is done, in any order; None now and then while there is none."""
 
 
-def prepare(
+def run(
     model_file: StrPath,
     raw_data_directory: StrPath,
     output_directory: StrPath,
@@ -71,7 +71,7 @@ def prepare(
         num_workers: processes, by default as many as there are CPUs; with Spark, the most cores that the job takes.
         records_per_file: the most records of an output file.
         compressor: `none`, `snappy` or `gzip`.
-        max_chunk_bytes: of an output file, as of `fsabs.readers.Writer`.
+        max_chunk_bytes: of an output file, as of `fsabs.readers.RecordWriter`.
         master: the URL of Spark's master; by default, what Spark's configuration says.
         prefix: the output files are called `PREFIX-00000-of-00099`.
         on_error: `fail`: the first raw file that fails ends the job, and the old output stays. `skip`: such files are
@@ -194,7 +194,7 @@ def _report(
 def _validate(fs: FS, files: Iterable[tuple[str, OutputShard]]) -> None:
     """Read files of records; raise `CorruptFileError` for damage or another number of records."""
     for path, shard in files:
-        with Reader(fs, path) as reader:
+        with RecordReader(fs, path) as reader:
             found = sum(1 for _ in reader)
         if found != shard.records:
             raise corrupt(fs.url(path), f"{found} records, and {shard.records} were written", "validate")
