@@ -43,7 +43,8 @@ class RecordIODataReader(AbstractDataReader):
     A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
     sorted, and files that begin with a dot are left out. Where there is none, or `data_dir` is empty, `create_shards`
     gives no shards and warns. Raises what `fsabs.readers.recordio.RecordReader` raises, and
-    `StaleFileError` for a file that changed since `create_shards`.
+    `StaleFileError` for a file that changed since `create_shards`. Records are numbered as the headers of chunks count
+    them: a chunk that has another number of records is damaged, and raises when it is read.
 
     With `on_error="skip"`, damage is skipped, and `skipped` lists it. At most `max_skipped` records may be lost in a
     process; one more raises.
@@ -159,6 +160,7 @@ class RecordIODataReader(AbstractDataReader):
         if seen is not None and seen != (reader.index.size, reader.index.version):
             reader.close()
             raise errors.stale(reader.url, "the file changed since its records were counted", "read_records")
+        reader.index.assume_counts()
         self._indexes[shard_name] = reader.index
         with self._lock:
             self._open[shard_name] = reader
