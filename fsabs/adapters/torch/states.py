@@ -118,7 +118,8 @@ def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[st
 
 def state_of_ranks(states: Sequence[State]) -> dict[str, Any]:
     """Return one state that holds those of all ranks."""
-    return {"format": FORMAT, "ranks": list(states)}
+    # torch.distributed.checkpoint takes a list of mappings apart, and would load as many as there are ranks now.
+    return {"format": FORMAT, "ranks": tuple(states)}
 
 
 def remainders(states: Any, content: Content, total: int) -> list[Remainder]:
