@@ -300,4 +300,32 @@ def _zstd(data: bytes, size: int) -> bytes:
     return found
 
 
-_DECOMPRESS: dict[str, Callable[[bytes, int], bytes]] = {"zstd": _zstd, "gz": _gz, "bz2": _bz2}
+def _br(data: bytes, size: int) -> bytes:
+    import pyarrow
+
+    found: bytes = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "brotli").read(size + 1)
+    return found
+
+
+def _snappy(data: bytes, size: int) -> bytes:
+    """Decompress a block of raw snappy, which begins with its size as a varint."""
+    import pyarrow
+
+    stated = 0
+    for at, byte in enumerate(data[:5]):
+        stated |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            break
+    if stated != size:
+        raise ValueError(f"a block of {stated} bytes")
+    found: bytes = pyarrow.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
+    return found
+
+
+_DECOMPRESS: dict[str, Callable[[bytes, int], bytes]] = {
+    "zstd": _zstd,
+    "gz": _gz,
+    "bz2": _bz2,
+    "br": _br,
+    "snappy": _snappy,
+}
