@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import re
 import shutil
 import struct
 import zlib
@@ -128,7 +129,8 @@ def test_shards_that_are_compressed_otherwise(tmp_path: Path, name: str, codec: 
             shard["compression"] = name
 
     found = read_all(MDSDataReader(edited(tmp_path, "gz", compressed)))
-    assert repr(found) == repr(read_all(MDSDataReader(SAMPLES / "gz")))
+    good = read_all(MDSDataReader(SAMPLES / "gz"))
+    assert re.sub("0x[0-9A-F]+", "", repr(found)) == re.sub("0x[0-9A-F]+", "", repr(good))  # of images
     path = next((tmp_path / "gz").glob("shard*"))
     for damaged in (path.read_bytes()[:-7], b"\xff" + path.read_bytes()[1:]):
         path.write_bytes(damaged.ljust(path.stat().st_size, b"\0"))
