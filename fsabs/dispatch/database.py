@@ -155,7 +155,7 @@ class Database:
             self._engines.close()
 
     def _check_file(self, operation: str) -> None:
-        """Raise `StaleFileError` if the file of SQLite is another one: a connection would keep that which was opened."""
+        """Raise `StaleFileError` if the file of SQLite is another one: a connection would keep the one it opened."""
         if not self._sqlite:
             return
         try:
