@@ -245,6 +245,8 @@ class Path(PurePath):
         parts = [part for part in text.split("/") if part not in ("", ".")]
         if not parts:
             raise ValueError(f"Unacceptable pattern: {text!r}")
+        if sys.version_info < (3, 13) and any("**" in part and part != "**" for part in parts):
+            raise ValueError("Invalid pattern: '**' can only be an entire path component")
         return self._glob(parts, text.endswith("/"), case_sensitive)
 
     def rglob(
@@ -261,6 +263,10 @@ class Path(PurePath):
         while at < len(parts) - 1 and not any(char in parts[at] for char in "*?[") and case_sensitive is not False:
             at += 1
         above, rest = self._with(self._pure.joinpath(*parts[:at])), parts[at:]
+        if rest == [".."]:
+            if above.is_dir():
+                yield self._with(above._pure / "..")
+            return
         recursive = "**" in rest
         files_too = sys.version_info >= (3, 13) and not directories_only
         if not recursive and len(rest) > 1:  # one directory after another
@@ -365,6 +371,9 @@ class Path(PurePath):
             for above in self._pure.parents
             if above.name
         )
+
+    def __bytes__(self) -> bytes:
+        return os.fsencode(self)
 
     def __fspath__(self) -> str:
         if self._is_local:

@@ -124,11 +124,13 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Return what is known of a path: name, size, type, and mtime, mode, ETag where the store has them."""
+        _refuse_unknown("info", kwargs)
         path = self._strip_protocol(path)
         return file_info(path, self._run(path, lambda fs, there: fs.stat(there)))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
+        _refuse_unknown("exists", kwargs)
         try:
             return self._run(path, lambda fs, there: fs.exists(there))
         except (FileNotFoundError, NotADirectoryError):
@@ -158,6 +160,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """Return the members of a directory or of a container's root, or the file itself."""
+        _refuse_unknown("ls", kwargs)
         path = self._strip_protocol(path)
         try:
             found = self._run(path, lambda fs, there: list(fs.list(there, detail=True)), inside=True)
@@ -229,12 +232,14 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """Return the content of a file, or a range of it; negative bounds count from its end."""
+        _refuse_unknown("cat_file", kwargs)
         if start is None and end is None:
             return self._run(path, lambda fs, there: fs.read_bytes(there))
         return self.cat_ranges([path], [start], [end])[0]  # type: ignore[no-any-return]
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
         """Return the content of a file, or a dict of the contents of several, which are read concurrently."""
+        _refuse_unknown("cat", kwargs)
         paths = self.expand_path(path, recursive=recursive)
         several = len(paths) > 1 or isinstance(path, list) or paths[0] != self._strip_protocol(path)
         if not several or on_error != "raise" or self._fs is None:
@@ -246,6 +251,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self, paths: Any, starts: Any, ends: Any, max_gap: int | None = None, on_error: str = "return", **kwargs: Any
     ) -> list[Any]:
         """Return ranges of files; those of one file are read together, neighbours in one request."""
+        _refuse_unknown("cat_ranges", kwargs)
         if max_gap is not None:
             raise NotImplementedError("max_gap: neighbours are joined by the store's own measure")
         starts = [starts] * len(paths) if not isinstance(starts, Iterable) else list(starts)
@@ -278,6 +284,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Make a directory."""
+        _refuse_unknown("mkdir", kwargs)
         self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
@@ -310,6 +317,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy a file within the store, or make a directory."""
+        _refuse_unknown("cp_file", kwargs)
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
@@ -321,6 +329,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Move a file or a directory: within a store by a rename, else by a copy."""
+        _refuse_unknown("mv", kwargs)
         if isinstance(path1, str) and isinstance(path2, str) and not keys.has_magic(path1) and maxdepth is None:
             target = self._strip_protocol(path2)
             if path2.endswith("/") or self.isdir(target):
@@ -338,6 +347,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file; an existing one is emptied, or with `truncate=False` left as it is."""
+        _refuse_unknown("touch", kwargs)
         if truncate or not self.exists(path):
             self.pipe_file(path, b"")
 
@@ -382,9 +392,10 @@ _HINTS = frozenset(
         "max_concurrency",
         "asynchronous",
         "compression",
+        "refresh",
     )
 )
-"""What others give to `open`, and changes no result."""
+"""What others give to the methods, and changes no result."""
 
 
 def _refuse_unknown(operation: str, options: dict[str, Any]) -> None:

@@ -169,6 +169,7 @@ def _records(files: Files, split: Split) -> Iterator[tuple[Any, ...]]:
     for item in split.items:
         with RecordReader(files.fs, item.path) as reader:
             _check_size(files, item, reader.index.size)
+            reader.index.assume_counts()
             for number, record in enumerate(reader.scan(item.start, item.stop), item.start):
                 yield item.path, number, record
 

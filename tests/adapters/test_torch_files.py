@@ -247,7 +247,7 @@ def test_shards_that_are_opened_again_are_not_scanned_again(tmp_path: Path, monk
             for number in range(10):
                 writer.write(f"{name}{number}".encode())
     data = RecordIODataset(fs)
-    monkeypatch.setattr(data_recordio, "OPEN_AT_ONCE", 1)
+    monkeypatch.setattr(data_recordio.RecordIODataReader, "open_at_once", 1)
     monkeypatch.setattr(Index, "of", None)
     assert data.__getitems__([29, 0, 10, 1, 20]) == [b"c9", b"a0", b"b0", b"a1", b"c0"]
 
