@@ -32,6 +32,7 @@ def as_user(user: int, function: Callable[[], T], groups: tuple[int, ...] = ()) 
             os.setgid(user)
             os.setuid(user)
             os.environ["HOME"] = "/nonexistent"
+            os.chdir("/")  # the working directory of the tests may be one that only root can enter
             tempfile.tempdir = "/tmp"  # that of the tests is root's
             result = (True, function())
         except BaseException as exc:

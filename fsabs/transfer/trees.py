@@ -166,12 +166,22 @@ class TreeTransfer:
             self._source, self._src, keep_links=self._keeps_links(), enters=self._wants, failed=self._source_failed
         )
         theirs = existing(self._target, self._dst, self._target_failed)
-        others = [there for here, there in side_by_side(ours, theirs) if here is None and there and self._wants(there)]
+        others: list[FileStat] = []
+        kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
+        for here, there in side_by_side(ours, theirs):
+            if here is None and there and self._wants(there):
+                others.append(there)
+            elif here is not None and here.directory and self._source.capabilities.links:
+                kept.add(self._source._place(keys.join(self._src, here.filename)))
         if self.failed:
             return
         if self._plan.max_delete is not None and len(others) > self._plan.max_delete:
             reason = f"{len(others)} files and directories would be removed, over the limit of {self._plan.max_delete}"
             raise errors.error(errno.EPERM, "sync", self._target._url(self._dst), reason)
+        for stat in others:
+            if stat.directory and self._target._place(key := keys.join(self._dst, stat.filename)) in kept:
+                reason = "it is a directory of the source, by a link or a mount, and would be removed"
+                raise errors.error(errno.EINVAL, "sync", self._target._url(key), reason)
         for stat in others:
             if not stat.directory:
                 self._remove(stat)

@@ -209,6 +209,24 @@ def test_a_target_that_two_sources_share_is_refused(run: Run, tmp_path: Path) ->
     assert (code, read_tree(tmp_path / "t")) == (1, {"keep": b"k", "y": b"y"})
 
 
+def test_a_target_that_a_source_and_a_member_of_another_share_is_refused(run: Run, tmp_path: Path) -> None:
+    for verb in (["mv"], ["cp", "-r", "-f"]):
+        make_tree(tmp_path, {"1/x": b"1", "1/y": b"y", "2/x": b"2", "3/z": b"z", "t/keep": b"k"})
+        code, _, err = run(*verb, "1/", "2/x", "3/z", "t")
+        assert (code, "1/x becomes t/x: 2/x is not copied there" in err) == (1, True), err
+        assert read_tree(tmp_path / "t") == {"keep": b"k", "x": b"1", "y": b"y", "z": b"z"}
+        assert read_tree(tmp_path / "2") == {"x": b"2"}
+        shutil.rmtree(tmp_path / "t")
+
+
+def test_a_sync_removes_nothing_that_its_source_leads_to(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "t/x/keep": b"keep", "t/gone": b"gone"})
+    (tmp_path / "s/l").symlink_to("../t/x")
+    code, _, err = run("sync", "--delete", "s", "t")
+    assert (code, "a directory of the source, by a link or a mount" in err) == (1, True), err
+    assert read_tree(tmp_path / "t") == {"a": b"a", "gone": b"gone", "l/keep": b"keep", "x/keep": b"keep"}
+
+
 def test_filters_are_for_single_files_and_globs_too(run: Run, tmp_path: Path) -> None:
     make_tree(tmp_path, {"g/a.tmp": b"t", "g/b.txt": b"b", "g/sub.tmp/c": b"c"})
     assert run("mv", "--exclude", "*.tmp", "g/*", "h/")[0] == 0
