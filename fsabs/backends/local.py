@@ -32,7 +32,7 @@ from ..core.fs import (
 )
 from ..core.writing import Writer
 from ..disk import files, mounts
-from ..disk.descriptors import write_all
+from ..disk.descriptors import drop_setuid, write_all
 from . import local_trees
 from .local_update import UpdateFile
 
@@ -226,7 +226,8 @@ class Local(FS):
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
         modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)
-        if files.write_new(self._path(key), data, stat.mode & files.PERMISSIONS, modified, self._fsync):
+        mode = stat.mode & files.PERMISSIONS if stat.mode else None
+        if files.write_new(self._path(key), data, mode, modified, self._fsync):
             return
         writer = self._create(key, False)
         try:
@@ -260,6 +261,7 @@ class Local(FS):
     def _open_update(self, key: str) -> io.BufferedIOBase:
         fd = os.open(self._path(key), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat_bits.S_ISREG(os.fstat(fd).st_mode):
+            drop_setuid(fd)
             return UpdateFile(fd, self._url(key))
         os.close(fd)
         raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
@@ -369,6 +371,7 @@ class AppendWriter(Writer):
     def __init__(self, path: str, fsync: bool) -> None:
         self._fsync = fsync
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        drop_setuid(self._fd)
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""

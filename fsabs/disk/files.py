@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ..core import errors, process
 from ..core.writing import Writer, is_partial, partial_name
 from . import temporary
-from .descriptors import open_ours, write_all
+from .descriptors import drop_setuid, open_ours, write_all
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -115,6 +115,8 @@ class Replacement(Writer):
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions."""
         if stat.last_modified is not None:
             self._modified_ns = round(stat.last_modified * 1e9)
+        if not stat.mode:
+            return
         mode = stat.mode & PERMISSIONS
         if self._replaced is None or moved:
             self._mode = mode
@@ -132,6 +134,8 @@ class Replacement(Writer):
     def _publish(self) -> None:
         aside = self._partial != "" and self._takes_attributes()
         if self._mode is not None and self._dir_fd is None:
+            if self._replaced is None:
+                _drop_default_acl(self._fd)
             os.fchmod(self._fd, self._mode)
         if self._modified_ns is not None:
             os.utime(self._fd, ns=(self._modified_ns, self._modified_ns))
@@ -151,8 +155,8 @@ class Replacement(Writer):
         try:
             if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
                 os.fchown(self._fd, old.st_uid, old.st_gid)
+            _copy_extended(self._path, self._fd)  # first: a directory's default list may grant what the mode lets count
             os.fchmod(self._fd, old.st_mode & PERMISSIONS)
-            _copy_extended(self._path, self._fd)
         except OSError as exc:
             if exc.errno not in _NO_ATTRIBUTE:
                 raise
@@ -162,7 +166,8 @@ class Replacement(Writer):
 
     def _is_moved(self) -> bool:
         """Move the file to its name; return False if the name can't be moved over."""
-        self._close_written()
+        # A network filesystem reports only at a close that some of it is lost; the descriptor itself has more to do.
+        os.close(os.dup(self._fd))
         if self._exclusive:
             self._link()
             return True
@@ -171,16 +176,9 @@ class Replacement(Writer):
         except OSError as exc:
             if self._replaced is None or exc.errno not in _NO_MOVE:
                 raise
-            if self._fd < 0:
-                self._fd = os.open(self._partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             return False
         self._partial = ""
         return True
-
-    def _close_written(self) -> None:
-        """Close the file: a network filesystem reports only now that some of it is lost."""
-        fd, self._fd = self._fd, -1
-        os.close(fd)
 
     def _link(self) -> None:
         """Give the file its name if nothing has it."""
@@ -200,9 +198,7 @@ class Replacement(Writer):
             status = os.fstat(fd)
             if self._replaced is None or not os.path.samestat(status, self._replaced):
                 raise OSError(errno.ESTALE, "another file has taken this name since it was opened for writing")
-            if status.st_mode & 0o6000:
-                with contextlib.suppress(PermissionError):  # another's: the kernel takes the bits away
-                    os.fchmod(fd, status.st_mode & PERMISSIONS)
+            drop_setuid(fd)
             os.ftruncate(fd, 0)
             offset = 0
             while piece := os.pread(self._fd, _PIECE, offset):
@@ -245,10 +241,10 @@ class Replacement(Writer):
             self.abort()
 
 
-def write_new(path: str, data: bytes, mode: int, modified_ns: int | None, durable: bool = False) -> bool:
+def write_new(path: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool = False) -> bool:
     """Write a whole new file, as `Replacement` does, in few steps; return False, with nothing done, if it is there.
 
-    `mode` is its permissions, `modified_ns` its time of modification, the current one if None.
+    `mode` is its permissions, `modified_ns` its time of modification; by default they are those of any new file.
     """
     try:
         os.lstat(path)
@@ -258,12 +254,15 @@ def write_new(path: str, data: bytes, mode: int, modified_ns: int | None, durabl
     folder, slash, name = path.rpartition("/")
     sweep_once(folder or "/")
     partial = f"{folder}{slash}{partial_name(name)}"
-    fd = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    fd = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else mode)
     try:
         try:
+            if mode is not None:
+                if not mode & 0o007:
+                    _drop_default_acl(fd)
+                if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
+                    os.fchmod(fd, mode)
             write_all(fd, data)
-            if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
-                os.fchmod(fd, mode)
             if modified_ns is not None:
                 os.utime(fd, ns=(modified_ns, modified_ns))
             if durable:
@@ -334,7 +333,7 @@ class ResumedReplacement(Replacement):
             raise
         self._partial = partial
         if self._replaced is None:
-            self._mode = 0o666 & ~process.umask()
+            self._mode = _new_mode(folder)
         return fd
 
     def write(self, data: bytes | memoryview) -> None:
@@ -348,9 +347,6 @@ class ResumedReplacement(Replacement):
                         f"file://{self._path}", f"what is read at {self.offset} is not what was written"
                     )
                 self.offset += len(piece)
-
-    def _close_written(self) -> None:
-        os.close(os.dup(self._fd))  # it is locked until it has its name
 
     def leave(self) -> None:
         """Close the file, which stays for the next process that writes this content."""
@@ -398,8 +394,27 @@ def _copy_extended(path: str, fd: int) -> None:
     for name in names:
         if name == _ACL or not name.startswith(("security.", "system.")):
             os.setxattr(fd, name, os.getxattr(path, name))
-    if _ACL not in names and _ACL in os.listxattr(fd):  # the directory's default for new files
-        os.removexattr(fd, _ACL)
+    if _ACL not in names:
+        _drop_default_acl(fd)
+
+
+def _drop_default_acl(fd: int) -> None:
+    """Take away the access control list that a new file has got from its directory: it lets more users read it."""
+    if hasattr(os, "listxattr"):
+        with contextlib.suppress(OSError):  # a filesystem without any
+            if _ACL in os.listxattr(fd):
+                os.removexattr(fd, _ACL)
+
+
+def _new_mode(folder: str) -> int:
+    """Return the permissions that a new file gets in a directory, by the umask or by a list of the directory's."""
+    path = f"{folder}/{partial_name('mode')}"
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o666)
+    try:
+        return os.fstat(fd).st_mode & PERMISSIONS
+    finally:
+        os.close(fd)
+        os.unlink(path)
 
 
 def _fsync_directory(path: str, dir_fd: int | None) -> None:

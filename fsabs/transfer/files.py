@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import stat as stat_bits
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from queue import SimpleQueue
@@ -77,16 +76,11 @@ def copy_file(
         if stat is None:
             stat = source._stat(src)
             if not source.capabilities.modes:
-                stat = stat._replace(mode=new_mode())
+                stat = stat._replace(mode=0)
         check_size(source, src, stat, blob.size)
         with target._naming("copy", dst):
             _copy_blob(blob, target, dst, count, stat, moved, verify)
         return blob.size
-
-
-def new_mode() -> int:
-    """Return the mode that a file gets by default."""
-    return stat_bits.S_IFREG | 0o666 & ~process.umask()
 
 
 def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:

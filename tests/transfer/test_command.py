@@ -14,7 +14,7 @@ import pytest
 
 from fsabs.cli import program
 from tests.cli.commands import make_tree, read_tree
-from tests.users import ALICE, as_user, needs_root, shared
+from tests.users import ALICE, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
 Run = Callable[..., tuple[int, str, str]]
@@ -353,19 +353,15 @@ def test_one_bad_directory_costs_that_directory(run: Run, tmp_path: Path) -> Non
 
 @needs_root
 def test_an_unreadable_directory_costs_that_directory() -> None:
-    import tempfile
+    top = shared_folder()
+    make_tree(top / "s", {"a": b"a", "locked/x": b"x", "z/y": b"y"})
+    (top / "s/locked").chmod(0)
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        top = Path(folder)
-        shared(top)
-        make_tree(top / "s", {"a": b"a", "locked/x": b"x", "z/y": b"y"})
-        (top / "s/locked").chmod(0)
+    def copy() -> tuple[int, dict[str, bytes]]:
+        os.chdir(top)
+        return program.run(["cp", "-r", "s", "t"]), read_tree(top / "t")
 
-        def copy() -> tuple[int, dict[str, bytes]]:
-            os.chdir(top)
-            return program.run(["cp", "-r", "s", "t"]), read_tree(top / "t")
-
-        assert as_user(ALICE, copy) == (1, {"a": b"a", "z/y": b"y"})
+    assert as_user(ALICE, copy) == (1, {"a": b"a", "z/y": b"y"})
 
 
 def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:
