@@ -253,7 +253,7 @@ class Local(FS):
         os.utime(self._path(key), ns=(nanoseconds, nanoseconds))
 
     def _set_mode(self, key: str, mode: int) -> None:
-        os.chmod(self._path(key), mode & files.PERMISSIONS)
+        files.set_mode(self._path(key), mode & files.PERMISSIONS)
 
     def _append(self, key: str) -> Writer:
         return AppendWriter(self._path(key), self._fsync)
@@ -307,10 +307,11 @@ class Local(FS):
 class LocalBlob(Blob):
     """An open descriptor of a local file; its version is made of all that the inode tells."""
 
-    __slots__ = ("_fd", "_own_fd")
+    __slots__ = ("_fd", "_own_fd", "sparse")
 
     def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
         self._fd = fd
+        self.sparse = status.st_blocks * 512 < status.st_size
         self._own_fd: process.PerProcess[int] | None = None
         super().__init__(origin, key, status.st_size, _version(status))
 

@@ -894,7 +894,7 @@ class FS(abc.ABC):
         raise self._unsupported("set times", key)
 
     def _set_mode(self, key: str, mode: int) -> None:
-        """Make `mode` the permissions of the directory `key` (needs `modes`)."""
+        """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""
         raise self._unsupported("set permissions", key)
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:

@@ -69,6 +69,10 @@ class Writer(abc.ABC):
     def write(self, data: bytes) -> None:
         """Take all of `data`."""
 
+    def write_zeros(self, size: int) -> None:
+        """Take `size` zeros, which were a hole in what is copied: they need take no room, where that can be."""
+        self.write(bytes(size))
+
     @abc.abstractmethod
     def commit(self) -> None:
         """Make the file visible, complete, in place of what the key held."""

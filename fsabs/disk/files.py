@@ -111,6 +111,10 @@ class Replacement(Writer):
         """Write all of `data`."""
         write_all(self._fd, data)
 
+    def write_zeros(self, size: int) -> None:
+        """Make the file longer by a hole."""
+        os.ftruncate(self._fd, os.lseek(self._fd, size, os.SEEK_CUR))
+
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions."""
         if stat.last_modified is not None:
@@ -348,6 +352,11 @@ class ResumedReplacement(Replacement):
                     )
                 self.offset += len(piece)
 
+    def write_zeros(self, size: int) -> None:
+        """Make the file longer by a hole."""
+        super().write_zeros(size)
+        self.offset += size
+
     def leave(self) -> None:
         """Close the file, which stays for the next process that writes this content."""
         self._partial = ""
@@ -377,6 +386,18 @@ def target(path: str, exclusive: bool) -> tuple[str, os.stat_result | None]:
         if stat_bits.S_ISREG(status.st_mode) and not _is_writable(path):
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # raises the reason
     return path, status
+
+
+def set_mode(path: str, mode: int) -> None:
+    """Give a file or directory permissions; a link is not followed, and has none (EOPNOTSUPP)."""
+    if not hasattr(os, "O_PATH"):  # a system whose chmod can leave links alone
+        os.chmod(path, mode, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+        return
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", mode)
+    finally:
+        os.close(fd)
 
 
 def _is_writable(path: str) -> bool:

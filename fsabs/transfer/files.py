@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RESUMED_FROM = 64 * 1024 * 1024
 """Bytes from which on a copy that is interrupted is continued by the next one."""
+_HOLE = 64 * 1024
+"""Bytes of zeros that may become a hole."""
 _WAITING = 3
 """Pieces that have been read and not yet written."""
 
@@ -103,7 +105,10 @@ def _copy_blob(
 
         def write(piece: bytes) -> None:
             nonlocal crc
-            writer.write(piece)
+            if blob.sparse:
+                _write_sparse(writer, piece)
+            else:
+                writer.write(piece)
             if check:
                 crc = _extend()(crc, piece)
 
@@ -126,6 +131,13 @@ def _copy_blob(
         target._set_modified(dst, stat.last_modified)
     if check:
         _check(target, dst, blob.size, crc)
+
+
+def _write_sparse(writer: Writer, piece: bytes) -> None:
+    """Write a piece, and what is zeros as holes."""
+    for at in range(0, len(piece), _HOLE):
+        part = piece[at : at + _HOLE]
+        writer.write_zeros(len(part)) if part == bytes(len(part)) else writer.write(part)
 
 
 def _give_up(writer: Writer, exc: BaseException) -> None:

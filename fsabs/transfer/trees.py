@@ -119,7 +119,7 @@ class TreeTransfer:
         self._count = count
         self._concurrency = concurrency
         self._comparison = Comparison(source, target, plan.content or plan.move)
-        self._modes: list[tuple[str, int]] = []  # of directories that were made
+        self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
         self._moved: list[str] = []  # directories of the source
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
@@ -140,6 +140,7 @@ class TreeTransfer:
         file = FileCopy(self._src, self._dst, stat)
         with self._copier() as copier:
             copier.run(self._copied(file, None if found is not None and found.directory else found, copier))
+        self._restore_modes()
 
     def _copier(self) -> Copier:
         source, target = self._source, self._target
@@ -147,12 +148,10 @@ class TreeTransfer:
 
     def run(self) -> None:
         """Copy the files; a move removes those that have arrived."""
-        target = self._target
         self._check()
         with self._copier() as copier:
             copier.run(self._copies(copier))
-        for key, mode in reversed(self._modes):
-            self._try("chmod", key, functools.partial(target._set_mode, key, mode))
+        self._restore_modes()
         if self._plan.move and not self._plan.dry_run:
             for key in reversed(["", *self._moved]):
                 self._remove_directory(self._source, keys.join(self._src, key))
@@ -293,6 +292,10 @@ class TreeTransfer:
             return False
         if found is not None and is_link(found):
             target._remove(file.dst)
+        elif found is not None and plan.replace_links and not found.mode & stat_bits.S_IWUSR:
+            target._set_mode(file.dst, found.mode | stat_bits.S_IWUSR)
+            if not plan.move:
+                self._modes.append((file.dst, found.mode))
         return True
 
     def _skip(self, file: FileCopy, copier: Copier) -> None:
@@ -408,6 +411,11 @@ class TreeTransfer:
         else:
             self._target._remove(key)
         self._target._makedirs(key, mode)
+
+    def _restore_modes(self) -> None:
+        """Give directories that were made, and files that had to be made writable, their permissions."""
+        for key, mode in reversed(self._modes):
+            self._try("chmod", key, functools.partial(self._target._set_mode, key, mode))
 
     # ---- moving and removing
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fsabs import Local
 from fsabs.cli import program
 from tests.cli.commands import make_tree, read_tree
 from tests.users import ALICE, as_user, needs_root, shared_folder
@@ -362,6 +363,34 @@ def test_an_unreadable_directory_costs_that_directory() -> None:
         return program.run(["cp", "-r", "s", "t"]), read_tree(top / "t")
 
     assert as_user(ALICE, copy) == (1, {"a": b"a", "z/y": b"y"})
+
+
+@needs_root
+def test_sync_replaces_what_its_owner_may_only_read() -> None:
+    top = shared_folder()
+
+    def sync() -> tuple[int, bytes, int]:
+        os.chdir(top)
+        make_tree(top, {"s/x": b"old"})
+        (top / "s/x").chmod(0o444)
+        program.run(["sync", "s", "t"])
+        (top / "s/x").chmod(0o644)
+        (top / "s/x").write_bytes(b"newer")
+        code = program.run(["sync", "s", "t"])
+        return code, (top / "t/x").read_bytes(), stat.S_IMODE((top / "t/x").stat().st_mode)
+
+    assert as_user(ALICE, sync) == (0, b"newer", 0o444)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="a system on which links have permissions")
+def test_no_permissions_are_given_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "x").touch(0o600)
+    (tmp_path / "l").symlink_to("x")
+    fs = Local(tmp_path)
+    with pytest.raises(OSError, match="not supported"):
+        fs._set_mode(fs._key("l", "chmod"), 0o777)
+    fs._set_mode(fs._key("x", "chmod"), 0o640)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
 
 
 def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:
