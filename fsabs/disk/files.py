@@ -138,7 +138,7 @@ class Replacement(Writer):
     def _publish(self) -> None:
         aside = self._partial != "" and self._takes_attributes()
         if self._mode is not None and self._dir_fd is None:
-            if self._replaced is None:
+            if self._replaced is None and not self._mode & 0o007:
                 _drop_default_acl(self._fd)
             os.fchmod(self._fd, self._mode)
         if self._modified_ns is not None:

@@ -203,8 +203,6 @@ def write_by_builtin(path: Path, case: Case) -> None:
     with open(path, "wb" if case.way in REPLACES else case.way.removesuffix("b") + "b") as file:
         file.write(content(case))
     if new and case.way in ("copy_local", "unpack"):  # a new copy has the permissions of its source
-        with contextlib.suppress(OSError):
-            os.removexattr(path, ACL)
         path.chmod(0o644)
 
 

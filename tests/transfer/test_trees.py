@@ -157,7 +157,7 @@ def test_as_the_tools_of_the_system_do() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
 def test_as_a_user_who_cannot_read_everything(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
-    (tmp_path / "s/x").touch()
+    (tmp_path / "s/x").write_bytes(bytes(3_000_000))
     for command in ("cp -r s t", "sync --delete --exclude y s t", "mv t u", "rm -r u", "rm none"):
         run(command.split(), tmp_path)  # which imports what the user may not be able to read
     soaked("trees with unreadable directories and files, as another user", soak.rounds(40), user=True)
