@@ -149,6 +149,12 @@ class Local(FS):
     def _stat(self, key: str) -> FileStat:
         return _to_stat(keys.name(key), os.stat(self._path(key)))
 
+    def _lstat(self, key: str) -> FileStat:
+        status = os.lstat(self._path(key, last=False))
+        if stat_bits.S_ISLNK(status.st_mode):
+            return FileStat.of_link(keys.name(key), status.st_size)
+        return _to_stat(keys.name(key), status)
+
     def _list(self, key: str) -> Iterator[FileStat]:
         return local_trees.stats(self._path(key), self._entry())
 
@@ -219,10 +225,10 @@ class Local(FS):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        path, status = files.target(self._path(key), exclusive)
-        if status is not None and not stat_bits.S_ISREG(status.st_mode):
-            return AppendWriter(path, False)  # a device or a pipe: moving a file over it would destroy it
-        return files.Replacement(path, exclusive=exclusive, durable=self._fsync)
+        found = files.target(self._path(key), exclusive)
+        if found.replaced is not None and not stat_bits.S_ISREG(found.replaced.st_mode):
+            return AppendWriter(found.path, False)  # a device or a pipe: moving a file over it would destroy it
+        return files.Replacement(found, exclusive=exclusive, durable=self._fsync)
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
         modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)

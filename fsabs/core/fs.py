@@ -794,6 +794,11 @@ class FS(abc.ABC):
         """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
         return None
 
+    def _lstat(self, key: str) -> FileStat:
+        """As `_stat`; of a symbolic link its own stat, whose mode says that it is one."""
+        leads_to = self._read_link(key) if self.capabilities.links else None
+        return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
+
     def _make_link(self, key: str, target: str) -> None:
         """Make `key` a symbolic link to `target` (needs `links`); `FileExistsError`."""
         raise self._unsupported("make links", key)

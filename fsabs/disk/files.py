@@ -17,7 +17,7 @@ import os
 import stat as stat_bits
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import errors, process
 from ..core.writing import Writer, is_partial, partial_name
@@ -48,6 +48,15 @@ _NO_ATTRIBUTE = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errn
 _ACL = "system.posix_acl_access"
 
 
+class Target(NamedTuple):
+    """Where a file is going to be written."""
+
+    path: str
+    """Behind links."""
+    replaced: os.stat_result | None
+    """The status of what is there; None if nothing is."""
+
+
 class Replacement(Writer):
     """A file that is written aside, private if it replaces another one, and published under its name by `commit`.
 
@@ -55,8 +64,8 @@ class Replacement(Writer):
     a link. A forked child neither publishes nor removes what its parent writes.
 
     Args:
-        path: the file, which need not exist. Given with `dir_fd`, the descriptor of a directory of this user's, it is a
-            name in that directory, and the file is always private.
+        path: the file, which need not exist, or what `target` has found of it. Given with `dir_fd`, the descriptor of a
+            directory of this user's, it is a name in that directory, and the file is always private.
         exclusive: an existing file is a `FileExistsError`, here or at the commit.
         durable: the file is flushed to the disk before it is published, and its directory after it.
         mode: the permissions of a new file, before the umask.
@@ -68,7 +77,7 @@ class Replacement(Writer):
 
     def __init__(
         self,
-        path: str,
+        path: str | Target,
         *,
         exclusive: bool = False,
         durable: bool = False,
@@ -81,7 +90,9 @@ class Replacement(Writer):
         self._durable = durable
         self._mode: int | None = None  # what it gets at the commit, in place of what it was made with
         self._modified_ns: int | None = None
-        if dir_fd is None:
+        if isinstance(path, Target):
+            self._path, self._replaced = path
+        elif dir_fd is None:
             self._path, self._replaced = target(path, exclusive)
         else:
             self._path, self._replaced, mode = path, None, 0o600
@@ -363,15 +374,12 @@ class ResumedReplacement(Replacement):
         self.abort()
 
 
-def target(path: str, exclusive: bool) -> tuple[str, os.stat_result | None]:
-    """Return where a file is going to be written, behind links, and the status of what is there, or None.
-
-    What builtin `open` would not write to is the same error.
-    """
+def target(path: str, exclusive: bool) -> Target:
+    """Return where a file is going to be written; what builtin `open` would not write to is the same error."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
-        return path, None
+        return Target(path, None)
     if exclusive and not stat_bits.S_ISDIR(status.st_mode):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     if stat_bits.S_ISLNK(status.st_mode):
@@ -379,13 +387,13 @@ def target(path: str, exclusive: bool) -> tuple[str, os.stat_result | None]:
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            return path, None
+            return Target(path, None)
     if stat_bits.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if status.st_uid != os.geteuid() or not status.st_mode & stat_bits.S_IWUSR:
         if stat_bits.S_ISREG(status.st_mode) and not _is_writable(path):
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # raises the reason
-    return path, status
+    return Target(path, status)
 
 
 def set_mode(path: str, mode: int) -> None:
@@ -421,10 +429,11 @@ def _copy_extended(path: str, fd: int) -> None:
 
 def _drop_default_acl(fd: int) -> None:
     """Take away the access control list that a new file has got from its directory: it lets more users read it."""
-    if hasattr(os, "listxattr"):
-        with contextlib.suppress(OSError):  # a filesystem without any
-            if _ACL in os.listxattr(fd):
-                os.removexattr(fd, _ACL)
+    try:
+        if _ACL in os.listxattr(fd):
+            os.removexattr(fd, _ACL)
+    except (AttributeError, OSError):  # a system, or a filesystem, without any
+        pass
 
 
 def _new_mode(folder: str) -> int:
