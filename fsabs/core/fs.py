@@ -792,6 +792,11 @@ class FS(abc.ABC):
         """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
         return None
 
+    def _lstat(self, key: str) -> FileStat:
+        """As `_stat`; of a symbolic link its own stat, whose mode says that it is one."""
+        leads_to = self._read_link(key) if self.capabilities.links else None
+        return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
+
     def _make_link(self, key: str, target: str) -> None:
         """Make `key` a symbolic link to `target` (needs `links`); `FileExistsError`."""
         raise self._unsupported("make links", key)
@@ -892,7 +897,7 @@ class FS(abc.ABC):
         raise self._unsupported("set times", key)
 
     def _set_mode(self, key: str, mode: int) -> None:
-        """Make `mode` the permissions of the directory `key` (needs `modes`)."""
+        """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""
         raise self._unsupported("set permissions", key)
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:

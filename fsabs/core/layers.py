@@ -43,6 +43,7 @@ _DERIVED_FROM = {
         "_stored_in",
     ),
     "_open_from_start": ("_open_to_read",),
+    "_stat": ("_lstat",),
     "_create": ("_write_bytes", "_write_like", "_write_many", "_resume", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
@@ -226,6 +227,9 @@ class LayerFS(FS):
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
         self.inner._write_like(key, data, stat)
+
+    def _lstat(self, key: str) -> FileStat:
+        return self.inner._lstat(key)
 
     def _read_link(self, key: str) -> str | None:
         return self.inner._read_link(key)

@@ -34,9 +34,13 @@ HARMLESS = frozenset(_NAMES.split())
 _VARIABLES = re.compile(r"(\$\w+|\$\{\w+\})+").fullmatch
 _PAIR = re.compile(r"\s*([\w.-]+)\s*=\s*(.*)", re.DOTALL).fullmatch
 # All take a time in proportion to the text, which may be a stranger's.
-_USER = re.compile(r"(?<=:)//(?:[^/\s]*|[^/\s@:\[]*:(?!\d*(?:[/?#\s]|$))[^\s@]{0,200})@")
-_QUERY = re.compile(r"""(?<!\s)[?#][^\s"<>]*""")
+_PASSWORD = r"[^/\s@:\[]*:(?!\d*(?:[/?#\s]|$))[^\s@]{0,200}@"
+_USER = re.compile(rf"(?<=:)//(?:[^/\s]*@|{_PASSWORD})|(?<=:)(?<!file:)///{_PASSWORD}")
+_QUERY = re.compile(r"""(?<!\s)[?#](?:[^\s"<>]|(?<==)["<][^\s"<>]*)*""")
 _FIELD = re.compile(r"(?<=[?&#;])([^=?&#;]*)=([^&#;]+)")
+_LOGIN = re.compile(r"^([^/\s@:]*:[^/\s@]+)@")
+_NESTED = re.compile(r"%(?:3d|40)", re.IGNORECASE).search
+"""Finds, in the value of a field, one of a URL or a query in it, quoted: `=` or `@`."""
 
 
 def without_secrets(text: str) -> str:
@@ -52,7 +56,8 @@ def distinct_url(url: str) -> str:
 def _cleaned(text: str, hide: Callable[[str], str]) -> str:
     def field(found: re.Match[str]) -> str:
         name, value = found.groups()
-        return found[0] if is_harmless(name) or value.startswith(HIDDEN) else f"{name}={hide(value)}"
+        harmless = is_harmless(name) and not _NESTED(value)
+        return found[0] if harmless or value.startswith(HIDDEN) else f"{name}={hide(value)}"
 
     def query(found: re.Match[str]) -> str:
         fields = found[0].rstrip("])}'.,:;")  # what follows belongs to the sentence that the URL is in
@@ -135,5 +140,7 @@ def _text(name: str, value: Any, hide: Callable[[object], str]) -> str:
 
 def _item(name: str, text: str, hide: Callable[[object], str]) -> str:
     """Return an item of a value: `name=value` of another option, else text of this one."""
+    if "://" not in text:
+        text = _LOGIN.sub(lambda found: f"{hide(found[1])}@", text)
     pair = _PAIR(text) if name != "prefix" else None  # as data/year=2026
     return f"{pair[1]}={_text(pair[1], pair[2], hide)}" if pair else without_secrets(text)

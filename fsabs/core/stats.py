@@ -38,6 +38,11 @@ class FileStat(NamedTuple):
         """The stat of a directory."""
         return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
 
+    @classmethod
+    def of_link(cls, filename: str, size: int) -> FileStat:
+        """The stat of a symbolic link itself, whose text has `size` bytes."""
+        return cls(filename, size, False, None, stat_bits.S_IFLNK | 0o777)
+
 
 class ListPage(NamedTuple):
     """A part of a directory's listing, which took one request."""

@@ -98,8 +98,8 @@ def run(
             runner = SparkRunner(output, master, num_workers)
         else:
             runner = stack.enter_context(contextlib.closing(LocalRunner(num_workers or os.cpu_count() or 1)))
-        listing = list_files(raw_data_directory, manifest)
-        output.check(listing.urls)
+        listing = list_files(raw_data_directory, manifest, output.check_input)
+        output.check()
         form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes)
         job = PrepareJob(source, listing.roots, output.base, "", form, on_error == "skip")
         job_id = fingerprint(job, listing, __version__)

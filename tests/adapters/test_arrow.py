@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,16 @@ class Counted(io.BytesIO):
         data = super().read(size)
         self.asked += len(data)
         return data
+
+
+def test_copies_are_equal_and_what_cannot_append_says_so(fs: fsabs.FS, tmp_path: Path) -> None:
+    arrow = fs.arrow()
+    assert arrow == pickle.loads(pickle.dumps(arrow))
+    assert arrow != fs.subfs("data").arrow()
+    assert arrow != fsabs.Local(tmp_path).arrow()
+    if not fs.capabilities.append:
+        with pytest.raises(NotImplementedError):
+            arrow.open_append_stream("new")
 
 
 def test_two_of_forty_columns_in_a_zip_on_s3_cost_their_bytes(request: Any, tmp_path: Path) -> None:

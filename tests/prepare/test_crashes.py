@@ -229,7 +229,7 @@ def test_a_commit_that_is_cut_off_after_any_step(tmp_path: Path, monkeypatch: py
                 ended = False
         seen.append(state(where))
         third = OutputDirectory(where)  # of the same job or another
-        third.check([])
+        third.check()
         resumed = third.begin("new" if steps % 2 else "newer")
         if seen[-1] in ("none", "refused"):
             assert state(where) == "new"
@@ -277,7 +277,7 @@ def test_replacing_a_directory_on_hdfs(hdfs: HdfsCluster) -> None:
     url = f"{hdfs.url}/prepared/out"
     for run, count in (("old", 3), ("new", 2), ("newer", 4)):
         output = OutputDirectory(url)
-        output.check([f"{hdfs.url}/prepared/raw"])
+        output.check()
         output.commit(staged(output, run, count))
         output.close()
         assert records_below(url) == [f"{run} {number}".encode() for number in range(count)]

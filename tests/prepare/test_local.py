@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -15,11 +18,13 @@ import pytest
 import fsabs
 from fsabs import StaleFileError, manifest, prepare
 from fsabs.cli import main
+from fsabs.core import process
 from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.readers import decode
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
 from tests.servers.moto import MotoServer
+from tests.users import ALICE, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -273,6 +278,45 @@ def test_directories_that_can_not_be_used(folder: Path) -> None:
         with pytest.raises(kind, match=text):
             prepare.run(model, source, target, num_workers=1)
     assert sorted(path.name for path in folder.iterdir()) == ["empty", "foreign", "link", "model.py", "raw"]
+
+
+@needs_root
+def test_the_output_is_not_in_the_input_by_a_mount(folder: Path) -> None:
+    (folder / "mounted").mkdir()
+    before = sorted(folder.joinpath("raw").rglob("*"))
+    if subprocess.run(["mount", "--bind", folder / "raw", folder / "mounted"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        with pytest.raises(OSError, match="contain each other"):
+            prepare.run(folder / "model.py", folder / "raw", folder / "mounted" / "out", num_workers=1)
+    finally:
+        subprocess.run(["umount", folder / "mounted"], check=True)
+    assert sorted(folder.joinpath("raw").rglob("*")) == before
+
+
+@needs_root
+def test_a_staging_directory_of_another_user_is_not_trusted(folder: Path) -> None:
+    shared = shared_folder()
+    (shared / "own").write_bytes(b"own")
+    staging = shared / ".out.fsabs-prepare"
+
+    def plant() -> None:
+        os.umask(0)
+        staging.mkdir()
+        commit = {"moves": {"own": "../gone"}, "report": {"shards": [{"name": "own"}]}}
+        (staging / "commit.json").write_text(json.dumps(commit))
+
+    as_user(ALICE, plant)
+    with pytest.raises(PermissionError, match="another user"):
+        prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+    os.chown(staging, 0, 0)
+    with pytest.raises(PermissionError, match="others may write"):
+        prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+    assert (shared / "own").read_bytes() == b"own"
+    shutil.rmtree(staging)
+    prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+    assert sorted(os.listdir(shared)) == ["out", "own"]
+    assert stat.S_IMODE((shared / "out").stat().st_mode) == 0o777 & ~process.umask()
 
 
 @pytest.mark.parametrize(

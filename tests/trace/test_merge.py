@@ -17,7 +17,7 @@ from fsabs import trace
 from fsabs.backends.memory import Memory
 from fsabs.trace import chunks
 from tests.trace.synthetic import BEGIN, event, write_process
-from tests.users import BOB, as_user, needs_root, shared
+from tests.users import BOB, as_user, needs_root, shared_folder
 
 
 def _merged(folder: Path) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ def test_what_another_user_has_put_there_is_not_written_through(tmp_path: Path, 
     """In a folder that all can write to: names that could be foreseen led to files of the reader's own."""
     with trace.record(tmp_path / "trace"):
         fsabs.Memory().write_bytes("x", b"1")
-    folder, victim = shared(tmp_path / "shared"), tmp_path / "victim"
+    folder, victim = shared_folder(), tmp_path / "victim"
     victim.write_bytes(b"precious")
     target = folder / "out"
 

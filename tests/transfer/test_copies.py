@@ -300,3 +300,19 @@ def test_a_name_that_is_not_text_is_named(buckets: tuple[S3, S3], tmp_path: Path
     with pytest.raises(OSError, match="no name that is not UTF-8 text") as caught:
         Local(tmp_path).copy_tree("d", "d", buckets[0])
     assert caught.value.filename == f"s3://{buckets[0].bucket}/d/a%FF"
+
+
+@pytest.mark.parametrize("size", [12 << 20, files.RESUMED_FROM + 12345])
+def test_a_sparse_file_stays_sparse(tmp_path: Path, size: int) -> None:
+    with open(tmp_path / "x", "wb") as file:
+        file.truncate(size)
+        file.seek(size // 2)
+        file.write(b"data")
+    if (tmp_path / "x").stat().st_blocks * 512 >= size:
+        pytest.skip("this file system has no holes")
+    Local(tmp_path).copy("x", "y")
+    assert program.run(["cp", str(tmp_path / "x"), str(tmp_path / "z")]) == 0
+    for name in ("y", "z"):
+        copy = (tmp_path / name).stat()
+        assert (copy.st_size, copy.st_blocks * 512 < size // 2) == (size, True), (name, copy.st_blocks)
+        assert (tmp_path / name).read_bytes() == (tmp_path / "x").read_bytes()
