@@ -74,6 +74,7 @@ class FS(abc.ABC):
     """What files, globs and containers that are opened through this FS may cost."""
 
     _notes: StoreNotes = StoreNotes()
+    _splits_authority: bool = False  # whether an @ in a URL's authority is between names, and behind no user
     _root: str = ""
     _cwd: str = ""
     _follows_all_links: bool = True  # so that there is nothing to be checked
