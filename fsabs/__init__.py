@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from . import trace as trace
     from .adapters.fsspec import register_fsspec
     from .adapters.patch import patch, unpatch
+    from .backends.azure import Azure
+    from .backends.gcs import GCS
     from .backends.hdfs import Hdfs
     from .backends.local import Local
     from .backends.memory import Memory
@@ -56,10 +58,12 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "FS": "core.fs",
+    "Azure": "backends.azure",
     "CachedFS": "cache",
     "ConfigError": "core.errors",
     "CorruptFileError": "core.errors",
     "FileStat": "core.fs",
+    "GCS": "backends.gcs",
     "HTTPCachedFS": "cache",
     "Hdf5": "containers.hdf5",
     "Hdfs": "backends.hdfs",
@@ -90,7 +94,9 @@ _HOMES = {
 
 __all__ = [
     "FS",
+    "GCS",
     "S3",
+    "Azure",
     "CachedFS",
     "ConfigError",
     "CorruptFileError",

@@ -35,9 +35,12 @@ class Location(NamedTuple):
 def parse(url: str | os.PathLike[str]) -> Location:
     """Take a URL without a query apart; a path without a scheme is a local one."""
     location = parsed(url)
-    if location.query:
+    if not location.query:
+        return location
+    verbatim = _verbatim(os.fspath(url))
+    if verbatim is None:
         raise no_query(location)
-    return location
+    return verbatim
 
 
 def split(path: str) -> tuple[list[str], list[int]]:
@@ -70,11 +73,23 @@ def parsed(url: str | os.PathLike[str]) -> Location:
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
     scheme, shown = match[1].lower(), redaction.distinct_url(text)
     if scheme in VERBATIM:
-        return Location(scheme, authority, slash + path, shown)
+        served, (name, _, path) = registry.scheme_of_host(authority), path.partition("/")
+        if scheme == "http" or served is None or not name or "#" in path or "@" in authority:
+            return _verbatim(text) or Location(scheme, authority, "", shown)
+        scheme, authority = served, f"{keys.from_url_path(name)}@{authority}"
     path, mark, query = path.partition("?")
     if "#" in path or "#" in query:
         raise ValueError(f"a '#' in a path is written as %23: {shown}")
     return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
+
+
+def _verbatim(text: str) -> Location | None:
+    """Return the location of an address of the web as it is written; None for another URL."""
+    scheme, _, rest = text.partition("://")
+    if scheme.lower() not in VERBATIM:
+        return None
+    authority, slash, path = rest.partition("/")
+    return Location(scheme.lower(), authority, slash + path, redaction.distinct_url(text))
 
 
 def _in_datacenter(text: str) -> Location | None:

@@ -26,8 +26,6 @@ from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy
 from .throttle import Throttle
 
 _WITH_BODY = frozenset({"PUT", "POST"})
-_SAFE = "/~"
-_is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most keys are, and need no quoting
 WORTH_RECORDING = 200_000
 """Nanoseconds that the transfer of a body takes at least, to be an event of its own in a trace."""
 _breaks = re.compile("[\r\n\0]").search
@@ -44,6 +42,8 @@ class _Form(NamedTuple):
     root: str
     fixed: str
     """The first header lines."""
+    query: str
+    """What each query ends with."""
 
 
 class Client:
@@ -58,9 +58,10 @@ class Client:
         self.dialect = dialect
         self._lock = process.Lock()
         self.access = dialect.access()
-        self.connect_name, self._list_name = f"{dialect.scheme}.connect", f"{dialect.scheme}.list"
-        self._names = {method: f"{dialect.scheme}.{name}" for method, name in _OPERATIONS.items()}
-        self._other_name = f"{dialect.scheme}.request"
+        self.connect_name, self._list_name = f"{dialect.name}.connect", f"{dialect.name}.list"
+        self._names = {method: f"{dialect.name}.{name}" for method, name in _OPERATIONS.items()}
+        self._other_name = f"{dialect.name}.request"
+        self._is_plain = re.compile(f"[A-Za-z0-9_.{re.escape(dialect.safe)}-]*").fullmatch  # most keys are
         self._enter(self.access)
         endpoint = self.endpoint
         self.throttle = Throttle(f"{endpoint.host}:{endpoint.port}")
@@ -74,7 +75,7 @@ class Client:
     def _enter(self, access: Access) -> None:
         """Send requests by another access."""
         endpoint = access.endpoint
-        fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: identity\r\n"
+        fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: {self.dialect.accept_encoding}\r\n"
         origin = ""
         if endpoint.proxy is not None and not endpoint.tls:
             origin = endpoint.url
@@ -82,7 +83,7 @@ class Client:
         if _breaks(endpoint.host_header + endpoint.path_prefix):
             raise ValueError(f"a line break in the endpoint {endpoint.host_header!r}")
         self.access = access
-        self._form = _Form(access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed)
+        self._form = _Form(access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed, access.query)
         before: ConnectionPool | None = getattr(self, "pool", None)
         if before is None or before.endpoint != endpoint:
             self.pool = ConnectionPool(endpoint, self.connect_name, self.url(""))
@@ -100,22 +101,28 @@ class Client:
 
     def encode(self, request: Request, waits: bool = False) -> bytes:
         """Return the bytes of a request without its body, which `waits` until the store asks for it."""
-        method, key, query, form = request.method, request.key, request.query, self._form
+        method, key, query, headers, form = request.method, request.key, request.query, request.headers, self._form
         if request.path:
             path = request.path
         elif key:
-            path = form.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))
+            path = form.prefix + (key if self._is_plain(key) else urllib.parse.quote(key, safe=self.dialect.safe))
         else:
             path = form.root
+        if form.query:
+            query = f"{query}&{form.query}" if query else form.query
         lines = ""
         if request.range is not None:
             size, offset = request.range
-            lines = f"Range: bytes={offset}-{offset + size - 1}\r\n"
+            field = f"range:bytes={offset}-{offset + size - 1}"
+            if form.access.authorises_ranges:
+                headers = (*headers, field)
+            else:
+                lines = f"{field}\r\n"
         if request.body or method in _WITH_BODY:
             lines += f"Content-Length: {len(request.body)}\r\n"
             if waits:
                 lines += "Expect: 100-continue\r\n"
-        lines += form.access.authorise(method, path, query, request.headers, request.body)
+        lines += form.access.authorise(method, path, query, headers, request.body)
         target = f"{form.origin}{path}?{query}" if query else form.origin + path
         return f"{method} {target} HTTP/1.1\r\n{form.fixed}{lines}\r\n".encode()
 
@@ -244,7 +251,7 @@ class Client:
     def record_wait(self, cause: str, begin: int, size: int = 0) -> None:
         """Record a wait since `begin`, if that is known, under its cause."""
         if begin and (instrument := hooks.active) is not None:
-            instrument.record_span("wait", f"{self.dialect.scheme}.{cause}", begin, size, self.url(""))
+            instrument.record_span("wait", f"{self.dialect.name}.{cause}", begin, size, self.url(""))
 
     def record_transfer(self, begin: int, size: int) -> None:
         """Record the time since a response's head came, if its body took time."""
@@ -305,6 +312,8 @@ class Client:
 
     def operation_name(self, request: Request) -> str:
         """Return the name of a request's span."""
+        if request.about:
+            return self._names["HEAD"]
         if request.method == "GET" and not request.key:
             return self._list_name
         return self._names.get(request.method, self._other_name)
