@@ -188,11 +188,12 @@ class StoreBlob(Blob):
         A near store gives one connection all that there is, at half the work of several.
         """
         client = self._origin.http
-        if client.endpoint.tls:
-            return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
+        request = self._request((left, start))
+        if client.peer(request).pool.endpoint.tls:
+            return
         try:
-            connection, rest = client.begin(self._request((left, start)))
+            connection, rest = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
         try:
@@ -205,7 +206,7 @@ class StoreBlob(Blob):
             if left:
                 connection.close()
             else:
-                client.pool.give_back(connection)
+                client.give_back(connection)
             if instrument is not None:
                 name = f"{self._origin.scheme}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
