@@ -16,6 +16,7 @@ from ..core.fs import FS
 from ..core.limits import Limits
 from . import config
 from .locations import (
+    LONG_AUTHORITIES,
     PFS,
     VERBATIM,
     Location,
@@ -62,7 +63,8 @@ def backend(
         location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
     backend = registry.backend(scheme)
     options = {**_options_of_query(backend, location), **options}
-    if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
+    refused = scheme in registry.BUILTIN_SCHEMES and scheme not in LONG_AUTHORITIES
+    if "@" in location.authority and refused:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
         opener = BackendOpener(backend.from_location, known_options(backend), backend.__name__)

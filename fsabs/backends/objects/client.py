@@ -192,7 +192,7 @@ class Client:
         there = absolute(here, failure.location)
         if there is None or (here.startswith("https:") and not there.startswith("https:")):
             raise failure.error from failure
-        return request._replace(location=there)
+        return request._replace(location=there, **failure.known)
 
     def send(self, request: Request) -> Response:
         """Return the response to `request`, which fits it and has a status below 300; its body is small.
