@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import errors, keys
 from ...core.blobs import Blob
-from ...core.fs import FS, Capabilities, FileStat
+from ...core.fs import FS, Capabilities, FileStat, StoreNotes
 from ...core.identity import Identity
 from ...core.ranges import Range
 from ...core.writing import Writer
@@ -58,6 +58,16 @@ class Hub(ObjectStore):
 
     scheme = "hf"
     default_concurrency = 32
+    _may_have_at = True
+    _notes = StoreNotes(
+        (
+            "opening: a request of the API for the commit, unless the revision is one",
+            "listing: a request of the API for every 1000 names, once for each commit",
+            "an epoch: a request for each file, and once an hour one more (resolve) for its address",
+        ),
+        {"list": "read access", "read": "read access", "write": "write access"},
+        records_requests=True,
+    )
 
     def __init__(
         self,
@@ -350,6 +360,11 @@ class Hub(ObjectStore):
                 if not member.directory:
                     change.copy(self, keys.join(src, member.filename), keys.join(dst, member.filename))
             change.remove(src + "/")
+
+    def _same_content(self, version: str, other: str) -> bool | None:
+        if version == other:
+            return True
+        return False if len(version) == len(other) in (40, 64) else None
 
     def _resume(self, key: str, source: Blob) -> tuple[Writer, int]:
         return self._create(key, False), 0
