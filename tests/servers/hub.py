@@ -222,7 +222,8 @@ class HubServer(HostileStore):
 
     def _refusal(self, status: int, code: str, message: str) -> Answer:
         body = json.dumps({"error": message}).encode()
-        headers = {"Content-Type": "application/json", "X-Error-Message": message}
+        shown = message.encode("ascii", "backslashreplace").decode()
+        headers = {"Content-Type": "application/json", "X-Error-Message": shown}
         if code:
             headers["X-Error-Code"] = code
         return Answer(status, headers, body, len(body))
@@ -264,7 +265,7 @@ class HubServer(HostileStore):
             where = f"/api/resolve-cache/{kind}/{name}/{commit.oid}/{urllib.parse.quote(path, safe='')}"
             headers |= {"Location": f"{where}?etag=%22{file.etag}%22", "X-Linked-Etag": f'"{file.etag}"'}
             return Answer(307, headers, b"Temporary Redirect", 18)
-        self.large[file.etag] = file.content
+        self.large.setdefault(file.etag, file.content)
         headers |= {"X-Linked-Etag": f'"{file.etag}"', "Location": self.elsewhere.address(file.etag, path)}
         return Answer(302, headers, b"Found", 5)
 

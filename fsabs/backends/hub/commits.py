@@ -145,7 +145,8 @@ class Change:
     def _upload(self) -> None:
         """Send the large files among those in memory, and drop their contents."""
         pending, self._pending, self._bytes = self._pending, [], 0
-        self._api.preupload_lfs_files(additions=pending, free_memory=True, **self._where)
+        with _quietly():
+            self._api.preupload_lfs_files(additions=pending, free_memory=True, **self._where)
 
     def remove(self, key: str) -> None:
         """Remove a file, or for a `key` that ends in `/` a directory."""
@@ -170,7 +171,7 @@ class Change:
         begin, failures = time.monotonic(), 0
         while True:
             try:
-                with _translated(self._fs):
+                with _translated(self._fs), _quietly():
                     return self._committed(operations)
             except OSError as exc:
                 failures += 1
@@ -220,6 +221,8 @@ class HubWriter(Writer):
         """Commit the file, or add it to the block of `Hub.commit` that is under way."""
         fs, key, spool = self._fs, self._key, self._spool
         for attempt in range(MAX_TURNS + 1):
+            if self._exclusive:
+                fs._branch.check(fs, key, True)
             try:
                 with fs._branch.change(fs, f"Write {key}") as change:
                     change.add(key, spool if spool.name else spool.content(), self._exclusive)
@@ -231,11 +234,30 @@ class HubWriter(Writer):
                 if not self._exclusive or attempt == MAX_TURNS:
                     raise
                 fs.dialect = fs.dialect.at(fs._current_commit())
-                fs._branch.check(fs, key, True)
 
     def abort(self) -> None:
         """Remove what was written."""
         self._spool.close()
+
+
+_quiet = process.Lock()
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Have huggingface_hub show no progress in a block."""
+    from huggingface_hub import utils as library
+
+    utils: Any = library
+    with _quiet:
+        shown = not utils.are_progress_bars_disabled() and not os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS")
+        if shown:
+            utils.disable_progress_bars()
+        try:
+            yield
+        finally:
+            if shown:
+                utils.enable_progress_bars()
 
 
 @contextlib.contextmanager

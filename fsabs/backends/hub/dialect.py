@@ -264,6 +264,8 @@ class HubDialect(Dialect):
         try:
             objects, folders = [], []
             for path, kind, size, digest in _entries(json.loads(response.body)):
+                if f"{path}/" == prefix:  # a file, which is all that is in it
+                    continue
                 if not path.startswith(prefix):
                     raise ValueError(f"{path!r} is not below {prefix!r}")
                 if kind == "file":

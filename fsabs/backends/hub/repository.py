@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 REFERENCE_KIND = "hub-ref-1"
 PAGE = 5_000
 """Entries of a page that a listing is given out by."""
-READS = Capabilities(implied_directories=True, versions=True, content_versions=True)
+READS = Capabilities(implied_directories=True, versions=True, content_versions=True, stat_is_request=True, commits=True)
 WRITES = READS._replace(write=True, exclusive=True, replace=True, rename=True, remove=True)
 
 
