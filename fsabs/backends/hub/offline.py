@@ -21,7 +21,7 @@ from ..objects.messages import Request, Response
 from .dialect import HubDialect
 from .names import DEFAULT_REVISION, is_commit
 from .repository import READS, REFERENCE_KIND, Hub
-from .tree import HubFile, Listing
+from .tree import HubFile, Listing, Tree
 
 
 class OfflineHub(Hub):
@@ -32,6 +32,16 @@ class OfflineHub(Hub):
     def __init__(self, repository: str, prefix: str | None = None, **options: Any) -> None:
         super().__init__(repository, prefix, **options)
         self.capabilities = READS
+        self._found_here: Tree | None = None  # not shared: the snapshot of a cache has what was downloaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_found_here": None}
+
+    @property
+    def _tree(self) -> Tree:
+        if self._found_here is None:
+            self._found_here = self.dialect.new_tree()
+        return self._found_here
 
     def _current_commit(self) -> str:
         """Return the commit that the revision was, as it was kept, or as the cache of huggingface_hub has it."""

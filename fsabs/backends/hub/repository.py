@@ -91,7 +91,8 @@ class Hub(ObjectStore):
         self._branch: Branch = Branch()
         super().__init__(HubDialect(named, named.revision, options), prefix)
         if not is_commit(named.revision):
-            self.dialect = self.dialect.at(self._current_commit())
+            with self._naming("open", ""):
+                self.dialect = self.dialect.at(self._current_commit())
         self.capabilities = READS if is_commit(named.revision) else WRITES
 
     @classmethod
@@ -134,9 +135,6 @@ class Hub(ObjectStore):
             found = json.loads(self.send(request).body)["sha"]
         except (ValueError, KeyError, TypeError) as exc:
             raise errors.corrupt(self._url(""), f"not a description of a repository: {exc}", "open") from None
-        except OSError as exc:
-            self._named(exc, "open", "")
-            raise
         if not is_commit(found):
             raise errors.corrupt(self._url(""), f"{found!r} is no commit", "open")
         indexes.save(REFERENCE_KIND, self._reference(), [found.encode()])
