@@ -68,6 +68,8 @@ def backend(
     configured = custom.options.pop(FSSPEC, False) if custom is not None else False
     by_fsspec = config.convert(configured if wanted is None else wanted, bool, f"[{location.scheme}] {FSSPEC}")
     backend = None if by_fsspec else registry.backend(scheme)
+    if backend is not None:
+        backend = backend.class_for(location.authority)
     options = {**_options_of_query(backend, location), **options}
     refused = backend is not None and scheme in registry.BUILTIN_SCHEMES and not backend._may_have_at
     if "@" in location.authority and refused:  # it would be part of every URL and error

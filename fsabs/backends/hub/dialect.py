@@ -160,8 +160,7 @@ class HubDialect(Dialect):
         if there.startswith(f"{self.options.origin}/"):
             if not _is_answer(there):
                 return error
-            self._keep(request, head, there)
-            return Redirected(error, there)
+            return Redirected(error, there, **self._keep(request, head, there))
         if not request.key or head.header(b"x-repo-commit") is None:  # a sign-in page, for example
             return OSError(errno.EREMOTEIO, f"the hub's address leads to {urllib.parse.urlsplit(there).netloc}")
         if head.header(b"x-repo-commit") != _commit_of(request):
@@ -173,10 +172,11 @@ class HubDialect(Dialect):
         """Keep what a redirect says of a file; return it as fields of a request."""
         if not request.key:
             return {}
-        self._addresses.put(request.path, there, good_until(there, head))
-        size, digest = head.header(b"x-linked-size") or "", self.version(head)
+        size, digest, until = head.header(b"x-linked-size") or "", self.version(head), good_until(there, head)
         if not size.isdigit() or digest is None:
+            self._addresses.put(request.path, f"- - {there}", until)
             return {}
+        self._addresses.put(request.path, f"{size} {digest} {there}", until)
         shared(self._identity(_commit_of(request))).remember(request.key, HubFile(int(size), digest))
         return {"size": int(size), **({"digest": digest} if request.range is None else {})}
 
@@ -191,6 +191,14 @@ class HubDialect(Dialect):
         found = head.header(b"x-linked-etag") or head.header(b"etag") or ""
         digest = found.removeprefix("W/").strip('"')
         return digest if _is_digest(digest) else None
+
+    def has_checksum(self, head: ResponseHead) -> bool:
+        """Return whether a response is of the hub itself, whose ETags are digests."""
+        return b"\r\nx-repo-commit:" in head.lower and self.version(head) is not None
+
+    def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
+        """Compare with the digest in the head."""
+        return self.differs(self.version(head) or "", pieces)
 
     def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
         """Return why a response of the API is none."""
@@ -229,10 +237,14 @@ class HubDialect(Dialect):
         large: int | None = None,
     ) -> Request:
         """Return a GET, at the file's address if that is known; the commit is the version."""
-        path, digest = self._path(key), ""
-        if range is None and (known := self.tree.find(key)[1]) is not None:
+        path, digest, location = self._path(key), "", ""
+        if kept := self._addresses.get(path):
+            known_size, known_digest, location = kept.split(" ")
+            if known_size.isdigit():
+                size, digest = int(known_size), known_digest
+        if (known := self.tree.find(key)[1]) is not None:
             size, digest = known
-        location = self._addresses.get(path)
+        digest = digest if range is None else ""
         return Request("GET", key, "", (), b"", range, None, size, into, large, False, path, location, digest)
 
     def head(self, key: str) -> Request:

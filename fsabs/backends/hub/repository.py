@@ -9,7 +9,7 @@ import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core import errors, keys
 from ...core.blobs import Blob
@@ -96,17 +96,17 @@ class Hub(ObjectStore):
         self.capabilities = READS if is_commit(named.revision) else WRITES
 
     @classmethod
-    def from_location(cls, authority: str, path: str, **options: Any) -> FS:
-        """Return the FS of a repository, or of a bucket; of what the caches hold where nothing may be requested."""
+    def class_for(cls, authority: str) -> type[FS]:
+        """Return the class of a repository, or of a bucket; of what the caches hold where nothing may be requested."""
         if parse(authority).kind == BUCKETS:
             from .buckets import HubBucket
 
-            return HubBucket(authority, path, **options)
+            return HubBucket
         if is_offline():
             from .offline import OfflineHub
 
-            return OfflineHub(authority, path, **options)
-        return cls(authority, path, **options)
+            return OfflineHub
+        return cls
 
     @property  # type: ignore[override]
     def dialect(self) -> HubDialect:
