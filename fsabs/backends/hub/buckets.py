@@ -92,7 +92,7 @@ class HubBucket(S3):
         self.dialect = BucketDialect(repository, given)
         self.__setstate__(self.__getstate__())
 
-    _may_have_at = True
+    _splits_authority = True
 
     @classmethod
     def from_location(cls, authority: str, path: str, **options: Any) -> FS:

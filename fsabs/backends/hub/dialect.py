@@ -20,7 +20,7 @@ from ...core.identity import Identity
 from ...core.ranges import Range
 from ..objects.addresses import Addresses, good_until
 from ..objects.client import absolute
-from ..objects.dialect import Dialect
+from ..objects.dialect import EPOCH, Dialect
 from ..objects.failures import (
     Expired,
     OutOfQuota,
@@ -49,17 +49,17 @@ _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
 class Resolved(Exception):
-    """The head of a response that says all about a file, and where its content lies."""
+    """A response that says all about a file, and where its content lies."""
 
     def __init__(self, head: ResponseHead) -> None:
         super().__init__("redirected")
-        self.head = head
+        self.response = Response(head, b"")
 
 
 class HubDialect(Dialect):
     """A repository at a commit, with the options of `Hub`."""
 
-    scheme = "hf"
+    scheme = name = "hf"
     user_agent = "fsabs"
 
     def __init__(self, repository: Repository, commit: str, options: HubOptions) -> None:
@@ -251,12 +251,13 @@ class HubDialect(Dialect):
         """Return a HEAD."""
         return Request("HEAD", key, path=self._path(key))
 
-    def found(self, head: ResponseHead) -> Found:
+    def found(self, response: Response) -> Found:
         """Return what the response to a HEAD says."""
+        head = response.head
         size = head.header(b"x-linked-size") or head.header(b"content-length") or ""
         if not size.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the file is")
-        return super().found(head)._replace(size=int(size), version=self.version(head))
+        return Found(int(size), EPOCH, self.version(head))
 
     # ---- listing
 

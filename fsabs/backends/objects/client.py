@@ -26,8 +26,6 @@ from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy
 from .throttle import Throttle
 
 _WITH_BODY = frozenset({"PUT", "POST"})
-_SAFE = "/~"
-_is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most keys are, and need no quoting
 WORTH_RECORDING = 200_000
 """Nanoseconds that the transfer of a body takes at least, to be an event of its own in a trace."""
 _breaks = re.compile("[\r\n\0]").search
@@ -50,6 +48,8 @@ class Peer(NamedTuple):
     root: str
     fixed: str
     """The first header lines."""
+    query: str
+    """What each query ends with."""
 
 
 class Client:
@@ -65,9 +65,10 @@ class Client:
         self._lock = process.Lock()
         self._redirected_to: dict[str, Peer] = {}  # by scheme and host
         self.access = dialect.access()
-        self.connect_name, self._list_name = f"{dialect.scheme}.connect", f"{dialect.scheme}.list"
-        self._names = {method: f"{dialect.scheme}.{name}" for method, name in _OPERATIONS.items()}
-        self._other_name, self._redirect_name = f"{dialect.scheme}.request", f"{dialect.scheme}.redirect"
+        self.connect_name, self._list_name = f"{dialect.name}.connect", f"{dialect.name}.list"
+        self._names = {method: f"{dialect.name}.{name}" for method, name in _OPERATIONS.items()}
+        self._other_name, self._redirect_name = f"{dialect.name}.request", f"{dialect.name}.redirect"
+        self._is_plain = re.compile(f"[A-Za-z0-9_.{re.escape(dialect.safe)}-]*").fullmatch  # most keys are
         self._enter(self.access)
         endpoint = self.endpoint
         self.throttle = Throttle(f"{endpoint.host}:{endpoint.port}")
@@ -94,7 +95,7 @@ class Client:
 
     def _peer_of(self, pool: ConnectionPool, access: Access | None) -> Peer:
         endpoint, agent = pool.endpoint, self.dialect.user_agent
-        fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: identity\r\n"
+        fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: {self.dialect.accept_encoding}\r\n"
         if agent:
             fixed += f"User-Agent: {agent}\r\n"
         origin = ""
@@ -103,7 +104,8 @@ class Client:
             fixed += proxy_header(endpoint.proxy)
         if _breaks(endpoint.host_header + endpoint.path_prefix + agent):
             raise ValueError(f"a line break in the endpoint {endpoint.host_header!r}")
-        return Peer(pool, access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed)
+        query = access.query if access is not None else ""
+        return Peer(pool, access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed, query)
 
     def peer(self, request: Request) -> Peer:
         """Return the host that a request goes to."""
@@ -123,10 +125,7 @@ class Client:
                 for peer in self._redirected_to.values():
                     peer.pool.close()
                 self._redirected_to = {}
-            parts = urllib.parse.urlsplit(origin)
-            tls, host = parts.scheme == "https", parts.hostname or ""
-            endpoint = self.access.elsewhere(host, parts.port or (443 if tls else 80), parts.netloc, tls)
-            pool = self._pool(endpoint)
+            pool = self._pool(self.access.elsewhere(origin))
             made = self._redirected_to[origin] = self._peer_of(pool, None)
             return made
 
@@ -151,30 +150,37 @@ class Client:
 
     def _target(self, request: Request, peer: Peer) -> tuple[str, str]:
         """Return the path and the query of a request."""
-        key = request.key
+        key, query = request.key, request.query
         if request.location:
             path, _, query = request.location[request.location.index("/", 8) :].partition("?")
             return path, query
+        if peer.query:
+            query = f"{query}&{peer.query}" if query else peer.query
         if request.path:
-            return request.path, request.query
-        if key:
-            return peer.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE)), request.query
-        return peer.root, request.query
+            return request.path, query
+        if not key:
+            return peer.root, query
+        quoted = key if self._is_plain(key) else urllib.parse.quote(key, safe=self.dialect.safe)
+        return peer.prefix + quoted, query
 
     def encode(self, request: Request, waits: bool = False) -> bytes:
         """Return the bytes of a request without its body, which `waits` until the store asks for it."""
-        method, peer = request.method, self.peer(request)
+        method, headers, peer = request.method, request.headers, self.peer(request)
         path, query = self._target(request, peer)
         lines = ""
         if request.range is not None:
             size, offset = request.range
-            lines = f"Range: bytes={offset}-{offset + size - 1}\r\n"
+            field = f"range:bytes={offset}-{offset + size - 1}"
+            if peer.access is not None and peer.access.authorises_ranges:
+                headers = (*headers, field)
+            else:
+                lines = f"{field}\r\n"
         if request.body or method in _WITH_BODY:
             lines += f"Content-Length: {len(request.body)}\r\n"
             if waits:
                 lines += "Expect: 100-continue\r\n"
         if peer.access is not None:
-            lines += peer.access.authorise(method, path, query, request.headers, request.body)
+            lines += peer.access.authorise(method, path, query, headers, request.body)
         target = f"{peer.origin}{path}?{query}" if query else peer.origin + path
         return f"{method} {target} HTTP/1.1\r\n{peer.fixed}{lines}\r\n".encode()
 
@@ -346,7 +352,7 @@ class Client:
     def record_wait(self, cause: str, begin: int, size: int = 0) -> None:
         """Record a wait since `begin`, if that is known, under its cause."""
         if begin and (instrument := hooks.active) is not None:
-            instrument.record_span("wait", f"{self.dialect.scheme}.{cause}", begin, size, self.url(""))
+            instrument.record_span("wait", f"{self.dialect.name}.{cause}", begin, size, self.url(""))
 
     def record_failure(self, begin: int, request: Request, exc: Exception, kind: str = "request") -> None:
         """Record a request that has failed, or that was redirected; `kind` is `connect` for one that was not sent."""
@@ -420,6 +426,8 @@ class Client:
 
     def operation_name(self, request: Request) -> str:
         """Return the name of a request's span."""
+        if request.about:
+            return self._names["HEAD"]
         if request.method == "GET" and not request.key:
             return self._list_name
         return self._names.get(request.method, self._other_name)

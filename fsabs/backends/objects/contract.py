@@ -35,7 +35,7 @@ def check(dialect: Dialect, request: Request, head: ResponseHead) -> ExpectedBod
     Raises `Mismatch`, and `StaleFileError` for another version than the request's: some stores ignore If-Match.
     """
     status, range_ = head.status, request.range
-    if request.method != "GET" or not request.key:
+    if not request.wants_content:
         if request.method == "HEAD" and status != 200:
             raise mismatched(f"status {status} for a HEAD")
         return ANY

@@ -222,7 +222,7 @@ class Receiver:
         """Put a piece of the body where it belongs."""
         start = self._received - self._skip
         self._received += len(piece)
-        if self._received > MAX_TEXT_SIZE and (self.request.method != "GET" or not self.request.key):
+        if self._received > MAX_TEXT_SIZE and not self.request.wants_content:
             raise mismatched(f"a response of more than {MAX_TEXT_SIZE} bytes")
         if start < 0:
             piece, start = piece[-start:], 0
@@ -253,7 +253,7 @@ class Receiver:
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         size = len(body) if request.into is None else self._received - self._skip
         contract.check_body(self._dialect, request, head, self._expected, pieces, size)
-        if request.method != "GET" or not request.key:
+        if not request.wants_content:
             failure = self._dialect.check(request, head, body)
             if failure is not None:
                 return failure
