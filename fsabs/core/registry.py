@@ -26,6 +26,7 @@ _BACKENDS: dict[str, str | type[FS]] = {
     "abfs": "fsabs.backends.azure:Azure",
     "abfss": "fsabs.backends.azure:Azure",
     "hdfs": "fsabs.backends.hdfs:Hdfs",
+    "hf": "fsabs.backends.hub:Hub",
     "viewfs": "fsabs.backends.hdfs:ViewFs",
 }
 _CONTAINERS: dict[str, str | type[FS]] = {

@@ -49,6 +49,8 @@ class Request(NamedTuple):
     body: bytes
     path: str = ""
     """As it came: quoted."""
+    target: str = ""
+    """Path and query, as they came."""
 
 
 class Answer(NamedTuple):
@@ -152,14 +154,15 @@ class Link:
         chosen = self.store.choose()
         length = int(headers.get("content-length", 0))
         if chosen in EARLY:
-            return FAULTS[chosen](self, Request(method, key, parameters, headers, b"", path), error(503, "SlowDown"))
+            early = Request(method, key, parameters, headers, b"", path, target)
+            return FAULTS[chosen](self, early, error(503, "SlowDown"))
         while len(self.buffer) < length:
             more = self.connection.recv(65536)
             if not more:
                 return False
             self.buffer += more
         body, self.buffer = self.buffer[:length], self.buffer[length:]
-        request = Request(method, key, parameters, headers, body, path)
+        request = Request(method, key, parameters, headers, body, path, target)
         if chosen in UNAPPLIED:
             return FAULTS[chosen](self, request, error(500, "InternalError"))
         answer = self.store.answer(request)

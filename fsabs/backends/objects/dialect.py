@@ -18,6 +18,7 @@ import abc
 import errno
 import functools
 import re
+import urllib.parse
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -112,10 +113,22 @@ class PartOf(NamedTuple):
     number: int
 
 
+class Quotas(Protocol):
+    """The numbers of requests that a store accepts in a time, as it tells them."""
+
+    def delay(self, request: Request) -> float:
+        """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
+
+    def learn(self, request: Request, head: ResponseHead) -> None:
+        """Take note of what a response says of them."""
+
+
 class Access(abc.ABC):
     """How one process reaches a bucket: its endpoint, and by which credentials."""
 
     endpoint: Endpoint
+    quotas: Quotas | None = None
+    """Of a store that tells them."""
     query: str = ""
     """What the query of each request ends with: it authorises, and is no part of any URL that is shown."""
     authorises_ranges: bool = False
@@ -142,6 +155,15 @@ class Access(abc.ABC):
         nothing is known of that."""
         return None
 
+    def elsewhere(self, url: str) -> Endpoint:
+        """Return the endpoint of a host that a redirect has led to; requests carry no credentials there."""
+        parts = urllib.parse.urlsplit(url)
+        tls, host = parts.scheme == "https", parts.hostname or ""
+        port = parts.port or (443 if tls else 80)
+        verify = self.endpoint.verify if self.endpoint.tls else True  # that of a plain one says nothing
+        there = self.endpoint._replace(host=host, port=port, host_header=parts.netloc, tls=tls, path_prefix="/")
+        return there._replace(verify=verify, client_certificate=None, transport=None)
+
 
 class Dialect(abc.ABC):
     """One kind of store, for one bucket, with the options of an FS."""
@@ -157,6 +179,8 @@ class Dialect(abc.ABC):
     """The encodings in which a response is accepted; it is kept as it comes."""
     ordered: bool = True
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
+    user_agent: str = ""
+    """The value of the header field of that name; without one there is no such field."""
     checks_writes: bool = False
     """Whether written bodies carry a checksum, which the store verifies."""
     max_parts: int = 10_000
@@ -178,8 +202,8 @@ class Dialect(abc.ABC):
         """Return what a response with a status of 300 and above stands for.
 
         An `OSError`, a `Transient` for what may be sent again (`Throttled` where the store asks for fewer requests), a
-        `Moved` if the bucket is elsewhere, or an `Expired` if credentials should be read anew. Statuses that all stores
-        share are those of `failures.refused`.
+        `Moved` if the bucket is elsewhere, a `Redirected` if this request is answered elsewhere, or an `Expired` if
+        credentials should be read anew. Statuses that all stores share are those of `failures.refused`.
         """
         return refused(head, "", "")
 
@@ -203,6 +227,10 @@ class Dialect(abc.ABC):
 
     def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
         """Return how a whole object's bytes differ from a checksum in the response's head; None if they don't."""
+        return None
+
+    def differs(self, digest: str, pieces: Iterable[bytes]) -> str | None:
+        """Return how a whole object's bytes differ from the digest that its request has; None if they don't."""
         return None
 
     # ---- reading

@@ -37,6 +37,10 @@ class Request(NamedTuple):
     """Whether the store works long before it answers: it is waited for `SLOW_TIMES` as long."""
     path: str = ""
     """The quoted path, where that is not the endpoint's prefix and the quoted key."""
+    location: str = ""
+    """The URL that the request goes to, where a redirect has led there; elsewhere it carries no credentials."""
+    digest: str = ""
+    """The digest of the whole object, as the dialect has it, if it is known: other content is an error."""
     about: bool = False
     """Whether the response to a GET of a key is about the object, and not its content."""
 

@@ -161,6 +161,8 @@ class StoreBlob(Blob):
         instrument = hooks.active
         begin = time.monotonic_ns() if instrument is not None else 0
         wanted = plan(ranges, GAP, PIECE)
+        if not wanted.requests:  # all ranges are empty
+            return wanted.assemble([])
         bodies = list(self._responses(wanted.requests, len(wanted.requests)))
         if instrument is not None:
             name, size = f"{self._origin.dialect.name}.pread_many", sum(map(len, bodies))
@@ -189,11 +191,12 @@ class StoreBlob(Blob):
         A near store gives one connection all that there is, at half the work of several.
         """
         client = self._origin.http
-        if client.endpoint.tls:
-            return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
+        request = self._request((left, start))
+        if client.peer(request).pool.endpoint.tls:
+            return
         try:
-            connection, rest = client.begin(self._request((left, start)))
+            connection, rest = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
         try:
@@ -206,7 +209,7 @@ class StoreBlob(Blob):
             if left:
                 connection.close()
             else:
-                client.pool.give_back(connection)
+                client.give_back(connection)
             if instrument is not None:
                 name = f"{self._origin.dialect.name}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
