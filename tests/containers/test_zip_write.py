@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fsabs import FS, Local, Memory
 from fsabs.containers import spool
-from fsabs.containers.zip import Zip, headers, writing
+from fsabs.containers.zip import Zip, records, writing
 
 from .zips import (
     METHODS,
@@ -398,7 +398,7 @@ def test_an_inner_archive_that_is_still_open() -> None:
 
 
 def test_zip64_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headers, "LIMIT32", 1000)
+    monkeypatch.setattr(records, "LIMIT32", 1000)
     monkeypatch.setattr(writing, "LIMIT16", 4)
     files = {f"{n}": bytes(n * 300) for n in range(8)}
     for compression in ("stored", "deflated"):

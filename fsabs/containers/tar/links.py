@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...core import keys
 from ...core.limits import Limits
+from ..problems import Problem
 from .index import Member, TarIndex
 
 
@@ -136,3 +137,23 @@ def _listed_name(item: tuple[str, LinkTarget]) -> str:
 def is_link(member: Member) -> bool:
     """Return whether a member is a symbolic link, or a hard link without a target."""
     return stat_bits.S_ISLNK(member.mode)
+
+
+def later_problems(index: TarIndex, limits: Limits) -> Iterator[Problem]:
+    """The conflicts of names, and the links that lead nowhere."""
+    entries = index.tree.entries
+    directories: set[str] = set()
+    for name in entries:
+        path = keys.parent(name)
+        while path and path not in directories:
+            directories.add(path)
+            path = keys.parent(path)
+    for path in sorted(directories):
+        if path in entries:
+            yield Problem(path, "conflict", "it is a file, and a directory with members, at once")
+    for name, member in entries.items() if index.links else ():
+        if stat_bits.S_ISLNK(member.mode):
+            try:
+                find(index, name, limits)
+            except OSError as exc:
+                yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")

@@ -25,10 +25,11 @@ from ...core.limits import Limits
 from ...core.stats import TreeUsage
 from ...core.writing import WriteFile, Writer
 from ..base import READ_ONLY, Container, in_storage_order
+from ..decoding import DecodedBlob
 from ..problems import Problem
-from . import compressors, contents, index, members, records, verify, writing
-from .entries import Whole
+from . import compressors, index, members, records, verify, writing
 from .index import ZipIndex
+from .records import Whole
 from .table import ZipTable
 
 __all__ = ["Zip"]
@@ -200,8 +201,8 @@ class Zip(Container):
                 return self._read_one(key)
             bottom, shift = self._held.bottom or self._bottom()
             answer = bottom.pread(how[1], shift + how[0])
-            data = contents.checked(answer, how, self, key)
-            return contents.content(answer, index.file(key), blob, self, key) if data is None else data
+            data = members.checked(answer, how, self, key)
+            return members.content(answer, index.file(key), blob, self, key) if data is None else data
         except CorruptFileError:
             if not index.distrust(table):
                 raise
@@ -212,11 +213,11 @@ class Zip(Container):
         entry = self._index().file(key)
         if not members.is_small(entry):
             return super()._read_bytes(key)
-        if not contents.is_fine(entry):
-            contents.refuse(entry, self, key, self.limits)
+        if not members.is_fine(entry):
+            members.refuse(entry, self, key, self.limits)
         bottom, shift = self._bottom()
-        size, offset = contents.request(entry)
-        return contents.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
+        size, offset = members.request(entry)
+        return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
@@ -275,8 +276,8 @@ class Zip(Container):
         try:
             for at, answer in enumerate(answers):
                 key = wanted[at]
-                data = contents.checked(answer, batch[at], self, key)
-                yield contents.content(answer, index.file(key), archive, self, key) if data is None else data
+                data = members.checked(answer, batch[at], self, key)
+                yield members.content(answer, index.file(key), archive, self, key) if data is None else data
             return
         except CorruptFileError:
             if not index.distrust(table):
@@ -345,7 +346,7 @@ def _is_stream(blob: Blob) -> bool:
     """Return whether a blob is decompressed as it is read, or is a part of one that is."""
     while isinstance(blob, members.Stored):
         blob = blob.archive
-    return isinstance(blob, members.Streamed)
+    return isinstance(blob, DecodedBlob)
 
 
 class _Held:

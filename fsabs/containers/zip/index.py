@@ -24,7 +24,7 @@ from ...core.stats import TreeUsage
 from ...disk import indexes
 from . import ends
 from .directory import DirectoryScan
-from .entries import Whole, ZipEntry
+from .records import Whole, ZipEntry
 from .table import KIND, DamagedTableError, ZipTable
 
 KEPT_FROM = 64 * 1024

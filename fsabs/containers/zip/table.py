@@ -31,10 +31,9 @@ from zlib import crc32
 
 from ...core.limits import parse_json
 from ...disk.indexes import BLOCK_BITS, CachedIndex
-from . import entries, records
-from .decoders import READABLE
+from . import records
 from .ends import ArchiveLayout
-from .entries import SLACK, UNREADABLE, Whole, ZipEntry
+from .records import READABLE, SLACK, UNREADABLE, Whole, ZipEntry
 
 KIND = "zip-1"
 """Of the cached index; another number is another layout of the parts."""
@@ -152,8 +151,8 @@ class ZipTable:
         if (
             room < 30
             or flags & UNREADABLE
-            or size > entries.SMALL
-            or (compressed != size if not method else method not in READABLE or compressed > entries.SMALL)
+            or size > records.SMALL
+            or (compressed != size if not method else method not in READABLE or compressed > records.SMALL)
         ):
             return None
         if room < header:  # the next member starts there
