@@ -153,7 +153,7 @@ def checked(answer: bytes, how: Whole, origin: Origin, key: str) -> bytes | None
 
     What that is, `content` tells: most reads are done without the time that it takes.
     """
-    _, _, lead, name, most, compressed, size, crc, method, _ = how
+    _, _, lead, name, most, compressed, size, crc, method, flags = how
     stop = 30 + len(name)
     if not answer.startswith(lead) or answer[30:stop] != name:
         return None
@@ -162,10 +162,10 @@ def checked(answer: bytes, how: Whole, origin: Origin, key: str) -> bytes | None
         return None
     data = answer[start : start + compressed]
     if method:
-        found = _inflated(data, size, origin, key) if method == records.DEFLATED else None
-        if found is None:
+        content = _decoded(data, method, flags, size, origin, key)
+        if content is None:
             return None
-        data = found
+        data = content
     return data if crc32(data) == crc else None
 
 
@@ -179,25 +179,31 @@ def content(answer: bytes, entry: ZipEntry, archive: Blob, origin: Origin, key: 
         if (crc := crc32(data)) != entry.crc:
             raise _declared(entry).wrong_crc(origin._url(key), crc)
         return data
-    if entry.method == records.DEFLATED:
-        found = _inflated(data, entry.size, origin, key)
-        if found is not None and crc32(found) == entry.crc:
-            return found
-    cursor = Cursor(BytesBlob(origin, key, data), _codec(entry), SeekPoints(), declared=_declared(entry))
-    return cursor.read_all(entry.size)
+    found = _decoded(data, entry.method, entry.flags, entry.size, origin, key)
+    if found is not None and crc32(found) == entry.crc:
+        return found
+    codec = _codec(entry.method, entry.flags, entry.size)
+    return Cursor(BytesBlob(origin, key, data), codec, SeekPoints(), declared=_declared(entry)).read_all(entry.size)
 
 
-def _inflated(data: bytes, size: int, origin: Origin, key: str) -> bytes | None:
-    """Deflated data, decompressed at once to exactly `size` bytes; None where anything is wrong with it."""
+def _decoded(data: bytes, method: int, flags: int, size: int, origin: Origin, key: str) -> bytes | None:
+    """Compressed data, decoded at once to exactly `size` bytes; None where that can't be done, or anything is wrong."""
     begin = time.monotonic_ns() if hooks.active is not None else 0
-    engine = _zlib.decompressobj(-zlib.MAX_WBITS)
+    codec = _codec(method, flags, size)
     try:
-        found: bytes = engine.decompress(data, size + 1)
-    except _zlib.error:
+        if method == records.DEFLATED:
+            engine = _zlib.decompressobj(-zlib.MAX_WBITS)
+            found: bytes = engine.decompress(data, size + 1)
+            ended = engine.eof and not engine.unused_data
+        else:
+            decoder = codec.decoder()
+            found = decoder.decode(data, size + 1)
+            ended = decoder.eof and not decoder.unused
+    except (_zlib.error, DecodeError):
         return None
     if (instrument := hooks.active) is not None:
-        instrument.record_span("decompress", "zip.inflate", begin, len(found), origin._url(key))
-    return found if len(found) == size and engine.eof and not engine.unused_data else None
+        instrument.record_span("decompress", codec.span, begin, len(found), origin._url(key))
+    return found if ended and len(found) == size else None
 
 
 _zlib = decoding.fastest_zlib()
@@ -218,11 +224,11 @@ _LZMA_HEADER = struct.Struct("<HHBL")  # the SDK's version, size of the rest (5)
 _LEAST_DICTIONARY = 4096
 
 
-def _codec(entry: ZipEntry) -> Codec:
-    if entry.method == records.LZMA:
-        decoder = functools.partial(_LzmaDecoder, entry.size)
-        return Codec("LZMA", "zip.unlzma", decoder, marks_end=bool(entry.flags & records.FLAG_LZMA_END_MARK))
-    return _CODECS[entry.method]
+def _codec(method: int, flags: int, size: int) -> Codec:
+    if method == records.LZMA:
+        decoder = functools.partial(_LzmaDecoder, size)
+        return Codec("LZMA", "zip.unlzma", decoder, marks_end=bool(flags & records.FLAG_LZMA_END_MARK))
+    return _CODECS[method]
 
 
 class _LzmaDecoder(Native):
@@ -427,7 +433,7 @@ class Streamed(DecodedBlob):
     __slots__ = ()
 
     def __init__(self, origin: Origin, key: str, entry: ZipEntry, archive: Blob) -> None:
-        source = MemberData(origin, key, entry, archive)
-        super().__init__(origin, key, source, _codec(entry), entry.size, source.version, declared=_declared(entry))
+        source, codec = MemberData(origin, key, entry, archive), _codec(entry.method, entry.flags, entry.size)
+        super().__init__(origin, key, source, codec, entry.size, source.version, declared=_declared(entry))
 
     __reduce__ = Blob.__reduce__
