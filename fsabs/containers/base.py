@@ -11,8 +11,7 @@ import contextlib
 import errno
 import fcntl
 import io
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors, keys
@@ -31,11 +30,6 @@ _State = tuple[str | None, int, float | None]
 """Version, size and modification time of a file."""
 
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
-
-
-READ_AHEAD = 4
-"""A cache admits members that follow one that is read, within the part of the store's `max_gap_bytes` that this is: so
-an epoch of small members does not read gaps again of which it has the members already."""
 
 
 class Container(FS):
@@ -260,30 +254,6 @@ class _MemberWriter(LayerWriter):
         self._unfinished.pop(self._token, None)
 
     leave = abort  # no member is continued
-
-
-def in_storage_order(
-    placed: list[tuple[int, int, str]],
-    max_gap_bytes: int,
-    between: Callable[[str, int, int], Iterator[str]],
-    admits: Callable[[str], bool],
-) -> list[str]:
-    """Return the keys of members, given as offset, size and key, as they lie in the archive, with admitted others.
-
-    The others lie in gaps that are read over, or close behind; `between(key, offset, stop)` yields those that follow
-    the member `key`, at `offset`, before `stop`.
-    """
-    placed.sort()
-    found: list[str] = []
-    for at, (offset, size, key) in enumerate(placed):
-        found.append(key)
-        ahead = offset + size + max_gap_bytes // READ_AHEAD
-        following = placed[at + 1][0] if at + 1 < len(placed) else ahead + max_gap_bytes + 1
-        if following - ahead <= max_gap_bytes:
-            found += filter(admits, between(key, offset, following))
-        else:
-            found += itertools.takewhile(admits, between(key, offset, ahead))
-    return found
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
@@ -21,8 +20,9 @@ from ...core.fs import (
     Path,
 )
 from ...core.limits import Limits, LinkedEntries
+from ...core.ranges import StorageOrder
 from ...core.writing import Writer
-from ..base import READ_ONLY, Container, in_storage_order
+from ..base import READ_ONLY, Container
 from ..decoding import DecodedBlob
 from ..problems import Problem
 from ..spool import SpooledWriter
@@ -239,19 +239,11 @@ class Tar(Container):
         """Return the paths of files in the order in which the archive holds them."""
         return sorted(paths, key=lambda path: self._file_member(self._key(path, "list")).offset)
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+    def _storage_order(self) -> StorageOrder | None:
         if self._stream is not None or self._sink is not None:
-            return wanted
-        placed: list[tuple[int, int, str]] = []
-        others: list[str] = []
-        for key in wanted:
-            with contextlib.suppress(OSError):
-                member = self._file_member(key)
-                placed.append((member.offset, member.size, key))
-                continue
-            others.append(key)
-        between = functools.partial(links.between, self._reading())
-        return in_storage_order(placed, self._reader().max_gap_bytes, between, admits) + others
+            return None
+        following = functools.partial(links.following, self._reading(), limits=self.limits)
+        return StorageOrder(self._reader().max_gap_bytes, following)
 
     def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
         """The contents of members of a plain archive."""

@@ -46,19 +46,24 @@ def find(index: TarIndex, key: str, limits: Limits) -> LinkTarget:
     raise missing
 
 
-def between(index: TarIndex, key: str, offset: int, stop: int) -> Iterator[str]:
-    """Yield the keys of files that lie between the file `key`, at `offset`, and the offset `stop` in the archive.
-
-    As far as the archive has them in the order of their names, as those have that were made of a sorted tree.
-    """
+def following(index: TarIndex, key: str, limits: Limits) -> Iterator[tuple[int, int, str]]:
+    """As `StorageOrder.following`, as far as members are in the order of their names, as in a tar of a sorted tree."""
+    try:
+        first = find(index, key, limits).member
+    except OSError:  # raised when it is read
+        return
+    if first is None:
+        return
+    yield first.offset, first.size, key
+    offset = first.offset
     for name, member in index.tree.after(key):
         if name.endswith("/"):
             continue
-        if not offset < member.offset < stop:
+        if member.offset <= offset:
             return
         offset = member.offset
-        if member.extra is None and offset + member.size <= stop:
-            yield name
+        if member.extra is None:
+            yield member.offset, member.size, name
 
 
 def _exact(index: TarIndex, key: str) -> LinkTarget | None:

@@ -22,9 +22,10 @@ from ...core.fs import (
     Path,
 )
 from ...core.limits import Limits
+from ...core.ranges import StorageOrder
 from ...core.stats import TreeUsage
 from ...core.writing import WriteFile, Writer
-from ..base import READ_ONLY, Container, in_storage_order
+from ..base import READ_ONLY, Container
 from ..decoding import DecodedBlob
 from ..problems import Problem
 from . import compressors, index, members, records, verify, writing
@@ -233,19 +234,10 @@ class Zip(Container):
                 yield self._read_bytes(wanted[start])
             start += len(batch) or 1
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        index = self._index()
-        known, look = index.known.get, index.whole
-        placed: builtins.list[tuple[int, int, str]] = []
-        others: builtins.list[str] = []
-        for key in wanted:
-            how = known(key) or look(key)
-            if how is None:
-                others.append(key)
-            else:
-                placed.append((how[0], how[1], key))
-        gap = self._bottom()[0].max_gap_bytes
-        return in_storage_order(placed, gap, lambda key, _, stop: index.between(key, stop), admits) + others
+    def _storage_order(self) -> StorageOrder | None:
+        if self._archive is not None:
+            return None
+        return StorageOrder(self._bottom()[0].max_gap_bytes, self._index().following)
 
     def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
         """Return how the first of `wanted` are read together: up to one that is large or has to be checked."""

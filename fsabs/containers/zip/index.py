@@ -99,23 +99,24 @@ class ZipIndex:
             known[key] = how
         return how
 
-    def between(self, key: str, stop: int) -> Iterator[str]:
-        """Yield the keys of small files whose members lie between that of the file `key` and the offset `stop`.
-
-        As far as the directory has them in the order of the archive, as almost all do.
-        """
+    def following(self, key: str) -> Iterator[tuple[int, int, str]]:
+        """As `StorageOrder.following`, of small files, and as far as the directory is in the order of the archive."""
+        how = self.known.get(key) or self.whole(key)
+        if how is None:
+            return
+        yield how[0], how[1], key
         table = self.table
         try:
             offset = (first := self.file(key)).offset
             for row in range(table.row(first) + 1, table.rows):
-                entry = table.entry(row)
-                if not offset < entry.offset < stop:
+                name = table.name(row)
+                how = None if name.endswith(b"/") else self.whole(found := name.decode())
+                start = table.entry(row).offset if how is None else how[0]
+                if start <= offset:
                     return
-                offset, name = entry.offset, table.name(row)
-                if offset + entry.header + entry.compressed <= stop and not name.endswith(b"/"):
-                    how = self.whole(found := name.decode())
-                    if how is not None and how[0] == offset:
-                        yield found
+                offset = start
+                if how is not None:
+                    yield how[0], how[1], found
         except (DamagedTableError, IndexError, struct.error, OSError):  # found, and mended, when it is read
             return
 
