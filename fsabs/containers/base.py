@@ -1,4 +1,4 @@
-"""The base of all containers: the file in the parent FS, its URLs, and atomic writing.
+"""The base of all containers: the file in the parent FS, its URLs, atomic writing, and members on their way in.
 
 A container that is added to is written anew, with what it had. What tells its file from a later one is remembered when
 it is opened, and compared at the commit: where another has changed the file meanwhile, that stays, and the commit is an
@@ -11,8 +11,8 @@ import contextlib
 import errno
 import fcntl
 import io
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..core import errors, keys
 from ..core.blobs import Blob
@@ -21,13 +21,28 @@ from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
 from ..core.writing import LayerWriter, WriteFile, Writer
-from .problems import Problem
+from ..disk.temporary import Spool
 
 if TYPE_CHECKING:
     from typing import Self
 
+MAX_IN_MEMORY = 8 * 1024 * 1024
+"""Bytes of one written member that are kept in memory; a larger one moves to a temporary file without a name."""
+
 _State = tuple[str | None, int, float | None]
 """Version, size and modification time of a file."""
+
+
+class Problem(NamedTuple):
+    """Something wrong with one entry of a container, or with the container itself."""
+
+    path: str
+    """The entry's name as the container has it; `""` for the container itself."""
+    kind: str
+    """What it is, in one or two words that are the same for every case of it: `duplicate`, `unsafe name`, ..."""
+    detail: str
+    """A sentence for people: what was found, where, and what was expected."""
+
 
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
 
@@ -254,6 +269,56 @@ class _MemberWriter(LayerWriter):
         self._unfinished.pop(self._token, None)
 
     leave = abort  # no member is continued
+
+
+class SpooledWriter(Writer):
+    """A member on its way into a format that takes one at a time, and can't take one back: several may be open at once.
+
+    It keeps what is written, and at `commit()` calls `on_commit(file, size)` with a file of it, positioned at 0.
+
+    The file is closed after the call. `on_abort()`, if given, is called when the member is thrown away, also when
+    `on_commit` raised; it is called once, and never after an `on_commit` that returned.
+    """
+
+    takes_views = True
+
+    def __init__(
+        self,
+        on_commit: Callable[[IO[bytes], int], None],
+        on_abort: Callable[[], None] | None = None,
+        max_in_memory: int = MAX_IN_MEMORY,
+    ) -> None:
+        self._on_commit = on_commit
+        self._on_abort = on_abort
+        self._file: Spool | None = Spool(max_in_memory)
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Keep all of `data`."""
+        self._spool().write(data)
+        self._size += len(data)
+
+    def commit(self) -> None:
+        """Hand the member over."""
+        file = self._spool()
+        file.seek(0)
+        self._on_commit(cast(IO[bytes], file), self._size)
+        self._file = None
+        file.close()
+
+    def abort(self) -> None:
+        """Forget the member; after a commit there is nothing to forget."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        file.close()
+        if self._on_abort is not None:
+            self._on_abort()
+
+    def _spool(self) -> Spool:
+        if self._file is None:
+            raise ValueError("the member is committed or aborted already")
+        return self._file
 
 
 @contextlib.contextmanager

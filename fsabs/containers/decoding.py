@@ -49,8 +49,8 @@ MAGIC_SIZE = 6
 STANDARD_ZSTD = sys.version_info >= (3, 14)
 """Whether Python has zstd."""
 
-_FED = 64 * 1024  # given to zlib at once: what it leaves of it is copied, and stays in the copies of its state
-_ZSTD_FED = 4096  # given to zstandard at once: a block of 4 bytes may stand for 128 KiB, and there is no other limit
+_DEFLATE_PORTION = 64 * 1024  # what zlib leaves of it is copied, and stays in the copies of its state
+_ZSTD_PORTION = 4096  # a block of 4 bytes may stand for 128 KiB, and zstandard has no other limit
 
 
 def fastest_zlib() -> Any:
@@ -100,46 +100,8 @@ class Decoder(abc.ABC):
         return None
 
 
-class Inflate(Decoder):
-    """Deflated data, raw (`wbits=-15`) or a gzip member (31), whose CRC-32 and size are checked by zlib."""
-
-    def __init__(self, wbits: int, state: Any = None) -> None:
-        self._wbits = wbits
-        self._state = state or zlib.decompressobj(wbits)  # isal's can't be copied
-        self._fed = b""
-        self._at = 0  # of what was fed: the first byte that zlib hasn't taken
-        self._full = False
-
-    @property
-    def eof(self) -> bool:
-        return cast(bool, self._state.eof)
-
-    @property
-    def unused(self) -> bytes:
-        return cast(bytes, self._state.unused_data) + self._fed[self._at :]
-
-    @property
-    def needs_input(self) -> bool:
-        return self._at >= len(self._fed) and not self._full
-
-    def decode(self, data: bytes, limit: int) -> bytes:
-        if data:
-            self._fed, self._at = self._fed[self._at :] + data, 0
-        piece = self._fed[self._at : self._at + _FED]
-        try:
-            found: bytes = self._state.decompress(piece, limit)
-        except zlib.error as exc:
-            raise DecodeError(str(exc)) from exc
-        self._at += len(piece) - (0 if self._state.eof else len(self._state.unconsumed_tail))
-        self._full = len(found) >= limit  # a long match may be inside still, with no input left
-        return found
-
-    def copy(self) -> tuple[Decoder, int] | None:
-        return None if self.eof else (Inflate(self._wbits, self._state.copy()), len(self._fed) - self._at)
-
-
 class Native(Decoder):
-    """A frame by one of the standard library's decompressors of bzip2, LZMA and (Python 3.14) zstd."""
+    """A frame by a decompressor with the interface of the standard library's."""
 
     def __init__(self, state: Any, *failures: type[Exception]) -> None:
         """`failures` are what `state` raises for damaged data."""
@@ -159,46 +121,76 @@ class Native(Decoder):
         return cast(bool, self._state.needs_input)
 
     def decode(self, data: bytes, limit: int) -> bytes:
+        return self._decompress(data, limit)
+
+    def _decompress(self, *arguments: Any) -> bytes:
         try:
-            return cast(bytes, self._state.decompress(data, limit))
+            return cast(bytes, self._state.decompress(*arguments))
         except self._failures as exc:
             raise DecodeError(str(exc)) from exc
 
 
-class Zstandard(Decoder):
-    """A zstd frame by the `zstandard` package; a skippable one holds nothing."""
+class _InPortions(Native):
+    """A decompressor that is given what was fed in small portions."""
 
-    def __init__(self, module: Any) -> None:
-        self._state = module.ZstdDecompressor().decompressobj()
-        self._failure: type[Exception] = module.ZstdError
-        self._fed = b""
-        self._at = 0
-
-    @property
-    def eof(self) -> bool:
-        return cast(bool, self._state.eof)
+    _fed = b""
+    _at = 0
+    """Of what was fed: the first byte that the decompressor hasn't got."""
 
     @property
     def unused(self) -> bytes:
-        return cast(bytes, self._state.unused_data) + self._fed[self._at :]
+        return super().unused + self._fed[self._at :]
 
     @property
     def needs_input(self) -> bool:
         return self._at >= len(self._fed)
 
-    def decode(self, data: bytes, limit: int) -> bytes:
-        """As `Decoder.decode`; more than `limit` by at most what 4 KiB of input stand for."""
+    def _portion(self, data: bytes, size: int) -> bytes:
+        """Take `data`; return what is to be given next."""
         if data:
             self._fed, self._at = self._fed[self._at :] + data, 0
+        return self._fed[self._at : self._at + size]
+
+
+class Inflate(_InPortions):
+    """Deflated data, raw (`wbits=-15`) or a gzip member (31), whose CRC-32 and size are checked by zlib."""
+
+    def __init__(self, wbits: int, state: Any = None) -> None:
+        super().__init__(state or zlib.decompressobj(wbits), zlib.error)  # isal's can't be copied
+        self._wbits = wbits
+        self._full = False
+
+    @property
+    def needs_input(self) -> bool:
+        return super().needs_input and not self._full
+
+    def decode(self, data: bytes, limit: int) -> bytes:
+        portion = self._portion(data, _DEFLATE_PORTION)
+        found = self._decompress(portion, limit)
+        self._at += len(portion) - (0 if self._state.eof else len(self._state.unconsumed_tail))
+        self._full = len(found) >= limit  # a long match may be inside still, with no input left
+        return found
+
+    def copy(self) -> tuple[Decoder, int] | None:
+        return None if self.eof else (Inflate(self._wbits, self._state.copy()), len(self._fed) - self._at)
+
+
+class Zstandard(_InPortions):
+    """A zstd frame by the `zstandard` package; a skippable one holds nothing."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module.ZstdDecompressor().decompressobj(), module.ZstdError)
+
+    def decode(self, data: bytes, limit: int) -> bytes:
+        """As `Decoder.decode`; more than `limit` by at most what one portion stands for."""
+        portion = self._portion(data, _ZSTD_PORTION)
         found: list[bytes] = []
-        try:
-            while limit > 0 and not self.eof and not self.needs_input:
-                found.append(self._state.decompress(self._fed[self._at : self._at + _ZSTD_FED]))
-                self._at += _ZSTD_FED
-                limit -= len(found[-1])
-        except self._failure as exc:
-            raise DecodeError(str(exc)) from exc
-        return b"".join(found)
+        while portion and limit > 0 and not self.eof:
+            found.append(self._decompress(portion))
+            self._at += len(portion)
+            limit -= len(found[-1])
+            portion = self._portion(b"", _ZSTD_PORTION)
+        return found[0] if len(found) == 1 else b"".join(found)
 
 
 def bzip2_decoder() -> Decoder:
@@ -225,7 +217,7 @@ def zstd_decoder() -> Decoder:
 
 def starts_bzip2(data: bytes) -> bool:
     """Return whether the `MAGIC_SIZE` bytes are the start of a bzip2 stream."""
-    return data.startswith(b"BZh") and data[3:4] in b"123456789"
+    return data.startswith(b"BZh") and data[3:4].isdigit() and data[3:4] != b"0"
 
 
 def starts_zstd(data: bytes) -> bool:
@@ -324,16 +316,15 @@ class SeekPoints:
             return before.src
         return before.src + (behind.src - before.src) * (out - before.out) // (behind.out - before.out)
 
-    def start(self, out: int, codec: Codec) -> tuple[SeekPoint, Decoder | None]:
-        """Return the last point up to `out`, and a decoder that starts there, for the caller alone; None at the start
-        of a frame."""
+    def start(self, out: int, codec: Codec) -> tuple[SeekPoint, Decoder]:
+        """Return the last point up to `out`, and a decoder that starts there, for the caller alone."""
         with self._lock:
             point = self.before(out)
             if point.how:
                 assert codec.resume is not None
                 return point, codec.resume(point.how)
             if point.state is None:
-                return point, None
+                return point, codec.decoder()
             # A child that is forked in the middle of this doesn't find the state: its lock would never be released.
             points = self._points
             self._points = tuple(other for other in points if other is not point)
@@ -381,7 +372,8 @@ class Cursor:
         declared: Declared | None = None,
     ) -> None:
         """At the last point up to `start`; what is read first will be used up to `until`."""
-        point, self._decoder = points.start(start, codec)
+        point, decoder = points.start(start, codec)
+        self._decoder: Decoder | None = decoder
         self._source = source
         self._ahead = ReadAhead(source)
         self._codec = codec
@@ -396,8 +388,6 @@ class Cursor:
         self._fetch_size = FIRST_FETCH
         self._expected = points.src(until) + MARGIN  # offset up to which is fetched in any case
         self._frame = point.out  # offset where the frame began, or was entered
-        if self._decoder is None:
-            self._decoder = codec.decoder()
         self.trailing = ""
         """At the end: what lies behind the last frame; empty if nothing does."""
 
@@ -517,7 +507,8 @@ class Cursor:
         magic = self._pending[:MAGIC_SIZE]
         if not self._codec.starts(magic):
             left = self._source.size - offset
-            self.trailing = f"{left} bytes behind the {self._codec.name} data, at offset {offset}: {magic!r}..."
+            what = f"{left} bytes behind the {self._codec.name} data that are no frame of it"
+            self.trailing = f"{what}, at offset {offset}: {magic!r}"
             return False
         self._points.add(SeekPoint(self._out, offset, crc=self._crc))
         self._decoder, self._frame = self._codec.decoder(), self._out

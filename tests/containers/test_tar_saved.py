@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsabs
+from fsabs.containers.base import Problem
 from fsabs.containers.decoding import SeekPoint, SeekPoints
-from fsabs.containers.problems import Problem
 from fsabs.containers.tar import Tar, loading
 from fsabs.containers.tar.compression import codec_of_name
 from fsabs.containers.tar.index import Member, TarIndex

@@ -120,14 +120,14 @@ def test_a_small_member_is_one_read_and_the_rest_if_its_header_is_long(method: i
 
 @pytest.mark.quick
 def test_the_first_members_are_remembered_and_all_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "SEEN", 3)
+    monkeypatch.setattr(index, "REMEMBERED", 3)
     files = {f"{n}": f"{n}".encode() * 3 for n in range(10)}
     archive = opened(zipped(files))
     for _ in range(2):
         assert [archive.read_bytes(name) for name in files] == list(files.values())
         assert list(archive.read_many(files)) == list(files.values())
         assert [archive.open(name, "rb").read() for name in files] == list(files.values())
-        assert list(archive._index().known) == ["0", "1", "2"]
+        assert list(archive._index().small_reads) == ["0", "1", "2"]
 
 
 @pytest.mark.quick
@@ -287,7 +287,7 @@ def test_the_index_is_inherited_by_a_fork_and_left_behind_by_a_pickle(tmp_path: 
     text = pickle.dumps(archive)
     assert len(text) < 1500
     copy = pickle.loads(text)
-    assert copy._held.index is None
+    assert copy._loaded.index is None
     assert contents(copy) == {"x": b"x", "d/y": b"y"}
     sub = archive.subfs("d")
     store.taken()

@@ -22,10 +22,8 @@ from ...core.fs import (
 from ...core.limits import Limits, LinkedEntries
 from ...core.ranges import StorageOrder
 from ...core.writing import Writer
-from ..base import READ_ONLY, Container
+from ..base import READ_ONLY, Container, Problem, SpooledWriter
 from ..decoding import DecodedBlob
-from ..problems import Problem
-from ..spool import SpooledWriter
 from . import links, writing
 from .compression import TarCodec, codec_of_filename, codec_of_name
 from .headers import Segments

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.limits import Limits
+from ..base import Problem
 from ..decoding import Cursor
-from ..problems import Problem
 from ..tree import NameTree
 from . import headers
 from .headers import BLOCK, Header, HeaderError, Segments

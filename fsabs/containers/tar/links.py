@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...core import keys
 from ...core.limits import Limits
-from ..problems import Problem
+from ..base import Problem
 from .index import Member, TarIndex
 
 

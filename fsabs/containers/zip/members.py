@@ -21,7 +21,7 @@ from ...core.limits import UNSUSPICIOUS_BYTES, Limits
 from .. import decoding
 from ..decoding import Codec, Cursor, Declared, DecodedBlob, DecodeError, Inflate, Native, SeekPoints, crc32
 from . import records
-from .records import ENCRYPTION, SLACK, UNREADABLE, Whole, ZipEntry
+from .records import ENCRYPTION, SLACK, UNREADABLE, SmallRead, ZipEntry
 
 EAGER = 1024 * 1024
 """What is read in one go with the local header; for more than that a request of its own is nothing."""
@@ -99,32 +99,32 @@ def _check_room(entry: ZipEntry, origin: Origin, key: str, header: int) -> None:
 # ---- local headers
 
 
-def header_size(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> int:
-    """The size of the local header that `answer` starts with, which must be this entry's."""
+def header_size(raw: bytes, entry: ZipEntry, origin: Origin, key: str) -> int:
+    """The size of the local header that `raw` starts with, which must be this entry's."""
     name = entry.name
     # In the common case both headers tell the same; a member that was written as a stream has its sizes elsewhere.
-    if answer[4:28] != entry.fields or answer[30 : 30 + len(name)] != name or answer[:4] != records.LOCAL_SIGNATURE:
-        _check_header(answer, entry, origin, key)
-    size = 30 + answer[26] + (answer[27] << 8) + answer[28] + (answer[29] << 8)
+    if raw[4:28] != entry.fields or raw[30 : 30 + len(name)] != name or raw[:4] != records.LOCAL_SIGNATURE:
+        _check_header(raw, entry, origin, key)
+    size = 30 + raw[26] + (raw[27] << 8) + raw[28] + (raw[29] << 8)
     if entry.offset + size + entry.compressed > entry.limit:
         _check_room(entry, origin, key, size)
     return size
 
 
-def _check_header(answer: bytes, entry: ZipEntry, origin: Origin, key: str) -> None:
+def _check_header(raw: bytes, entry: ZipEntry, origin: Origin, key: str) -> None:
     """Raise what is wrong with a local header that is other than was expected, if it is.
 
     The two names may be in two encodings: a program that adds to an archive writes the directory anew, in UTF-8.
     """
-    if len(answer) < records.LOCAL.size or answer[:4] != records.LOCAL_SIGNATURE:
-        found = f"{answer[:4]!r} where PK\\3\\4 was expected"
+    if len(raw) < records.LOCAL.size or raw[:4] != records.LOCAL_SIGNATURE:
+        found = f"{raw[:4]!r} where PK\\3\\4 was expected"
         raise errors.corrupt(origin._url(key), f"no local header at offset {entry.offset} of the archive: {found}")
-    _, _, flags, method, _, _, _, _, length, _ = records.LOCAL.unpack_from(answer)
+    _, _, flags, method, _, _, _, _, length, _ = records.LOCAL.unpack_from(raw)
     if method != entry.method or (flags ^ entry.flags) & records.FLAG_ENCRYPTED:
         fields = f"method {method}, flags {flags:#x} where {entry.method}, {entry.flags:#x} was expected"
         reason = f"the local header at offset {entry.offset} is not the directory's: {fields}"
         raise errors.corrupt(origin._url(key), reason)
-    name = answer[records.LOCAL.size : records.LOCAL.size + length]
+    name = raw[records.LOCAL.size : records.LOCAL.size + length]
     if name != entry.name and _text(name, flags) != _text(entry.name, entry.flags):
         reason = f"is of {name[:100]!r}, which is not the name in the directory"
         raise errors.corrupt(origin._url(key), f"the local header at offset {entry.offset} {reason}")
@@ -136,8 +136,8 @@ def _text(name: bytes, flags: int) -> str:
 
 def find(entry: ZipEntry, archive: Blob, origin: Origin, key: str) -> int:
     """Return the offset of a member's data in the archive, from the local header alone."""
-    answer = archive.pread(entry.header + SLACK, entry.offset)
-    return entry.offset + header_size(answer, entry, origin, key)
+    raw = archive.pread(entry.header + SLACK, entry.offset)
+    return entry.offset + header_size(raw, entry, origin, key)
 
 
 # ---- contents of small members
@@ -148,19 +148,19 @@ def request(entry: ZipEntry) -> tuple[int, int]:
     return entry.header + SLACK + entry.compressed, entry.offset
 
 
-def checked(answer: bytes, how: Whole, origin: Origin, key: str) -> bytes | None:
-    """The content of a small member, from what was read as `how` says; None if anything is other than expected.
+def checked(raw: bytes, read: SmallRead, origin: Origin, key: str) -> bytes | None:
+    """The content of a small member, from what `read` has read; None if anything is other than expected.
 
     What that is, `content` tells: most reads are done without the time that it takes.
     """
-    _, _, lead, name, most, compressed, size, crc, method, flags = how
+    _, _, lead, name, most, compressed, size, crc, method, flags = read
     stop = 30 + len(name)
-    if not answer.startswith(lead) or answer[30:stop] != name:
+    if not raw.startswith(lead) or raw[30:stop] != name:
         return None
-    start = stop + answer[28] + (answer[29] << 8)
+    start = stop + raw[28] + (raw[29] << 8)
     if start > most:
         return None
-    data = answer[start : start + compressed]
+    data = raw[start : start + compressed]
     if method:
         content = _decoded(data, method, flags, size, origin, key)
         if content is None:
@@ -169,10 +169,10 @@ def checked(answer: bytes, how: Whole, origin: Origin, key: str) -> bytes | None
     return data if crc32(data) == crc else None
 
 
-def content(answer: bytes, entry: ZipEntry, archive: Blob, origin: Origin, key: str) -> bytes:
+def content(raw: bytes, entry: ZipEntry, archive: Blob, origin: Origin, key: str) -> bytes:
     """The content of a member, checked, from what `request` gave; reads the rest if that was too little."""
-    start = header_size(answer, entry, origin, key)
-    data = answer[start : start + entry.compressed]
+    start = header_size(raw, entry, origin, key)
+    data = raw[start : start + entry.compressed]
     if len(data) < entry.compressed:
         data += archive.pread(entry.compressed - len(data), entry.offset + start + len(data))
     if entry.method == records.STORED:
@@ -256,15 +256,15 @@ class _LzmaDecoder(Native):
         return super().decode(data, limit)
 
     def _started(self) -> lzma.LZMADecompressor:
-        _, rest, properties, wanted = _LZMA_HEADER.unpack_from(self._header)
-        left, lc = divmod(properties, 9)
+        _, rest, packed, wanted = _LZMA_HEADER.unpack_from(self._header)
+        left, lc = divmod(packed, 9)
         pb, lp = divmod(left, 5)
         # No more than the content's size is ever used, and a damaged header could claim 4 GiB of memory.
         dictionary = max(_LEAST_DICTIONARY, min(wanted, self._size))
-        how = {"id": lzma.FILTER_LZMA1, "lc": lc, "lp": lp, "pb": pb, "dict_size": dictionary}
+        properties = {"id": lzma.FILTER_LZMA1, "lc": lc, "lp": lp, "pb": pb, "dict_size": dictionary}
         try:
             if rest == 5:
-                return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[how])
+                return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[properties])
         except (lzma.LZMAError, ValueError):
             pass
         raise DecodeError(f"no valid LZMA properties at its start: {self._header[: _LZMA_HEADER.size]!r}")
@@ -307,40 +307,40 @@ class MemberData(Blob):
         """As of the archive."""
         return self._archive.streams
 
-    def whole(self) -> BlobSlice:
+    def located(self) -> BlobSlice:
         """The slice; found by reading the local header, if that was not read yet."""
         return self._slice or self._set_start(find(self._entry, self._archive, self._origin, self._key))
 
     def bottom(self) -> tuple[Blob, int]:
         """The undermost blob that the member is a slice of, and the offset of its first byte there."""
-        found = self.whole()
+        found = self.located()
         return found._inner, found.start
 
     def _set_start(self, start: int) -> BlobSlice:
-        base = self._archive.whole() if isinstance(self._archive, Stored) else self._archive
+        base = self._archive.located() if isinstance(self._archive, Stored) else self._archive
         self._slice = found = BlobSlice(self._origin, self._key, base, start, self.size)
         return found
 
     def _pread(self, size: int, offset: int) -> bytes:
         if self._slice is not None or offset > NEAR or size > EAGER:
-            return self.whole()._pread(size, offset)
+            return self.located()._pread(size, offset)
         entry = self._entry  # header and data in one read
-        answer = self._archive.pread(entry.header + SLACK + offset + size, entry.offset)
-        start = header_size(answer, entry, self._origin, self._key)
+        raw = self._archive.pread(entry.header + SLACK + offset + size, entry.offset)
+        start = header_size(raw, entry, self._origin, self._key)
         found = self._set_start(entry.offset + start)
-        data = answer[start + offset : start + offset + size]
+        data = raw[start + offset : start + offset + size]
         return data if len(data) == size else data + found._pread(size - len(data), offset + len(data))
 
     def _pread_into(self, view: memoryview, offset: int) -> int:
         if self._slice is None and offset <= NEAR and len(view) <= EAGER:
             return super()._pread_into(view, offset)
-        return self.whole()._pread_into(view, offset)
+        return self.located()._pread_into(view, offset)
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self.whole()._pread_many(ranges)
+        return self.located()._pread_many(ranges)
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
-        return self.whole()._stream(start)
+        return self.located()._stream(start)
 
 
 class Stored(MemberData):
@@ -386,7 +386,7 @@ class Stored(MemberData):
     def read_all(self) -> bytes:
         """The whole content, its CRC-32 checked."""
         if not self.size:
-            self.whole()  # the local header is looked at
+            self.located()  # the local header is looked at
             self._pass(b"", 0)
         return super().read_all()
 
@@ -414,8 +414,8 @@ class Inflated(Blob):
     def _pread(self, size: int, offset: int) -> bytes:
         found = self._content
         if found is None:
-            answer = self._archive.pread(*request(self._entry))
-            self._content = found = content(answer, self._entry, self._archive, self._origin, self._key)
+            raw = self._archive.pread(*request(self._entry))
+            self._content = found = content(raw, self._entry, self._archive, self._origin, self._key)
         return found if size == len(found) else found[offset : offset + size]
 
     def read_all(self) -> bytes:

@@ -170,8 +170,8 @@ ENCRYPTION = FLAG_ENCRYPTED | FLAG_STRONG_ENCRYPTION | FLAG_MASKED
 UNREADABLE = ENCRYPTION | FLAG_PATCH
 """Flags of a member that is encrypted, and of one that can't be read, for that or as a patch of another file."""
 
-Whole = tuple[int, int, bytes, bytes, int, int, int, int, int, int]
-"""How a small member is read whole, at once.
+SmallRead = tuple[int, int, bytes, bytes, int, int, int, int, int, int]
+"""One read that has all of a small member.
 
 The offset of its local header, and how many bytes are read from there; what the header starts with, up to the length of
 the name; the name; the header's size at most; then compressed size, size, CRC-32, method and flags of the member. One

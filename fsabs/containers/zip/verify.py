@@ -10,7 +10,7 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.limits import Limits
-from ..problems import Problem
+from ..base import Problem
 from . import ends, index, members
 from .directory import DirectoryScan
 from .records import ZipEntry

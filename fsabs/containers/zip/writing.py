@@ -22,7 +22,7 @@ from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.writing import WriteFile, Writer
 from ...disk.temporary import Spool
-from ..spool import MAX_IN_MEMORY
+from ..base import MAX_IN_MEMORY
 from . import records
 from .compressors import CompressedMember, Compression, Compressor
 from .ends import ArchiveLayout
