@@ -45,6 +45,10 @@ class Problem(NamedTuple):
 
 
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
+READING = READ_ONLY._replace(last_modified=True)
+WRITING = Capabilities(read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True)
+ADDING = WRITING._replace(replace=True, remove=True)
+"""The capabilities of an archive, zip or tar, that is read, written or added to."""
 
 
 class Container(FS):

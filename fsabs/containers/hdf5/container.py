@@ -8,7 +8,7 @@ import functools
 import io
 import os
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from ...core import errors, keys, process
 from ...core.blobs import Blob
@@ -146,7 +146,7 @@ class Hdf5(Container):
 
     def _dataset(self, key: str) -> h5py.Dataset:
         node = self._node(key)
-        if _is_group(node):
+        if nodes.is_group(node):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return node
 
@@ -158,14 +158,14 @@ class Hdf5(Container):
     def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
         if node is None:
             return FileStat(name, 0, mode=_LINK_MODE)
-        if _is_group(node):
+        if nodes.is_group(node):
             return FileStat.of_directory(name)
         version = None if self._blob is None or self._draft is not None else self._blob.version
         return FileStat(name, size_of(node), version=version)
 
     def _group(self, key: str) -> h5py.Group:
         node = self._node(key)
-        if not _is_group(node):
+        if not nodes.is_group(node):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return node
 
@@ -174,7 +174,7 @@ class Hdf5(Container):
         file = self.h5py_file()
         with self._translated(key, "list"):
             found = [
-                (self._to_stat(name, child), child if child is not None and _is_group(child) else None)
+                (self._to_stat(name, child), child if child is not None and nodes.is_group(child) else None)
                 for name, child in nodes.children(file, group, self.limits)
             ]
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
@@ -297,12 +297,6 @@ class Hdf5(Container):
         if self._draft is not None:
             self._draft.abort()
         super()._abort()
-
-
-def _is_group(node: Any) -> bool:
-    import h5py
-
-    return isinstance(node, h5py.Group)
 
 
 def _close_h5py(file: h5py.File) -> None:

@@ -38,7 +38,7 @@ class Draft:
     def check(self, key: str, exclusive: bool) -> None:
         """Raise the errors of opening, unless a file may be written at `key`."""
         found = self._find(key)
-        if _is_group(found) or not key:
+        if nodes.is_group(found) or not key:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if found is not None and exclusive:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -89,12 +89,12 @@ class Draft:
         """Remove a dataset, a link or an empty group; `FileNotFoundError`, ENOTEMPTY."""
         with self._lock:
             parent, name = nodes.find(self.file, keys.parent(key), self._limits), nodes.raw(keys.name(key))
-            if not _is_group(parent):
+            if not nodes.is_group(parent):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             if not parent.id.links.exists(name):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             linked: Any = parent.get(name, getlink=True)
-            if isinstance(linked, _hard_link()) and _is_group(group := self._find(key)) and len(group):
+            if isinstance(linked, _hard_link()) and nodes.is_group(group := self._find(key)) and len(group):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             with self._scratch.writing("remove"):
                 del parent[name]
@@ -124,7 +124,7 @@ class Draft:
         while (found := self._find(key)) is None:
             missing.append(keys.name(key))
             key = keys.parent(key)
-        if not _is_group(found):
+        if not nodes.is_group(found):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with self._scratch.writing("mkdir"):
             for name in reversed(missing):
@@ -146,12 +146,6 @@ def _hard_link() -> type:
 
     kind: type = h5py.HardLink
     return kind
-
-
-def _is_group(node: Any) -> bool:
-    import h5py
-
-    return isinstance(node, h5py.Group)
 
 
 # ---- the temporary file that HDF5 writes

@@ -15,14 +15,13 @@ from ...core.blobs import Blob, BlobSlice, Origin
 from ...core.files import buffered
 from ...core.fs import (
     FS,
-    Capabilities,
     FileStat,
     Path,
 )
 from ...core.limits import Limits, LinkedEntries
 from ...core.ranges import StorageOrder
 from ...core.writing import Writer
-from ..base import READ_ONLY, Container, Problem, SpooledWriter
+from ..base import ADDING, READING, WRITING, Container, Problem, SpooledWriter
 from ..decoding import DecodedBlob
 from . import links, writing
 from .compression import TarCodec, codec_of_filename, codec_of_name
@@ -31,11 +30,6 @@ from .index import Member, TarIndex, trailing_data
 from .links import LinkTarget
 from .loading import Members, load
 
-_READING = READ_ONLY._replace(last_modified=True)
-_WRITING = Capabilities(
-    read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
-)
-_ADDING = _WRITING._replace(replace=True, remove=True)
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
 
@@ -94,10 +88,10 @@ class Tar(Container):
                 self._index, self._stream = load(parent, self._file, self._blob, self.limits)
                 self._compression = "none" if self._stream is None else self._stream.codec.name
             if self._out is None:
-                self.capabilities = _READING
+                self.capabilities = READING
                 self.default_concurrency = 1 if self._stream is not None else parent.default_concurrency
             else:
-                self.capabilities = _WRITING if mode != "a" else _ADDING
+                self.capabilities = WRITING if mode != "a" else ADDING
                 members = None
                 if self._blob is not None and self._index is not None:
                     compress = None

@@ -157,7 +157,7 @@ def later_problems(index: TarIndex, limits: Limits) -> Iterator[Problem]:
         if path in entries:
             yield Problem(path, "conflict", "it is a file, and a directory with members, at once")
     for name, member in entries.items() if index.links else ():
-        if stat_bits.S_ISLNK(member.mode):
+        if is_link(member):
             try:
                 find(index, name, limits)
             except OSError as exc:

@@ -17,7 +17,6 @@ from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.fs import (
     FS,
-    Capabilities,
     FileStat,
     Path,
 )
@@ -25,7 +24,7 @@ from ...core.limits import Limits
 from ...core.ranges import StorageOrder
 from ...core.stats import TreeUsage
 from ...core.writing import WriteFile, Writer
-from ..base import READ_ONLY, Container, Problem
+from ..base import ADDING, READING, WRITING, Container, Problem
 from ..decoding import DecodedBlob
 from . import compressors, index, members, records, verify, writing
 from .index import ZipIndex
@@ -36,12 +35,6 @@ __all__ = ["Zip"]
 
 _BATCH_MEMBERS = 256
 _BATCH_BYTES = 32 * 1024 * 1024
-
-_READING = READ_ONLY._replace(last_modified=True)
-_WRITING = Capabilities(
-    read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
-)
-_ADDING = _WRITING._replace(replace=True, remove=True)
 
 
 class Zip(Container):
@@ -93,7 +86,7 @@ class Zip(Container):
         method = compressors.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
         super().__init__(parent, path, mode, limits)
-        self.capabilities = {"r": _READING, "a": _ADDING}.get(mode, _WRITING)
+        self.capabilities = {"r": READING, "a": ADDING}.get(mode, WRITING)
         self._loaded = _Loaded()
         self._archive: writing.Archive | None = None
         try:
