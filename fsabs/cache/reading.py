@@ -297,7 +297,7 @@ class CachedFiles:
             others[key] = file
             return not self.contents().contains(file.entry)
 
-        along = self.inner._in_storage_order(list(files), admits)
+        along = inners.with_neighbours(self.inner, list(files), admits)
         found: dict[str, bytes] = {}
         for key, (data, version) in zip(along, self.inner._read_many_versioned(along, concurrency), strict=True):
             file = files.get(key) or others[key]

@@ -24,6 +24,7 @@ from .globbing import glob
 from .limits import DEFAULT, Limits
 from .listing import Listing, Names, Walk
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
+from .ranges import StorageOrder
 from .readahead import pieces
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
@@ -752,13 +753,9 @@ class FS(abc.ABC):
         with self._open_from_start(key) as blob:
             return blob.read_all(), blob.version
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        """Return the keys `wanted` in the order in which the files are stored, with others that a cache `admits`.
-
-        The others are whole files that a request for those covers, because it reads over small gaps, and few that
-        follow one of them at once. `wanted` has each key once.
-        """
-        return wanted
+    def _storage_order(self) -> StorageOrder | None:
+        """Return how files are stored one behind the other; None if each is stored apart."""
+        return None
 
     def _read_bytes(self, key: str) -> bytes:
         """The content of the file `key`."""

@@ -24,6 +24,7 @@ from .fs import (
 )
 from .identity import Place
 from .limits import Limits
+from .ranges import StorageOrder
 from .stats import StoreNotes, TreeCounts
 from .writing import Writer
 
@@ -205,8 +206,8 @@ class LayerFS(FS):
     ) -> Iterator[tuple[bytes, str | None]]:
         return self.inner._read_many_versioned(wanted, concurrency)
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        return self.inner._in_storage_order(wanted, admits)
+    def _storage_order(self) -> StorageOrder | None:
+        return self.inner._storage_order()
 
     def _read_bytes(self, key: str) -> bytes:
         return self.inner._read_bytes(key)

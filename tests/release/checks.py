@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -191,6 +192,22 @@ def torch() -> None:
     assert sum(map(len, loader)) == len(FILES)
 
 
+def gz() -> None:
+    """A member behind much of a compressed tar, read by a process that has not decoded it before."""
+    import indexed_gzip
+
+    assert indexed_gzip.__version__
+    fs = fsabs.from_url(".")
+    with fs.open_container("long.tar.gz", "w") as archive:
+        for number in range(3):
+            archive.write_bytes(f"{number}", os.urandom(4_000_000))
+        archive.write_bytes("last", b"the last member")
+    for _ in range(2):
+        script = "import fsabs; print(fsabs.from_url('long.tar.gz').read_bytes('last'))"
+        done = _run(sys.executable, "-c", script)
+        assert done.stdout == "b'the last member'\n", done.stderr
+
+
 def zstd() -> None:
     """Archives that are compressed by Zstandard."""
     _container("a.tar.zst")
@@ -198,7 +215,7 @@ def zstd() -> None:
 
 CHECKS: dict[str, Callable[[], None]] = {
     check.__name__: check
-    for check in (required, cli, crc64, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd)
+    for check in (required, cli, crc64, gz, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd)
 }
 
 if __name__ == "__main__":

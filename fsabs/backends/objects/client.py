@@ -16,7 +16,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from ...core import errors, hooks, process
-from .buffers import keep_freed_memory
+from ...core.buffers import keep_freed_memory
 from .connections import WOULD_BLOCK, Connection, ConnectionPool, proxy_header
 from .dialect import Access, Dialect, Endpoint
 from .failures import Expired, Mismatch, Moved, Redirected, Transient, Unanswered, broken, error_name, hung_up

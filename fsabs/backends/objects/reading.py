@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import errors, hooks
 from ...core.blobs import Blob
+from ...core.buffers import BytesBuffer
 from ...core.ranges import Range, plan
-from .buffers import BodyBuffer
 from .failures import LargeObject, Transient
 from .messages import Request, Response
 from .pipeline import MAX_BYTES, send_many
@@ -140,7 +140,7 @@ class StoreBlob(Blob):
 
     def _in_parallel(self, size: int, offset: int) -> bytes:
         """A large range by several requests, into one place."""
-        buffer = BodyBuffer(size)
+        buffer = BytesBuffer(size)
         self._receive_into(buffer.view, offset)
         return buffer.release()
 

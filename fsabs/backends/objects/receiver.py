@@ -11,8 +11,8 @@ import socket
 import ssl
 import time
 
+from ...core.buffers import BytesBuffer
 from . import contract
-from .buffers import BodyBuffer
 from .connections import WOULD_BLOCK, Connection
 from .dialect import Dialect
 from .failures import LargeObject, cut_short, hung_up, mismatched
@@ -57,7 +57,7 @@ class Receiver:
     _buffer = b""  # received and not parsed
     _received = 0  # of the body
     _parser: BodyParser | None = None
-    _body: BodyBuffer | None = None
+    _body: BytesBuffer | None = None
     _view: memoryview | None = None
     _interim = 0
     cut = False
@@ -108,7 +108,7 @@ class Receiver:
             raise LargeObject(head)
         self.deadline += body_seconds(size)
         if self._view is None:
-            self._body = BodyBuffer(size)
+            self._body = BytesBuffer(size)
             self._view = self._body.view
 
     def _receive_head(self, connection: Connection) -> bytes:

@@ -1,4 +1,4 @@
-"""The buffer of one large body: it is filled in place and returned as `bytes` without a copy.
+"""The buffer of one large read: it is filled in place and returned as `bytes` without a copy.
 
 Most of what a large buffer costs is its page faults, one for each 4 KiB. Where the system has transparent huge pages on
 request (`madvise`, the default of most distributions), a large buffer asks for them: one fault for each 2 MiB.
@@ -26,7 +26,7 @@ class _Bytes(io.BytesIO):
         pass
 
 
-class BodyBuffer:
+class BytesBuffer:
     """`size` bytes, written through `view`; `OSError` (ENOMEM) for more than there is room for."""
 
     def __init__(self, size: int) -> None:
@@ -45,9 +45,9 @@ class BodyBuffer:
 
 
 def keep_freed_memory() -> None:
-    """Have malloc keep what bodies have used.
+    """Have malloc keep the memory that large reads have used.
 
-    It gives the end of its heap back to the system, and takes it again for the next body, page by page, until a large
+    It gives the end of its heap back to the system, and takes it again for the next read, page by page, until a large
     block has been freed once (mallopt(3), M_MMAP_THRESHOLD). This one costs microseconds: nothing is written to it.
     """
     bytes(_KEPT)
