@@ -174,20 +174,28 @@ def _renamed(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 class _Copy(PatchedCall):
     """A function of `shutil` with two paths, of which either may be a URL."""
 
-    def call(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = {**dict(zip(("src", "dst"), args, strict=False)), **kwargs}
-        source, target = given.get("src"), given.get("dst")
-        if source is None or target is None or not (self.active and (calls.is_ours(source) or calls.is_ours(target))):
-            return original(*args, **kwargs)
-        if self._name != "copyfile" and _is_directory(target):
-            target = f"{str(target).rstrip('/')}/{str(source).rstrip('/').rpartition('/')[2]}"
-        if calls.is_ours(source) and calls.is_ours(target):
-            _refuse_same(calls.as_path(source), calls.as_path(target))
-        with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:
-            import shutil
+    def _patched(self, original: Any) -> Any:
+        def copied(*args: Any, **kwargs: Any) -> Any:
+            given = {**dict(zip(("src", "dst"), args, strict=False)), **kwargs}
+            source, target = given.get("src"), given.get("dst")
+            if source is None or target is None or not (calls.is_ours(source) or calls.is_ours(target)):
+                return original(*args, **kwargs)
+            return _copy(source, target, into=self._name != "copyfile") if self.active else original(*args, **kwargs)
 
-            shutil.copyfileobj(from_there, to_there, 1 << 20)
-        return target
+        return copied
+
+
+def _copy(source: Any, target: Any, into: bool) -> Any:
+    """Copy a file, with `into` into the directory that `target` is; return where it is."""
+    if into and _is_directory(target):
+        target = f"{str(target).rstrip('/')}/{str(source).rstrip('/').rpartition('/')[2]}"
+    if calls.is_ours(source) and calls.is_ours(target):
+        _refuse_same(calls.as_path(source), calls.as_path(target))
+    with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:
+        import shutil
+
+        shutil.copyfileobj(from_there, to_there, 1 << 20)
+    return target
 
 
 def _refuse_same(source: Path, target: Path) -> None:
