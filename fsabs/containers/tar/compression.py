@@ -109,8 +109,10 @@ class GzipIndex:
                 index._raw.import_index(fileobj=io.BytesIO(zlib.decompress(kept)))
             else:
                 indexes.save(GZIP_INDEX, identity, [index._build()])
-        except (*index._failures, zlib.error):  # it is decoded without, and what is wrong is found
-            return None
+        except (*index._failures, zlib.error) as exc:
+            if exc.__cause__ is not None:  # the store's error, or a signal handler's
+                raise exc.__cause__ from None
+            return None  # it is decoded without, and what is wrong is found
         index._starts += [out for out, _ in index._raw.seek_points()]
         return index
 
@@ -154,6 +156,8 @@ class GzipIndex:
             if self._raw.readinto(view) == len(view):
                 return
         except self._failures as exc:
+            if exc.__cause__ is not None:
+                raise exc.__cause__ from None
             raise errors.corrupt(self._url, f"bad gz data at offset {offset} of the content: {exc}") from exc
         raise errors.corrupt(self._url, f"the gz data ends before offset {offset + len(view)} of the content")
 
