@@ -373,8 +373,10 @@ def test_several_streams_one_behind_another_are_read_on_from_each_start() -> Non
         assert blob.pread(len(data), offset) == data[offset:]
 
 
-def test_a_match_may_go_on_behind_the_end_of_a_piece() -> None:
+def test_a_match_may_go_on_behind_the_end_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of which there are up to 258 bytes to come when zlib has taken all of the input."""
+    monkeypatch.setattr(decoding, "FIRST_FETCH", 4096)
+    monkeypatch.setattr(decoding, "MAX_FETCH", 4096)
     order = random.Random(1)
     for _ in range(300):
         start = bytes(order.choices(b"abcdef", weights=[8, 4, 2, 1, 1, 1], k=order.randrange(700, 1020)))
