@@ -20,7 +20,7 @@ import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from ..core import errors, hooks, process
 from ..core.blobs import Blob, Origin
@@ -49,7 +49,7 @@ MAGIC_SIZE = 6
 STANDARD_ZSTD = sys.version_info >= (3, 14)
 """Whether Python has zstd."""
 
-_DEFLATE_PORTION = 64 * 1024  # what zlib leaves of it is copied, and stays in the copies of its state
+_DEFLATE_PORTION = 128 * 1024  # what zlib leaves of it is copied, and stays in the copies of its state
 _ZSTD_PORTION = 4096  # a block of 4 bytes may stand for 128 KiB, and zstandard has no other limit
 
 
@@ -121,11 +121,8 @@ class Native(Decoder):
         return cast(bool, self._state.needs_input)
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        return self._decompress(data, limit)
-
-    def _decompress(self, *arguments: Any) -> bytes:
         try:
-            return cast(bytes, self._state.decompress(*arguments))
+            return cast(bytes, self._state.decompress(data, limit))
         except self._failures as exc:
             raise DecodeError(str(exc)) from exc
 
@@ -166,7 +163,7 @@ class Inflate(_InPortions):
 
     def decode(self, data: bytes, limit: int) -> bytes:
         portion = self._portion(data, _DEFLATE_PORTION)
-        found = self._decompress(portion, limit)
+        found = super().decode(portion, limit)
         self._at += len(portion) - (0 if self._state.eof else len(self._state.unconsumed_tail))
         self._full = len(found) >= limit  # a long match may be inside still, with no input left
         return found
@@ -183,13 +180,16 @@ class Zstandard(_InPortions):
 
     def decode(self, data: bytes, limit: int) -> bytes:
         """As `Decoder.decode`; more than `limit` by at most what one portion stands for."""
-        portion = self._portion(data, _ZSTD_PORTION)
+        portion, state = self._portion(data, _ZSTD_PORTION), self._state
         found: list[bytes] = []
-        while portion and limit > 0 and not self.eof:
-            found.append(self._decompress(portion))
-            self._at += len(portion)
-            limit -= len(found[-1])
-            portion = self._portion(b"", _ZSTD_PORTION)
+        try:
+            while portion and limit > 0 and not state.eof:
+                found.append(state.decompress(portion))
+                limit -= len(found[-1])
+                self._at += len(portion)
+                portion = self._fed[self._at : self._at + _ZSTD_PORTION]
+        except self._failures as exc:
+            raise DecodeError(str(exc)) from exc
         return found[0] if len(found) == 1 else b"".join(found)
 
 
@@ -359,6 +359,16 @@ class Declared(NamedTuple):
         return errors.corrupt(url, f"CRC-32 {found:08x} of {self.what} where {self.crc:08x} was expected")
 
 
+class Reader(Protocol):
+    """The content from some offset on."""
+
+    def read(self, size: int) -> bytes:
+        """Return the next `size` bytes; fewer only at the end."""
+
+    def read_into(self, view: memoryview) -> int:
+        """Fill `view` with the next bytes; return how many: fewer only at the end."""
+
+
 class Cursor:
     """A decoder on its way through compressed bytes; for one thread at a time."""
 
@@ -379,10 +389,13 @@ class Cursor:
         self._codec = codec
         self._points = points
         self._declared = declared
-        self._out = point.out  # offset behind all that is decoded
+        self.first: int = point.out
+        """The offset of the first byte that the cursor can still go to."""
+        self.stop: int = point.out
+        """The offset behind all that is decoded."""
         self._crc = point.crc
-        self._ready = memoryview(b"")  # decoded bytes, taken up to `_at`
-        self._at = 0
+        self._ready = b""  # decoded bytes, from `first` to `stop`
+        self._at = 0  # of those: the next one
         self._src = point.src  # offset behind all that is fetched
         self._pending = b""  # fetched, not fed
         self._fetch_size = FIRST_FETCH
@@ -396,21 +409,11 @@ class Cursor:
         """The offset of the next byte in the content."""
         return self.first + self._at
 
-    @property
-    def first(self) -> int:
-        """The offset of the first byte that the cursor can still go to."""
-        return self._out - len(self._ready)
-
-    @property
-    def stop(self) -> int:
-        """The offset behind all that is decoded."""
-        return self._out
-
     def read(self, size: int) -> bytes:
         """Return the next `size` bytes; fewer only at the end. Raises `CorruptFileError`."""
         start, self._at = self._at, self._at + size
         if self._at <= len(self._ready):
-            return bytes(self._ready[start : self._at])
+            return self._ready[start : self._at]
         self._at = start
         buffer = BytesBuffer(size)
         read = self.read_into(buffer.view)
@@ -427,7 +430,7 @@ class Cursor:
         """Fill `view` with the next bytes; return how many: fewer only at the end. Raises `CorruptFileError`."""
         done = 0
         while done < len(view) and (self._at < len(self._ready) or self._advance()):
-            piece = self._ready[self._at : self._at + len(view) - done]
+            piece = memoryview(self._ready)[self._at : self._at + len(view) - done]
             view[done : done + len(piece)] = piece
             done += len(piece)
             self._at += len(piece)
@@ -435,10 +438,10 @@ class Cursor:
 
     def go_to(self, offset: int) -> bool:
         """Go to `offset`, which is `first` or behind it; return False if the content ends before."""
-        while offset > self._out:
+        while offset > self.stop:
             if not self._advance():
                 return False
-        self._at = len(self._ready) - (self._out - offset)
+        self._at = offset - self.first
         return True
 
     def close(self) -> None:
@@ -447,17 +450,17 @@ class Cursor:
 
     def _advance(self) -> bool:
         """Decode the next piece into `_ready`, which is used up; return False at the end."""
-        self._ready, self._at = memoryview(b""), 0  # it is freed before there is another
+        self._ready, self._at, self.first = b"", 0, self.stop  # it is freed before there is another
         declared = self._declared
-        limit = PIECE if declared is None else min(PIECE, declared.size - self._out)
+        limit = PIECE if declared is None else min(PIECE, declared.size - self.stop)
         data = self._next(limit) if limit else b""
-        self._ready = memoryview(data)
-        self._out += len(data)
+        self._ready = data
+        self.stop += len(data)
         if declared is not None:
             self._crc = crc32(data, self._crc)
             if limit and not data:
-                raise self._corrupt(f"{declared.what} holds {self._out} bytes where {declared.size} were expected")
-            if self._out >= declared.size:
+                raise self._corrupt(f"{declared.what} holds {self.stop} bytes where {declared.size} were expected")
+            if self.stop >= declared.size:
                 self._check_end(declared)
         if data and self._decoder is not None:
             self._keep_point(self._decoder)
@@ -510,8 +513,8 @@ class Cursor:
             what = f"{left} bytes behind the {self._codec.name} data that are no frame of it"
             self.trailing = f"{what}, at offset {offset}: {magic!r}"
             return False
-        self._points.add(SeekPoint(self._out, offset, crc=self._crc))
-        self._decoder, self._frame = self._codec.decoder(), self._out
+        self._points.add(SeekPoint(self.stop, offset, crc=self._crc))
+        self._decoder, self._frame = self._codec.decoder(), self.stop
         return True
 
     def _fetch_magic(self) -> None:
@@ -520,7 +523,7 @@ class Cursor:
 
     def _check_end(self, declared: Declared) -> None:
         """Check that the compressed bytes end with the content, and the content's CRC-32."""
-        if self._out > declared.size or self._next(1):
+        if self.stop > declared.size or self._next(1):
             raise self._corrupt(f"{declared.what} holds more than the {declared.size} bytes that were expected")
         if self.trailing:
             raise self._corrupt(self.trailing)
@@ -529,10 +532,10 @@ class Cursor:
 
     def _keep_point(self, decoder: Decoder) -> None:
         """Keep the state inside of a long frame; the starts of short ones are cheaper."""
-        if self._points.wanted(self._out, self._frame) and (copied := decoder.copy()) is not None:
+        if self._points.wanted(self.stop, self._frame) and (copied := decoder.copy()) is not None:
             state, again = copied
             src = self._src - len(self._pending) - again
-            self._points.add(SeekPoint(self._out, src, state=state, crc=self._crc))
+            self._points.add(SeekPoint(self.stop, src, state=state, crc=self._crc))
 
     def _fetch(self) -> bool:
         """Read more compressed bytes behind `_pending`; return False at their end."""
@@ -556,33 +559,27 @@ class _Pool:
 
     def take(self, offset: int) -> Cursor | None:
         """Return the cursor that has the shortest way to `offset`, for the caller alone; None if none is before it."""
+        best: Cursor | None = None
         with self._lock:
-            best = max((cursor for cursor in self._idle if cursor.first <= offset), key=_first, default=None)
+            for cursor in self._idle:
+                if cursor.first <= offset and (best is None or cursor.first > best.first):
+                    best = cursor
             if best is not None:
                 self._idle.remove(best)
-            return best
-
-    def stop_before(self, offset: int) -> int:
-        """Return how far the cursor is that has the shortest way to `offset`; 0 if none is before it."""
-        return max((cursor.stop for cursor in self._idle if cursor.first <= offset), default=0)
+        return best
 
     def give(self, cursor: Cursor) -> None:
         """Keep `cursor`, in place of the least recently used one if there are too many."""
         with self._lock:
             self._idle.append(cursor)
-            dropped = self._idle[:-MAX_CURSORS]
-            del self._idle[:-MAX_CURSORS]
-        for one in dropped:
-            one.close()
+            dropped = self._idle.pop(0) if len(self._idle) > MAX_CURSORS else None
+        if dropped is not None:
+            dropped.close()
 
     def close(self) -> None:
         """End what is under way of reading."""
         for cursor in self._idle:
             cursor.close()
-
-
-def _first(cursor: Cursor) -> int:
-    return cursor.first
 
 
 # ---- the content
@@ -627,10 +624,10 @@ class DecodedBlob(Blob):
         return self._codec
 
     def _pread(self, size: int, offset: int) -> bytes:
-        return self._read(size, offset, lambda cursor: cursor.read(size)) or b""
+        return self._read(size, offset, lambda reader: reader.read(size)) or b""
 
     def _pread_into(self, view: memoryview, offset: int) -> int:
-        return self._read(len(view), offset, lambda cursor: cursor.read_into(view)) or 0
+        return self._read(len(view), offset, lambda reader: reader.read_into(view)) or 0
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read the ranges in the order of the content, whatever their order."""
@@ -640,14 +637,20 @@ class DecodedBlob(Blob):
                 found[at] = self._pread(*ranges[at])
         return found
 
-    def _read(self, size: int, offset: int, read: Callable[[Cursor], T]) -> T | None:
-        """Return what `read` returns for a cursor at `offset`; None if the content ends before."""
+    def _read(self, size: int, offset: int, read: Callable[[Reader], T]) -> T | None:
+        """Return what `read` returns for a reader at `offset`; None if the content ends before."""
         pool = self._pool.get()
         cursor = pool.take(offset)
-        if cursor is None or cursor.stop + NEAR < self._points.before(offset).out:
-            if cursor is not None:
+        if cursor is None or cursor.stop + NEAR < offset:
+            start, stop = self._points.before(offset).out, 0 if cursor is None else cursor.stop
+            index = self._index_for(offset, offset - max(start, stop))
+            if cursor is not None and (index is not None or stop + NEAR < start):
                 pool.give(cursor)
-            cursor = Cursor(self._source, self._codec, self._points, offset, offset + size, self._declared)
+                cursor = None
+            if index is not None:
+                return read(index)
+            if cursor is None:
+                cursor = Cursor(self._source, self._codec, self._points, offset, offset + size, self._declared)
         try:
             found = read(cursor) if cursor.go_to(offset) else None  # a short read is an error further up
         except BaseException:
@@ -656,9 +659,9 @@ class DecodedBlob(Blob):
         pool.give(cursor)
         return found
 
-    def _distance(self, offset: int) -> int:
-        """Return how many bytes have to be decoded before `offset`."""
-        return max(0, offset - max(self._points.before(offset).out, self._pool.get().stop_before(offset)))
+    def _index_for(self, offset: int, distance: int) -> Reader | None:
+        """Return what reads at `offset` without decoding the `distance` bytes before it, if there is such a thing."""
+        return None
 
     def _close(self) -> None:
         self._pool.close()

@@ -40,7 +40,7 @@ class Counting(LayerFS):
     def __init__(self, inner: fsabs.FS) -> None:
         super().__init__(inner)
         self.read = 0
-        self.failing = False
+        self.failure: BaseException | None = None
 
     def _open_blob(self, key: str) -> Blob:
         return _CountingBlob(self, key, self._inner._open_blob(key))
@@ -53,8 +53,8 @@ class _CountingBlob(Blob):
         self._blob = blob
 
     def _pread(self, size: int, offset: int) -> bytes:
-        if self._fs.failing:
-            raise TimeoutError("the store is away")
+        if self._fs.failure is not None:
+            raise self._fs.failure
         self._fs.read += size
         return self._blob.pread(size, offset)
 
@@ -360,16 +360,23 @@ def test_damage_behind_a_point_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.quick
-def test_a_store_that_fails_is_got_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("failure", [TimeoutError("the store is away"), KeyboardInterrupt()])
+def test_a_failed_read_is_raised_as_it_is_and_got_over(tmp_path: Path, failure: BaseException) -> None:
+    """While seek points are looked for, and while a member behind one is read."""
     path = made(tmp_path / "a.tar.gz", "usual")
     opened(path)
-    tar, fs = opened(path)
-    for _ in range(2):  # while they are looked for, and behind one
-        fs.failing = True
-        with pytest.raises(TimeoutError, match="the store is away"):
-            tar.read_bytes("folder0/member15")
-        fs.failing = False
+    for _ in range(2):
+        tar, fs = opened(path)
+        fs.failure = failure
+        for name in ("folder0/member15", "folder1/member10"):
+            with pytest.raises(type(failure)):
+                tar.read_bytes(name)
+        fs.failure = None
         jump(tar)
+        fs.failure = failure
+        with pytest.raises(type(failure)):
+            tar.read_bytes("folder2/member11")
+        fs.failure = None
         assert contents(tar) == MEMBERS
 
 

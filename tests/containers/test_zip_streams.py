@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import io
 import os
@@ -359,3 +360,25 @@ def test_a_whole_read_is_received_into_its_final_place(name: str, monkeypatch: p
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 1.1 * len(data) + 3 * decoding.MAX_FETCH
+
+
+def test_several_streams_one_behind_another_are_read_on_from_each_start() -> None:
+    """As parallel compressors write them; the CRC-32 is that of all, from wherever the reading goes on."""
+    data = content(60_000)
+    streams = b"".join(bz2.compress(data[at : at + 9_000]) for at in range(0, len(data), 9_000))
+    member = made(data, BZIP2)._replace(data=streams)
+    blob = opened(by_hand([member]))._open_blob("x")
+    assert blob.read_all() == data
+    for offset in range(50_000, 0, -7_000):
+        assert blob.pread(len(data), offset) == data[offset:]
+
+
+def test_a_match_may_go_on_behind_the_end_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which there are up to 258 bytes to come when zlib has taken all of the input."""
+    monkeypatch.setattr(decoding, "FIRST_FETCH", 4096)
+    monkeypatch.setattr(decoding, "MAX_FETCH", 4096)
+    order = random.Random(1)
+    for _ in range(300):
+        start = bytes(order.choices(b"abcdef", weights=[8, 4, 2, 1, 1, 1], k=order.randrange(700, 1020)))
+        data = (start + start)[: 1024 + order.randrange(1, 200)]
+        assert opened(by_hand([made(data, DEFLATED)]))._open_blob("x").read_all() == data

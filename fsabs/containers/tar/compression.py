@@ -25,7 +25,7 @@ from ...core.buffers import BytesBuffer
 from ...core.files import BlobFile
 from ...disk import indexes
 from .. import decoding
-from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Native, SeekPoint
+from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Native, Reader, SeekPoint
 
 # ---- gzip: seek points inside of a member
 
@@ -43,21 +43,9 @@ class GzipBlob(DecodedBlob):
         super().__init__(*arguments)
         self._index = process.PerProcess(functools.partial(GzipIndex.find, self._source, self.size))
 
-    def _pread(self, size: int, offset: int) -> bytes:
-        index = self._index_for(offset)
-        if index is None:
-            return super()._pread(size, offset)
-        buffer = BytesBuffer(size)
-        index.read_into(buffer.view, offset)
-        return buffer.release()
-
-    def _pread_into(self, view: memoryview, offset: int) -> int:
-        index = self._index_for(offset)
-        return super()._pread_into(view, offset) if index is None else index.read_into(view, offset)
-
-    def _index_for(self, offset: int) -> GzipIndex | None:
-        """Return the index, if the way to `offset` is too long without one; None also where there can't be one."""
-        return self._index.get() if self._distance(offset) > 4 * _spacing(self.size) else None
+    def _index_for(self, offset: int, distance: int) -> Reader | None:
+        index = self._index.get() if distance > 4 * _spacing(self.size) else None
+        return None if index is None else _IndexReader(index, offset)
 
     def _close(self) -> None:
         super()._close()
@@ -74,6 +62,21 @@ GZIP_INDEX = "gzip-1"
 _GZIP_UNIT = 16 * 1024 * 1024  # decoded at once, at most
 _GZIP_UNITS = 2  # that are kept
 _GZIP_STEP = 32 * 1024 * 1024  # of a search for seek points: an interrupt waits for one
+
+
+class _IndexReader(NamedTuple):
+    """The content of a gzip file from `offset` on."""
+
+    content: GzipIndex
+    offset: int
+
+    def read(self, size: int) -> bytes:
+        buffer = BytesBuffer(size)
+        self.content.read_into(buffer.view, self.offset)
+        return buffer.release()
+
+    def read_into(self, view: memoryview) -> int:
+        return self.content.read_into(view, self.offset)
 
 
 class GzipIndex:
@@ -109,8 +112,10 @@ class GzipIndex:
                 index._raw.import_index(fileobj=io.BytesIO(zlib.decompress(kept)))
             else:
                 indexes.save(GZIP_INDEX, identity, [index._build()])
-        except (*index._failures, zlib.error):  # it is decoded without, and what is wrong is found
-            return None
+        except (*index._failures, zlib.error) as exc:
+            if exc.__cause__ is not None:  # the store's error, or a signal handler's
+                raise exc.__cause__ from None
+            return None  # it is decoded without, and what is wrong is found
         index._starts += [out for out, _ in index._raw.seek_points()]
         return index
 
@@ -154,6 +159,8 @@ class GzipIndex:
             if self._raw.readinto(view) == len(view):
                 return
         except self._failures as exc:
+            if exc.__cause__ is not None:
+                raise exc.__cause__ from None
             raise errors.corrupt(self._url, f"bad gz data at offset {offset} of the content: {exc}") from exc
         raise errors.corrupt(self._url, f"the gz data ends before offset {offset + len(view)} of the content")
 
