@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import errors
+from ..core import errors, identity
 
 try:
     import pyarrow.fs as arrow_fs
@@ -33,10 +33,13 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
         self.fs = fs
 
     def __eq__(self, other: object) -> bool:
-        return self.fs is other.fs if isinstance(other, ArrowHandler) else NotImplemented
+        if not isinstance(other, ArrowHandler):
+            return NotImplemented
+        one, two = self.fs, other.fs
+        return one is two or (repr(one) == repr(two) and identity.same(one, one._root, two, two._root) is True)
 
     def __hash__(self) -> int:
-        return hash(id(self.fs))
+        return hash(repr(self.fs))
 
     def get_type_name(self) -> str:
         """Return a name for the type of filesystem."""
@@ -126,11 +129,18 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         """Open a file to write, which becomes visible when it is closed."""
+        self._refuse_metadata("open_output_stream", path, metadata)
         return PythonFile(self.fs.open(path, "wb"), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
         """Open a file to add to, where the FS can."""
+        self._refuse_metadata("open_append_stream", path, metadata)
         return PythonFile(self.fs.open(path, "ab"), mode="w")
+
+    def _refuse_metadata(self, operation: str, path: str, metadata: Any) -> None:
+        if metadata:
+            reason = "metadata are not supported: give the FS the options of its store"
+            raise errors.unsupported(operation, self.fs.url(path), reason)
 
 
 def _file_info(path: str, stat: FileStat) -> Any:
