@@ -157,6 +157,8 @@ class Dialect(abc.ABC):
     """The encodings in which a response is accepted; it is kept as it comes."""
     ordered: bool = True
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
+    has_directories: bool = False
+    """Whether an object may be a directory, as `is_directory` says."""
     checks_writes: bool = False
     """Whether written bodies carry a checksum, which the store verifies."""
     max_parts: int = 10_000
@@ -196,6 +198,10 @@ class Dialect(abc.ABC):
         """Return the version of the object that a response is about: by default, its ETag."""
         etag = head.header(b"etag")
         return etag.strip('"') if etag else None
+
+    def is_directory(self, head: ResponseHead) -> bool:
+        """Return whether what a response is about is a directory; for a dialect that `has_directories`."""
+        return False
 
     def has_checksum(self, head: ResponseHead) -> bool:
         """Return whether a response has a checksum of the whole object."""
