@@ -94,6 +94,24 @@ URL = "https://mine.blob.core.windows.net"
             {"AZURE_STORAGE_ACCOUNT_NAME": "mine", "AZURE_STORAGE_ENDPOINT": "http://h:1/mine"},
             ("mine", "http://h:1/mine", None, None),
         ),
+        (
+            "mine.dfs.core.windows.net",
+            {},
+            {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=mine;AccountKey=k"},
+            ("mine", "https://mine.blob.core.windows.net", "k", None),
+        ),
+        (
+            "mine.dfs.core.windows.net",
+            {},
+            {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=another;AccountKey=k"},
+            ("mine", "https://mine.blob.core.windows.net", None, None),
+        ),
+        (
+            "",
+            {"anonymous": True},
+            {"AZURE_STORAGE_CONNECTION_STRING": "AccountName=mine;AccountKey=k"},
+            ("mine", "https://mine.blob.core.windows.net", None, None),
+        ),
     ],
 )
 def test_the_account_of_a_container(

@@ -186,8 +186,13 @@ class Azure(ObjectStore):
 
     def _describe_store(self) -> dict[str, str]:
         account = self.dialect.account
-        found = {"container": self.container, "account": account.name, **described(self.dialect.endpoint())}
-        return {**found, "credentials": access.source(account, self.options)}
+        return {
+            "blob container": self.container,
+            "account": account.name,
+            **described(self.dialect.endpoint()),
+            "endpoint": f"{account.url} ({account.origin})",
+            "credentials": access.source(account, self.options),
+        }
 
     # ---- directories, of accounts that have them
 
