@@ -333,6 +333,7 @@ class AzureStore(HostileStore):
         return (
             f"<Blob>{shown}<Properties><Creation-Time>{_TIME}</Creation-Time><Last-Modified>{_TIME}</Last-Modified>"
             f"<Etag>{found.etag}</Etag>{kind}<Content-Length>{len(found.content)}</Content-Length>"
+            "<Content-Type>application/octet-stream</Content-Type><Content-Encoding /><Content-Language />"
             f"<BlobType>BlockBlob</BlobType></Properties><Metadata>{metadata}</Metadata></Blob>"
         )
 

@@ -288,9 +288,11 @@ class GcsStore(HostileStore):
         _, metadata, kind = self._begun.pop(upload)
         if request.method == "POST":
             numbers = [int(number) for number in re.findall(rb"<PartNumber>(\d+)<", request.body)]
-            self.put(request.key, b"".join(parts[number] for number in numbers), metadata=metadata, contentType=kind)
-            name = "CompleteMultipartUploadResult"
-            return self._plain(200, f"<{name}><Key>{key}</Key></{name}>".encode())
+            content = b"".join(parts[number] for number in numbers)
+            made = self.put(request.key, content, metadata=metadata, contentType=kind)
+            said = f"<Key>{key}</Key><ETag>&quot;-CN{made.generation}&quot;</ETag>"
+            answer = self._plain(200, f"<CompleteMultipartUploadResult>{said}</CompleteMultipartUploadResult>".encode())
+            return answer._replace(headers={**answer.headers, "x-goog-generation": str(made.generation)})
         return self._plain(204, b"")
 
 
