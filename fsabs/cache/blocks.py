@@ -10,7 +10,8 @@ from typing import Any
 from ..core import errors, process
 from ..core.blobs import Blob, BytesBlob, Origin
 from ..core.identity import encode
-from .content import ContentCache, EntryKey
+from .content import ContentCache
+from .disk import EntryKey
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
@@ -43,7 +44,7 @@ class Blocks:
 
     def entry(self, number: int) -> EntryKey:
         """Return the name of a block in the cache."""
-        return EntryKey(b"%b%b" % (self._name, encode(number, self.block_size)), self._url)
+        return EntryKey.of(b"%b%b" % (self._name, encode(number, self.block_size)), self._url)
 
     def place(self, number: int) -> tuple[int, int]:
         """Return size and offset of a block in the file."""
@@ -217,7 +218,7 @@ class BlockBlob(Blob):
                 if number in wanted:
                     yield block
                 elif self._admit:
-                    self._cache().admit(self.blocks.entry(number), block)
+                    self._cache().admit([(self.blocks.entry(number), block)])
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
         return self._in_order(start)

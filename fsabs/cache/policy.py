@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from ..core import process
 
-SAMPLES = 4096
+SAMPLES = 256
 """Keys by which passes are recognised, at most."""
 TWICE, LEAST = 8, 8
 """A pass has ended when every eighth of its keys, and eight at least, were read again."""
@@ -97,13 +97,13 @@ class ReadOrder:
 class Passes:
     """The times at which this process began its last passes over the data, recognised by keys that are read again.
 
-    A sample of the keys is enough: at most `SAMPLES` of them, those whose lowest bits are 0.
+    A sample of the keys is enough: at most `SAMPLES` of them, those that have no bit of `mask`.
     """
 
     def __init__(self) -> None:
+        self.mask: int = 0
         self._seen: dict[int, bool] = {}
         self._again = 0
-        self._mask = 0
         self._lock = process.Lock()
         self.begun: float = time.time()
         """When the present pass began."""
@@ -115,8 +115,8 @@ class Passes:
         """
 
     def read(self, key: int) -> None:
-        """Note that something is read."""
-        if key & self._mask:
+        """Note that something is read; what has a bit of `mask` is not counted."""
+        if key & self.mask:
             return
         seen = self._seen.get(key)
         if seen is None:
@@ -131,8 +131,8 @@ class Passes:
 
     def _thin_out(self) -> None:
         with self._lock:
-            self._mask = 2 * self._mask + 1
-            self._seen = {key: seen for key, seen in list(self._seen.items()) if not key & self._mask}
+            self.mask = 2 * self.mask + 1
+            self._seen = {key: seen for key, seen in list(self._seen.items()) if not key & self.mask}
             self._again = sum(self._seen.values())
 
     def _next(self) -> None:

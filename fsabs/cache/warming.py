@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import keys, process
 from ..core.fs import FS
 from ..core.threads import Flag, in_threads
-from .reading import CachedFiles
-from .state import CachedFile
+from . import batches
+
+if TYPE_CHECKING:
+    from .cachedfs import CachedFile, CachedFiles
 
 BATCH = 64
 """Files that are looked at together."""
@@ -39,8 +42,7 @@ def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | 
         batch = wanted[start : start + BATCH]
         files.stats.list_for(batch)
         small = {key: file for key in batch if (file := _small_and_missing(files, key)) is not None}
-        found = files.fetch(list(small), list(small.values()), concurrency)
-        fetched = {key: len(found[at]) for at, key in enumerate(small) if at in found}
+        fetched = dict(zip(small, map(len, batches.fetch(files, [*small.items()], concurrency)), strict=False))
         others = [key for key in batch if key not in fetched]
         one_by_one = in_threads(functools.partial(fetch_one, files), others, workers) if workers > 1 else None
         for key in batch:
@@ -51,15 +53,15 @@ def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | 
 
 
 def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
-    if not files.in_batches and files.stats.fresh(key, files.inner._url(key)) is None:
+    if files.stat_is_request and files.stats.fresh(key, files.inner._url(key)) is None:
         return None  # its stat takes a request, which may be for its content
     try:
         file = files.find(key)
     except OSError:  # raised when its turn comes
         return None
-    if file.entry is None or file.stat.size > files.whole_size or files.contents().contains(file.entry):
+    if file.entry is None or not file.admit or file.stat.size > files.whole_size:
         return None
-    return file
+    return file if not files.contents().contains(file.entry) else None
 
 
 def fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
@@ -167,51 +169,40 @@ def warm(
     """Fetch all files of `fs` at or below `key`."""
     wanted = list(_sizes(files, fs, key))
     done = WarmCounts(0, 0, 0)
-    with _Bar(progress, len(wanted), sum(size for _, size in wanted)) as bar:
+    with _shown(progress, len(wanted), sum(size for _, size in wanted)) as show:
         for size, fetched in fetch_missing(files, [name for name, _ in wanted], concurrency):
             done = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
-            bar.show(done, size)
+            show(done.files, done.bytes)
     return done
 
 
 def _sizes(files: CachedFiles, fs: FS, key: str) -> Iterator[tuple[str, int]]:
-    found = fs._stat(key)
+    found, asked = fs._stat(key), time.time()
     if not found.directory:
         yield key, found.size
         return
     for member in fs._walk(key):
         if not member.directory:
             path = keys.join(key, member.filename)
-            files.stats.remember_listed(path, member)
+            files.stats.remember_listed(path, member, asked)
             yield path, member.size
 
 
-class _Bar:
-    """The user's callback, or tqdm's bar, or neither."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, files: int, size: int) -> None:
-        self._progress = progress
-        self._bar: Any = None
-        if progress is None:
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(total=size, unit="B", unit_scale=True, desc=f"warming {files} files", disable=None)
-
-    def show(self, done: WarmCounts, size: int) -> None:
-        """Show one more file of `size` bytes."""
-        if self._progress is not None:
-            self._progress(done.files, done.bytes)
-        elif self._bar is not None:
-            self._bar.update(size)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+@contextlib.contextmanager
+def _shown(
+    progress: Callable[[int, int], None] | None, files: int, size: int
+) -> Iterator[Callable[[int, int], object]]:
+    """Give the user's callback, or what shows the same in tqdm's bar, or nothing."""
+    if progress is not None:
+        yield progress
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield lambda files, size: None
+        return
+    with tqdm(total=size, unit="B", unit_scale=True, desc=f"warming {files} files", disable=None) as bar:
+        yield lambda _, done: bar.update(done - bar.n)
 
 
 def pin(files: CachedFiles, key: str) -> int:

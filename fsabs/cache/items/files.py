@@ -14,8 +14,8 @@ from typing import Any
 
 from ...core import errors, hooks
 from ...disk.folders import Folder, cache_directory
-from ..frames import crc32c
-from ..single_flight import MISSING, SingleFlight, no_claims
+from ..frames import checksum
+from ..single_flight import MISSING, TIMEOUT, SingleFlight, no_claims
 from . import pfiofile
 from .base import NAME, ItemCache
 from .codecs import Bytes, Codec, View
@@ -70,11 +70,10 @@ class StoredItems(ItemCache):
         do_pickle: bool,
         codec: str | Codec | None,
         cache_size_limit: int | None,
-        claim_timeout: float,
         dir: str | os.PathLike[str] | None,
         fingerprint: str | bytes,
     ) -> None:
-        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
+        super().__init__(length, do_pickle, codec, cache_size_limit)
         self.dir: str = os.path.abspath(os.fspath(dir)) if dir is not None else default_directory()
         self._fingerprint = fingerprint
         self._full = self._warned = False
@@ -82,7 +81,7 @@ class StoredItems(ItemCache):
 
     def _attach(self, table: ItemTable) -> None:
         """Take a table into use."""
-        self._crc = crc32c()[0]
+        self._crc = checksum
         view = isinstance(self.codec, View)
         # What `get` looks up by itself: bytes, and views that were checked. The rest is `_look`'s.
         self._fd = table.fd
@@ -90,7 +89,7 @@ class StoredItems(ItemCache):
         self._slots = table.slots() if isinstance(self.codec, Bytes) and not view else None
         self._views = table.header.length if view and not table.writable else 0
         self._mapped = Mapped(table.fd)
-        self._fetches = SingleFlight(table.claims, self._claim_timeout, self._claim_timeout)
+        self._fetches = SingleFlight(table.claims, TIMEOUT)
         self._view = memoryview(table.map) if not table.writable and table.map is not None else None
         self._right = bytearray(table.header.length if self._view is not None else 0)  # items whose check was right
         before, self._table = self._table, table
@@ -257,7 +256,7 @@ class StoredItems(ItemCache):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         table = state.pop("_table", None)
-        self.__dict__.update(state, _fetches=SingleFlight(no_claims, state["_claim_timeout"]))
+        self.__dict__.update(state, _fetches=SingleFlight(no_claims))
         self._nothing()
         self._hits = self._misses = self._puts = 0
         if table is not None:
@@ -288,7 +287,6 @@ class FileCache(StoredItems):
             `decode`.
         fingerprint: what the items are derived from, a URL and version say. It is preserved with the cache, and a
             preload of a cache with another one is a `ValueError`.
-        claim_timeout: seconds to wait for another thread's or process's `backend_get` of the same item.
 
     A full disk, like a limit that is reached, makes `put` return False; there is one `RuntimeWarning`.
     """
@@ -305,9 +303,8 @@ class FileCache(StoredItems):
         *,
         codec: str | Codec | None = None,
         fingerprint: str | bytes = b"",
-        claim_timeout: float = 60.0,
     ) -> None:
-        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout, dir, fingerprint)
+        super().__init__(length, do_pickle, codec, cache_size_limit, dir, fingerprint)
         self.verbose = verbose
         table = ItemTable.temporary(
             self.dir,
@@ -404,7 +401,6 @@ class MultiprocessFileCache(FileCache):
         *,
         codec: str | Codec | None = None,
         fingerprint: str | bytes = b"",
-        claim_timeout: float = 60.0,
     ) -> None:
         super().__init__(
             length,
@@ -415,7 +411,6 @@ class MultiprocessFileCache(FileCache):
             trace=trace,
             codec=codec,
             fingerprint=fingerprint,
-            claim_timeout=claim_timeout,
         )
 
 
@@ -439,7 +434,7 @@ class ReadOnlyFileCache(StoredItems):
         codec: str | Codec | None = None,
         fingerprint: str | bytes = b"",
     ) -> None:
-        super().__init__(length, do_pickle, codec, None, 60.0, dir, fingerprint)
+        super().__init__(length, do_pickle, codec, None, dir, fingerprint)
 
     @property
     def frozen(self) -> bool:

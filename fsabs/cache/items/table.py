@@ -34,8 +34,8 @@ from typing import NamedTuple
 from ...core import errors, process
 from ...disk import mounts
 from ...disk.descriptors import allocate, open_ours
-from ..claims import Claims
 from ..frames import checksum
+from ..single_flight import Claims, no_claims
 
 MAGIC = b"fsabs\x00C\x01"
 VERSION = 2
@@ -176,10 +176,10 @@ class ItemTable:
         """Return the slots, mapped."""
         return memoryview(self.map or b"")[SLOTS_START:][: self.header.length * SLOT_SIZE]
 
-    def claims(self) -> Claims | None:
+    def claims(self) -> Claims:
         """Return this process's claims of items that are being made."""
         if not self.writable or self.fd < 0:
-            return None
+            return no_claims()
         if self._claims is None or self._claims[0] != process.generation():
             self._claims = process.generation(), Claims(self.fd, CLAIMS_AT, CLAIMS)
         return self._claims[1]
