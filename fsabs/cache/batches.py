@@ -65,9 +65,9 @@ class _Window:
                 self._new.append(key)
                 continue
             self._found[at] = file
-            if file.entry is None or file.stat.size > files.whole_size:
+            if file.small is None:
                 continue
-            data = files.contents().lookup(file.entry)
+            data = files.contents().lookup(file.small)
             if data is not None and len(data) == file.stat.size:
                 self._data[at] = data
             elif file.admit:
@@ -94,7 +94,7 @@ class _Window:
 
     def _alone(self, key: str, file: CachedFile) -> bytes:
         """Return the content of a file that is large, not cached, or could not be fetched with the others."""
-        if file.entry is None or file.stat.size > self._files.whole_size:
+        if file.small is None:
             return self._files.read(key)
         return self._files.whole(key, file, self._files.inner._open_from_start)[0]
 
@@ -126,7 +126,7 @@ def _find_many(
 
 def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None) -> list[bytes]:
     """Return the contents of small files that are not cached, and admit them; of none where one has changed."""
-    entries = [file.entry for _, file in missing if file.entry is not None]
+    entries = [file.small for _, file in missing if file.small is not None]
     data: list[bytes] = []
     with contextlib.suppress(OSError):  # each by itself then, and an error in its turn
         if entries:
@@ -150,10 +150,10 @@ def _read_together(
             file = files.find(key, by_listing=False)
         except OSError:
             return False
-        if file.entry is None or not file.admit or file.stat.size > files.whole_size:
+        if file.small is None or not file.admit:
             return False
         others[key] = file
-        return not files.contents().contains(file.entry)
+        return not files.contents().contains(file.small)
 
     along = files.inner._in_storage_order(list(wanted), admits)
     found: dict[str, bytes] = {}
@@ -178,8 +178,8 @@ def _read_new(files: CachedFiles, wanted: Sequence[str], concurrency: int | None
         files.is_cached(found[0])
         parts: list[tuple[EntryKey, bytes]] = []
         for file, (_, (data, _)) in zip(found, group, strict=True):
-            if file.entry is not None and len(data) <= files.whole_size:
-                parts.append((file.entry, data))
+            if file.small is not None:
+                parts.append((file.small, data))
             elif file.entry is not None:
                 blocks = files.blocks(file.entry, len(data))
                 parts += [(blocks.entry(at), block) for at, block in enumerate(blocks.cut(data))]

@@ -105,8 +105,10 @@ class CachedFS(LayerFS):
         return self._files.open(key, self.inner._open_from_start)
 
     def _read_bytes(self, key: str) -> bytes:
-        self._files.reached(key)
-        return self._files.read(key)
+        files = self._files
+        if files.order.is_known or files.prefetched.is_known:
+            files.reached(key)
+        return files.read(key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         return batches.read_many(self._files, wanted, concurrency)
@@ -293,7 +295,7 @@ class SmallArchives(CachedFS):
         super().__init__(inner, dir, **options)
         limit = options.get("max_bytes")
         self._files.largest = self.LARGEST if limit is None else min(self.LARGEST, size_of(limit, "max_bytes") // 2)
-        self._stats.by_request = False  # the start of an archive is of no use where its blocks are cached
+        self._stats.by_request = False  # the beginning of an archive is of no use where its blocks are cached
 
 
 # ---- from a key to its content
@@ -305,6 +307,8 @@ class CachedFile(NamedTuple):
     stat: FileStat
     entry: EntryKey | None
     """Its name in the cache; None if it is not cached."""
+    small: EntryKey | None
+    """The same of a file that is cached as a whole."""
     admit: bool
     """Whether it may be stored: its version is that of no other content."""
     asked: float
@@ -346,7 +350,7 @@ class CachedFiles:
     ) -> None:
         self.inner = inner
         self.stats = stats
-        self.whole_size = whole_size
+        self._whole_size = whole_size
         self.largest: float = math.inf
         """Bytes of the largest file that is cached."""
         self.order: ReadOrder = ReadOrder()
@@ -392,24 +396,17 @@ class CachedFiles:
             stat = self.stats.stat(key, url) if self.stats.offline else self.inner._stat(key)
         if file is None or file.stat != stat:
             file = self.found(key, url, stat, time.time())
-        return file, self.lookup(file)
+        data = state.contents.lookup(file.small) if file.small is not None else None
+        return file, data if data is not None and len(data) == stat.size else None
 
-    def lookup(self, file: CachedFile) -> bytes | None:
-        """Return the content of a file, if it is small and cached."""
-        if file.entry is None or file.stat.size > self.whole_size:
-            return None
-        data = self.contents().lookup(file.entry)
-        return data if data is not None and len(data) == file.stat.size else None
-
-    def _locate(self, key: str) -> tuple[CachedFile, bytes | None, Blob | None]:
-        """Return a file, its content as of `lookup`, and else a blob of it if it was opened to know what it is."""
-        file, data = self.known(key)
-        opened = None
-        if file is None:
-            file, opened = self.find_or_open(key)
-            data = self.lookup(file)
-            if data is not None and opened is not None:
-                opened.close()
+    def _located(self, key: str, file: CachedFile | None) -> tuple[CachedFile, bytes | None, Blob | None]:
+        """Return a file, if `known` has found nothing, and its content; with a blob, if it was opened for that."""
+        if file is not None:
+            return file, None, None
+        file, opened = self.find_or_open(key)
+        data = self.contents().lookup(file.small) if file.small is not None else None
+        if data is not None and opened is not None:
+            opened.close()
         return file, data, opened
 
     def find(self, key: str, *, by_listing: bool = True) -> CachedFile:
@@ -447,25 +444,26 @@ class CachedFiles:
 
     def is_cached(self, file: CachedFile) -> bool:
         """Return whether a file whose content was requested in place of its stat, or its beginning, was cached."""
-        entry = file.entry
-        if entry is not None and file.stat.size > self.whole_size:
-            entry = self.blocks(entry, file.stat.size).entry(0)
+        entry = file.small
+        if entry is None and file.entry is not None:
+            entry = self.blocks(file.entry, file.stat.size).entry(0)
         self.stats.likely_cached = entry is not None and self.contents().contains(entry)
         return self.stats.likely_cached
 
     def _file(self, url: str, stat: FileStat, asked: float, settled: bool = False) -> CachedFile:
         version = stat.version
         if stat.directory or not 0 < stat.size <= self.largest or (version is None and self.stats.max_age is None):
-            return CachedFile(stat, None, False, asked)
+            return CachedFile(stat, None, None, False, asked)
         admit = settled or version is None or self.inner._is_settled(version)
         if version is None:
             version = self.stats.aged_version(url, stat)
         name = Identity(self._state.get().store, url, version, stat.size).encode()
-        return CachedFile(stat, EntryKey.of(name, url), admit, asked)
+        entry = EntryKey.of(name, url)
+        return CachedFile(stat, entry, entry if stat.size <= self._whole_size else None, admit, asked)
 
     def remember(self, file: CachedFile) -> None:
         """Remember a file that is cached."""
-        if file.entry is not None:
+        if file.entry is not None and self.stats.notes_contents:
             self.stats.remember(file.entry.url, file.stat, file.asked, file.admit)
 
     # ---- from there to its content
@@ -473,24 +471,29 @@ class CachedFiles:
     def open(self, key: str, open_inner: Callable[[str], Blob]) -> Blob:
         """Return a blob of a file."""
         self.reached(key)
-        file, data, opened = self._locate(key)
+        known, data = self.known(key)
+        file, data, opened = self._located(key, known) if known is None or data is None else (known, data, None)
         if data is not None:
             return WholeBlob(self._fs, key, data, file.stat.version)
         if file.entry is None:
             return open_inner(key) if opened is None else opened
-        if file.stat.size > self.whole_size:
+        if file.small is None:
             return self.block_blob(key, file, opened)
         return WholeBlob(self._fs, key, *self.whole(key, file, open_inner, opened))
 
     def read(self, key: str) -> bytes:
         """Return the content of a file."""
+        known, data = self.known(key)
+        return self._read(key, known) if data is None else data
+
+    def _read(self, key: str, known: CachedFile | None) -> bytes:
         for _ in range(_ATTEMPTS):
-            file, data, opened = self._locate(key)
+            file, data, opened = self._located(key, known)
             if data is not None:
                 return data
             if file.entry is None and opened is None:
                 break
-            if file.entry is not None and file.stat.size <= self.whole_size:
+            if file.small is not None:
                 return self.whole(key, file, self.inner._open_from_start, opened)[0]
             with (
                 contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
@@ -500,6 +503,7 @@ class CachedFiles:
                 self.inner._check_content(key, blob.version, data)
                 return data
             self.stats.invalidate(self.inner._url(key))
+            known = None
         return self.inner._read_bytes(key)
 
     def block_blob(self, key: str, file: CachedFile, opened: Blob | None = None) -> BlockBlob:
@@ -532,7 +536,7 @@ class CachedFiles:
 
         try:
             for _ in range(_ATTEMPTS):
-                if (entry := file.entry) is None or file.stat.size > self.whole_size:
+                if (entry := file.small) is None:
                     break
                 try:
                     [data] = self.contents().fetch([entry], read, file.admit)
@@ -540,7 +544,7 @@ class CachedFiles:
                     self.stats.invalidate(entry.url)
                     file = self.find(key)
                     continue
-                if self.contents().contains(entry):
+                if self.stats.notes_contents and self.contents().contains(entry):
                     self.remember(file)
                 return data, file.stat.version
         finally:

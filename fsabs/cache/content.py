@@ -170,9 +170,11 @@ class ContentCache:
             self.count_misses(entries)
             return list(fetch(range(len(entries))))
 
-        def lookup(number: int) -> Any:
-            data = self.memory.get(entries[number].name)
-            data = self._from_disk(entries[number]) if data is None else data
+        def lookup(number: int) -> Any:  # most are missing still, which is seen without an error
+            entry = entries[number]
+            data = self.memory.get(entry.name)
+            if data is None and self.disk is not None and self.disk.has(entry):
+                data = self._from_disk(entry)
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:

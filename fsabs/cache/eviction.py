@@ -37,7 +37,7 @@ SAMPLE, FEWEST_FOLDERS = 8192, 16
 """Entries after which a sweep ends, and the hashed folders that it looks at in any case: of more, it is an estimate."""
 MOST_WRITERS = 64
 LEAST = 1 << 19
-"""Bytes that each process may write without another sweep, however little room is left."""
+"""Bytes that each process may write without another sweep, however little room is left; less of a small limit."""
 REST = 100
 """Times as long as a sweep took, a count is good enough to choose what goes; half of that, if much was written."""
 OLDEST = 60.0
@@ -108,7 +108,7 @@ class Occupancy:
         """Return by how many bytes an entry of `size` bytes would exceed a limit; 0 or less, if it would not."""
         count = self._known()
         over, own, age = count.size + self._own + size - limit, self._own, time.time() - count.begun
-        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= max(LEAST, limit >> 10)
+        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= max(min(LEAST, limit >> 6), limit >> 10)
         stale = over > 0 and not 0 <= age < max(REST * count.took, 1.0)
         turned = self._written >= limit >> 6 and not 0 <= age < REST / 2 * count.took
         if others or stale or turned:

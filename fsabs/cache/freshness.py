@@ -173,6 +173,8 @@ class Freshness:
         """Whether a file's content may be requested in place of its stat, and tell its version."""
         self.remembers: bool = bool(check_interval or offline or max_age is not None)
         """Whether what is remembered may be used without asking the store."""
+        self.notes_contents: bool = offline or self.by_request
+        """Whether a file is remembered when its content is cached."""
         self.likely_cached: bool = False
         """Whether the last file whose content was requested in place of its stat was cached already."""
         self._inner = inner
@@ -322,7 +324,7 @@ class Freshness:
             before = records.recall(url)
             if settled and (before is None or before.stat != stat):
                 records.save(url, records.remember(url, stat, asked))
-        elif self.by_request and self.fresh(url, url, records) is None:
+        elif self.fresh(url, url, records) is None:
             records.remember(url, stat, asked)
 
     def invalidate(self, *urls: str) -> None:

@@ -24,6 +24,8 @@ READ = 1e18
 """The rank of an entry that was read lately: behind every position."""
 NOW = -1.0
 """The position of what is needed before all else."""
+EARLIER = 3600.0
+"""Seconds by which a process takes its first pass to have begun earlier: another one may have read its entries."""
 UNUSED_AFTER = 3 * 24 * 3600.0
 """Seconds after which an entry that was not read may go, whatever is known of passes."""
 
@@ -105,8 +107,8 @@ class Passes:
         self._seen: dict[int, bool] = {}
         self._again = 0
         self._lock = process.Lock()
-        self.begun: float = time.time()
-        """When the present pass began."""
+        self.begun: float = time.time() - EARLIER
+        """When the present pass began; a read renews the time of an entry that was last read before."""
         self.before: float = -math.inf
         self.unread_since: float = -math.inf
         """When the pass before began, and the one before that: what was last read earlier may go.

@@ -59,9 +59,9 @@ def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
         file = files.find(key)
     except OSError:  # raised when its turn comes
         return None
-    if file.entry is None or not file.admit or file.stat.size > files.whole_size:
+    if file.small is None or not file.admit or files.contents().contains(file.small):
         return None
-    return file if not files.contents().contains(file.entry) else None
+    return file
 
 
 def fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
@@ -70,10 +70,10 @@ def fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:
             return file.stat.size, 0
-        if file.stat.size > files.whole_size:
+        if file.small is None:
             with contextlib.closing(files.block_blob(key, file, opened)) as blob:
                 return file.stat.size, blob.warm()
-        if files.contents().contains(file.entry):
+        if files.contents().contains(file.small):
             return file.stat.size, 0
         return file.stat.size, len(files.whole(key, file, files.inner._open_from_start, opened)[0])
 
@@ -212,9 +212,9 @@ def pin(files: CachedFiles, key: str) -> int:
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:
             return 0
-        if file.stat.size <= files.whole_size:
+        if file.small is not None:
             data = files.whole(key, file, files.inner._open_from_start, opened)[0]
-            return len(data) if contents.pin(file.entry, data) else 0
+            return len(data) if contents.pin(file.small, data) else 0
         kept = 0
         with contextlib.closing(files.block_blob(key, file, opened)) as blob:
             for number in range(len(blob.blocks)):
