@@ -106,9 +106,9 @@ class Occupancy:
 
     def excess(self, size: int, limit: int) -> int:
         """Return by how many bytes an entry of `size` bytes would exceed a limit; 0 or less, if it would not."""
-        count = self._known()
+        count, least = self._known(), max(min(LEAST, limit >> 6), limit >> 10)
         over, own, age = count.size + self._own + size - limit, self._own, time.time() - count.begun
-        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= max(min(LEAST, limit >> 6), limit >> 10)
+        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= least
         stale = over > 0 and not 0 <= age < max(REST * count.took, 1.0)
         turned = self._written >= limit >> 6 and not 0 <= age < REST / 2 * count.took
         if others or stale or turned:
