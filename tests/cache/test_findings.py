@@ -289,7 +289,7 @@ def test_a_constructor_that_fails_closes_its_descriptor_once(tmp_path: Path, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fsabs.cache.items.table.weakref.ref", interrupted)
+        patch.setattr("fsabs.cache.items.table.mmap.mmap", interrupted)
         patch.setattr(os, "close", noted)
         with pytest.raises(KeyboardInterrupt):
             FileCache(10, dir=tmp_path)
