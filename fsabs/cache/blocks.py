@@ -147,40 +147,23 @@ class BlockBlob(Blob):
         self._lock = process.Lock()
 
     def _pread(self, size: int, offset: int) -> bytes:
-        pieces: list[bytes | memoryview] = []
-        touched = self.blocks.touched_by(size, offset)
-        for start in range(0, len(touched), MOST_AT_ONCE):
-            found = self._contents(touched[start : start + MOST_AT_ONCE])
-            pieces += [self._part(number, data, size, offset) for number, data in found.items()]
-        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-
-    def _part(self, number: int, data: bytes, size: int, offset: int) -> bytes | memoryview:
-        """Return the part of a block that lies in a range."""
-        start = number * self.blocks.block_size
-        begin, stop = max(0, offset - start), min(len(data), offset + size - start)
-        return data if stop - begin == len(data) else memoryview(data)[begin:stop]
+        return self._pread_many([(size, offset)])[0]
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read the blocks of as many ranges together as fit into memory."""
-        found: list[bytes] = []
-        at = 0
-        while at < len(ranges):
-            touched: set[int] = set()
-            stop = at
-            while (
-                stop < len(ranges) and len(more := touched.union(self.blocks.touched_by(*ranges[stop]))) <= MOST_AT_ONCE
-            ):
-                touched, stop = more, stop + 1
-            if stop == at:
-                found.append(self._pread(*ranges[at]))
-                stop += 1
-            else:
-                data = self._contents(sorted(touched))
-                for size, offset in ranges[at:stop]:
-                    numbers = self.blocks.touched_by(size, offset)
-                    found.append(b"".join(self._part(number, data[number], size, offset) for number in numbers))
-            at = stop
-        return found
+        """Read the blocks of all ranges, as many together as fit into memory."""
+        touching: dict[int, list[int]] = {}  # the ranges that each block is in
+        for at, (size, offset) in enumerate(ranges):
+            for number in self.blocks.touched_by(size, offset):
+                touching.setdefault(number, []).append(at)
+        pieces: list[list[bytes]] = [[] for _ in ranges]
+        touched = sorted(touching)
+        for start in range(0, len(touched), MOST_AT_ONCE):
+            for number, data in self._contents(touched[start : start + MOST_AT_ONCE]).items():
+                for at in touching[number]:
+                    size, offset = ranges[at]
+                    begin = offset - number * self.blocks.block_size
+                    pieces[at].append(data[max(0, begin) : begin + size])
+        return [found[0] if len(found) == 1 else b"".join(found) for found in pieces]
 
     def _contents(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return whole blocks: from the cache, and what is missing from the store."""

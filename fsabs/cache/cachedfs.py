@@ -119,13 +119,13 @@ class CachedFS(LayerFS):
         return self._stats.stat(key, self._url(key))
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        return self._listing(key, "list", self.inner._list)
+        return self._listed(key, "list", self.inner._list)
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._listing(key, "walk", self.inner._walk)
+        return self._listed(key, "walk", self.inner._walk)
 
-    def _listing(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
-        return self._stats.listing(key, self._url(key), kind, ask) if self._stats.offline else ask(key)
+    def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
+        return self._stats.listing(self._url(key), kind, lambda: ask(key)) if self._stats.offline else ask(key)
 
     # ---- writing: what changes is asked for anew
 

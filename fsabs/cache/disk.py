@@ -34,6 +34,7 @@ from .single_flight import Claims, no_claims
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
 _AT_ONCE = 1 << 15  # bytes of a file that are read, or written, at once, and copied
+_MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
 _OF_OLD = ("usage", "marks", "leases")  # what the release before kept beside the entries
 
@@ -116,7 +117,7 @@ class DiskCache:
                 data = os.pread(fd, size, 0)
                 head, content = data[:start], data[start:]
             else:
-                head, content = os.pread(fd, start, 0), _read_from(fd, start, size)
+                head, content = os.pread(fd, start, 0), os.pread(fd, size - start, start)
             if (
                 head[frames.HEAD_SIZE :] == name
                 and frames.CONTENT.unpack_from(head, frames.CONTENT_AT) == (len(content), checksum(content))
@@ -163,9 +164,8 @@ class DiskCache:
             for at, (entry, content) in enumerate(contents):
                 self.passes.read(hash(entry.name))
                 need = policy.NOW if pinned else order.need(policy.key_of(entry.url))
-                if len(entry.name) <= frames.LONGEST_NAME and (
-                    together or root.evictor.make_room(rooms[at], need, order)
-                ):
+                storable = len(entry.name) <= frames.LONGEST_NAME and len(content) <= _MOST
+                if storable and (together or root.evictor.make_room(rooms[at], need, order)):
                     self._write(root, entry, content, rooms[at], pinned)
                     stored[at] = True
         except FAILURES as exc:
@@ -332,12 +332,6 @@ class DiskCache:
         with self._lock:
             root, self._open = self._open, None
             self._evicted += root.evictor.evicted if root is not None else 0
-
-
-def _read_from(fd: int, start: int, size: int) -> bytes:
-    """Return what a file of `size` bytes has from `start` on."""
-    data = os.pread(fd, size - start, start)
-    return data if start + len(data) == size else read_all(fd, size)[start:]  # more than 2 GiB
 
 
 def _damaged(folder: Folder, path: str) -> bytes | None:

@@ -15,7 +15,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..core import errors, identity, keys, process
 from ..core.fs import FS, FileStat
@@ -25,6 +25,7 @@ from .backoff import Backoff
 from .content import ContentCache
 from .disk import EntryKey
 
+T = TypeVar("T")
 ANSWERS = (
     FileNotFoundError,
     FileExistsError,
@@ -198,23 +199,37 @@ class Freshness:
         """Return what the store says, or if it can't be reached, and only offline, what it said."""
         if not self.offline:
             return self._inner._stat(key)
-        cause: OSError | None = None
+
+        def remembered() -> FileStat | None:
+            record = self._records().recall(url)
+            return record.stat if record is not None else None
+
+        return self._asked(lambda: self._inner._stat(key), remembered)
+
+    def _asked(self, ask: Callable[[], T], remembered: Callable[[], T | None]) -> T:
+        """Return the answer of a store, or if it can't be reached what is remembered of it, with a warning."""
+        cause: OSError = ConnectionError(
+            errno.ECONNABORTED, "the store can't be reached, and the cache has nothing of it"
+        )
         if self._backoff.begin():
             began = time.monotonic()
             try:
-                stat = self._inner._stat(key)
+                answer = ask()
                 self._backoff.worked()
-                return stat
+                return answer
             except OSError as exc:
                 if isinstance(exc, ANSWERS):
                     raise
                 self._backoff.failed(began)
                 cause = exc
-        record = self._records().recall(url)
-        if record is None:
-            raise cause if cause is not None else _unreachable()
-        self._warn_offline(cause)
-        return record.stat
+        found = remembered()
+        if found is None:
+            raise cause
+        if not self._warned:
+            self._warned = True
+            where = self._inner._url(self._inner._root)
+            warnings.warn(f"{where} can't be reached ({cause}): going on with the cache", RuntimeWarning, stacklevel=4)
+        return found
 
     def fresh(self, key: str, url: str, records: FileRecords | None = None) -> FileRecord | None:
         """Return what is remembered of a file, if that holds; `records` are this process's, if the caller has them."""
@@ -337,40 +352,17 @@ class Freshness:
         self._updated |= {key}
         self.invalidate(url)
 
-    def listing(self, key: str, url: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
+    def listing(self, url: str, kind: str, ask: Callable[[], Iterator[FileStat]]) -> Iterator[FileStat]:
         """Yield the store's listing, which is remembered, or the remembered one."""
-        found: list[FileStat] = []
-        cause: OSError | None = None
-        if self._backoff.begin():
-            began = time.monotonic()
-            try:
-                for member in ask(key):
-                    found.append(member)
-                    yield member
-                self._backoff.worked()
-                self._records().save_list(url, kind, found)
-                return
-            except OSError as exc:
-                if found or isinstance(exc, ANSWERS):
-                    raise
-                self._backoff.failed(began)
-                cause = exc
-        members = self._records().recall_list(url, kind)
-        if members is None:
-            raise cause if cause is not None else _unreachable()
-        self._warn_offline(cause)
-        yield from members
+        records = self._records()
 
-    def _warn_offline(self, exc: OSError | None) -> None:
-        if not self._warned:
-            self._warned = True
-            where = self._inner._url(self._inner._root)
-            warnings.warn(f"{where} can't be reached ({exc}): going on with the cache", RuntimeWarning, stacklevel=3)
+        def listed() -> list[FileStat]:
+            members = [*ask()]
+            records.save_list(url, kind, members)
+            return members
+
+        yield from self._asked(listed, lambda: records.recall_list(url, kind))
 
 
 def _content(stat: FileStat) -> tuple[object, ...]:
     return stat.size, stat.last_modified, stat.version
-
-
-def _unreachable() -> OSError:
-    return ConnectionError(errno.ECONNABORTED, "the store can't be reached, and the cache has nothing of it")

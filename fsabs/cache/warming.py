@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import time
 from collections import deque
@@ -34,9 +33,22 @@ class WarmCounts(NamedTuple):
     fetched: int
     """Bytes of those that were not cached."""
 
+    def plus(self, size: int, fetched: int) -> WarmCounts:
+        """Return the counts with one more file."""
+        return WarmCounts(self.files + 1, self.bytes + size, self.fetched + fetched)
 
-def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
-    """Fetch files, in order; yields the size of each, and how many bytes of it were not cached."""
+
+def fetch_missing(
+    files: CachedFiles, wanted: Sequence[str], concurrency: int | None
+) -> Iterator[tuple[int, int] | OSError]:
+    """Fetch files; yields the size of each, and how many bytes of it were not cached, or why it can't be fetched."""
+
+    def one(key: str) -> tuple[int, int] | OSError:
+        try:
+            return _fetch_one(files, key)
+        except OSError as exc:
+            return exc
+
     workers = min(concurrency or files.inner.default_concurrency, len(wanted))
     for start in range(0, len(wanted), BATCH):
         batch = wanted[start : start + BATCH]
@@ -44,12 +56,9 @@ def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | 
         small = {key: file for key in batch if (file := _small_and_missing(files, key)) is not None}
         fetched = dict(zip(small, map(len, batches.fetch(files, [*small.items()], concurrency)), strict=False))
         others = [key for key in batch if key not in fetched]
-        one_by_one = in_threads(functools.partial(fetch_one, files), others, workers) if workers > 1 else None
+        one_by_one = in_threads(one, others, workers) if workers > 1 else map(one, others)
         for key in batch:
-            if key in fetched:
-                yield fetched[key], fetched[key]
-            else:
-                yield next(one_by_one) if one_by_one is not None else fetch_one(files, key)
+            yield (fetched[key], fetched[key]) if key in fetched else next(one_by_one)
 
 
 def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
@@ -57,15 +66,14 @@ def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
         return None  # its stat takes a request, which may be for its content
     try:
         file = files.find(key)
-    except OSError:  # raised when its turn comes
+    except OSError:  # found again by itself
         return None
     if file.small is None or not file.admit or files.contents().contains(file.small):
         return None
     return file
 
 
-def fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
-    """Fetch a file; returns its size, and how many bytes of it were not cached."""
+def _fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
     file, opened = files.find_or_open(key)
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:
@@ -124,32 +132,16 @@ class Prefetch:
 
     def _run(self) -> None:
         for start in range(0, len(self._wanted), BATCH):
-            batch = self._wanted[start : start + BATCH]
             self._wait_for_reader()
             if self._stop.is_set():
                 return
-            for at in range(self._fetch(start, batch), len(batch)):
-                self._fetch_alone(start + at, batch[at])
-
-    def _fetch(self, start: int, batch: Sequence[str]) -> int:
-        """Fetch what comes before the first that fails; returns how many those are."""
-        done = 0
-        with contextlib.suppress(OSError):  # found again, and counted, by itself
-            for size, fetched in fetch_missing(self._files, batch, self._concurrency):
-                self._count(start + done, size, fetched)
-                done += 1
-        return done
-
-    def _fetch_alone(self, position: int, key: str) -> None:
-        try:
-            self._count(position, *fetch_one(self._files, key))
-        except OSError:  # raised again when it is read
-            self._failed += 1
-
-    def _count(self, position: int, size: int, fetched: int) -> None:
-        done = self._counts
-        self._counts = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
-        self._outstanding.append((position, size))
+            fetched = fetch_missing(self._files, self._wanted[start : start + BATCH], self._concurrency)
+            for position, found in enumerate(fetched, start):
+                if isinstance(found, OSError):  # raised again when it is read
+                    self._failed += 1
+                else:
+                    self._counts = self._counts.plus(*found)
+                    self._outstanding.append((position, found[0]))
 
     def _wait_for_reader(self) -> None:
         while not self._stop.is_set():
@@ -170,8 +162,10 @@ def warm(
     wanted = list(_sizes(files, fs, key))
     done = WarmCounts(0, 0, 0)
     with _shown(progress, len(wanted), sum(size for _, size in wanted)) as show:
-        for size, fetched in fetch_missing(files, [name for name, _ in wanted], concurrency):
-            done = WarmCounts(done.files + 1, done.bytes + size, done.fetched + fetched)
+        for found in fetch_missing(files, [name for name, _ in wanted], concurrency):
+            if isinstance(found, OSError):
+                raise found
+            done = done.plus(*found)
             show(done.files, done.bytes)
     return done
 
