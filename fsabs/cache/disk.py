@@ -112,22 +112,19 @@ class DiskCache:
                 self._fails(exc)
             return None
         try:
-            size, start = status.st_size, frames.HEAD_SIZE + len(name)
-            if size <= _AT_ONCE:
-                data = os.pread(fd, size, 0)
-                head, content = data[:start], data[start:]
-            else:
-                head, content = os.pread(fd, start, 0), os.pread(fd, size - start, start)
-            if (
-                head[frames.HEAD_SIZE :] == name
-                and frames.CONTENT.unpack_from(head, frames.CONTENT_AT) == (len(content), checksum(content))
-                and head.startswith(frames.MAGIC)
-            ):
-                if not hash(name) & self.passes.mask:
-                    self.passes.read(hash(name))
-                if status.st_mtime < self.passes.begun:
-                    os.utime(fd)  # once in a pass
-                return content
+            start = frames.HEAD_SIZE + len(name)
+            size, small = status.st_size - start, status.st_size <= _AT_ONCE
+            data = os.pread(fd, status.st_size if small else start, 0)
+            if data[frames.HEAD_SIZE : start] == name and data.startswith(frames.MAGIC):
+                declared, crc = frames.CONTENT.unpack_from(data, frames.CONTENT_AT)
+                if size == declared:
+                    content = data[start:] if small else os.pread(fd, size, start)
+                    if len(content) == size and checksum(content) == crc:
+                        if not hash(name) & self.passes.mask:
+                            self.passes.read(hash(name))
+                        if status.st_mtime < self.passes.begun:
+                            os.utime(fd)  # once in a pass
+                        return content
         except FAILURES as exc:
             self._fails(exc)
             return None
@@ -341,19 +338,20 @@ def _damaged(folder: Folder, path: str) -> bytes | None:
     try:
         fd = folder.open(path)
         try:
-            data = read_all(fd, os.fstat(fd).st_size)
+            beginning = os.pread(fd, frames.HEAD_SIZE + frames.LONGEST_NAME, 0)
+            head = frames.read_head(beginning)
+            name = frames.name_of(beginning, head) if head is not None else None
+            if head is None or name is None:
+                return b""
+            if head.total != os.fstat(fd).st_size or EntryKey.of(name, "").path[16:] != path[16:]:
+                return name
+            return None if frames.unpack(read_all(fd, head.total), name) is not None else name
         finally:
             os.close(fd)
     except FileNotFoundError:
         return None
     except OSError:
         return b""
-    head = frames.read_head(data)
-    name = frames.name_of(data, head) if head is not None else None
-    if name is None:
-        return b""
-    right = frames.unpack(data, name) is not None and EntryKey.of(name, "").path[16:] == path[16:]
-    return None if right else name
 
 
 _warned: set[str] = set()
