@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from ..core import errors, process
@@ -62,63 +60,6 @@ class Blocks:
             return
         for at in range(0, len(data), self.block_size):
             yield data[at : at + self.block_size]
-
-
-class _Source:
-    """A stream of a large file from its store, read in blocks, in order; for one thread."""
-
-    def __init__(self, blob: BlockBlob) -> None:
-        self._blob = blob
-        self._pieces: Iterator[memoryview] | None = None
-        self._next = 0  # where the stream stands
-        self._rest = memoryview(b"")
-        self._has_stream: bool | None = None
-
-    def has_stream(self) -> bool:
-        """Return whether the store has streams; called when the first block is missing."""
-        if self._has_stream is None:
-            pieces = self._blob._inner_blob()._stream(0)  # begins when something is taken of it
-            self._has_stream = pieces is not None
-            _end(pieces)
-        return self._has_stream
-
-    def take(self, number: int, _: Sequence[int]) -> list[bytes]:
-        """Return a block.
-
-        Blocks that others have fetched meanwhile are read over, or the stream is begun again after them.
-        """
-        size, offset = self._blob.blocks.place(number)
-        if self._pieces is None or not self._next <= offset <= self._next + AHEAD:
-            self.close()
-            self._pieces, self._next = self._blob._inner_blob()._stream(offset), offset
-        self._read(offset - self._next)
-        return [self._read(size)]
-
-    def _read(self, size: int) -> bytes:
-        found, missing = [], size
-        while missing:
-            if not self._rest:
-                piece = next(self._pieces, None) if self._pieces is not None else None
-                if piece is None:
-                    self.close()
-                    raise errors.corrupt(self._blob.url, f"{size - missing} bytes at offset {self._next}, not {size}")
-                self._rest = piece
-            found.append(self._rest[:missing])
-            self._rest = self._rest[missing:]
-            missing -= len(found[-1])
-        self._next += size
-        return b"".join(found)
-
-    def close(self) -> None:
-        """End the stream."""
-        pieces, self._pieces = self._pieces, None
-        self._rest = memoryview(b"")
-        _end(pieces)
-
-
-def _end(pieces: Iterator[memoryview] | None) -> None:
-    if pieces is not None and hasattr(pieces, "close"):
-        pieces.close()
 
 
 class BlockBlob(Blob):
@@ -208,23 +149,59 @@ class BlockBlob(Blob):
 
     def _in_order(self, start: int) -> Iterator[memoryview]:
         """Yield block after block, what is missing by a stream of the store, or several at once if it has none."""
-        step = self.blocks.block_size
-        ahead = max(1, min(MOST_AT_ONCE, AHEAD // step))
-        number, skip = start // step, start % step
-        with contextlib.closing(_Source(self)) as source:
+        ahead = max(1, min(MOST_AT_ONCE, AHEAD // self.blocks.block_size))
+        number, skip = divmod(start, self.blocks.block_size)
+        stream: Generator[bytes, None, None] | None = None
+        position = 0  # the block that the stream gives next
+
+        def take(_: Sequence[int]) -> Iterator[bytes]:
+            nonlocal position
+            assert stream is not None
+            while position <= number:  # what others have fetched meanwhile is read over
+                block, position = next(stream), position + 1
+            yield block
+
+        try:
             while number < len(self.blocks):
                 data = self._lookup(number)
+                if data is None and (stream is None or not position <= number <= position + ahead):
+                    if stream is not None:
+                        stream.close()
+                    stream, position = self._streamed(number), number
                 if data is not None:
                     found = [data]
-                elif source.has_stream():
-                    fetch = functools.partial(source.take, number)
-                    found = self._cache().fetch([self.blocks.entry(number)], fetch, self._admit)
+                elif stream is not None:
+                    found = self._cache().fetch([self.blocks.entry(number)], take, self._admit)
                 else:
                     found = [*self._contents(range(number, min(number + ahead, len(self.blocks)))).values()]
                 for content in found:
                     yield memoryview(content)[skip:]
                     skip = 0
                 number += len(found)
+        finally:
+            if stream is not None:
+                stream.close()
+
+    def _streamed(self, number: int) -> Generator[bytes, None, None] | None:
+        """Return the blocks from a number on, of a stream of the store; None if it has none."""
+        pieces = self._inner_blob()._stream(self.blocks.place(number)[1])
+        return None if pieces is None else self._blocks_of(pieces, number)
+
+    def _blocks_of(self, pieces: Iterator[memoryview], number: int) -> Generator[bytes, None, None]:
+        found: list[memoryview] = []
+        missing = self.blocks.place(number)[0]
+        try:
+            for piece in pieces:
+                while len(piece) >= missing > 0:
+                    yield b"".join([*found, piece[:missing]])
+                    piece, number, found = piece[missing:], number + 1, []
+                    missing = self.blocks.place(number)[0] if number < len(self.blocks) else 0
+                found.append(piece)
+                missing -= len(piece)
+            raise errors.corrupt(self.url, f"the stream of the store ended in block {number} of {len(self.blocks)}")
+        finally:
+            if hasattr(pieces, "close"):
+                pieces.close()
 
     def warm(self) -> int:
         """Fetch the blocks that are not cached; returns their bytes."""

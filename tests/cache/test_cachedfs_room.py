@@ -21,6 +21,8 @@ from fsabs.cache.policy import Passes, ReadOrder, key_of
 from fsabs.testing.children import forked
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, entry, noise
 
+pytestmark = pytest.mark.quick
+
 # ---- room
 
 

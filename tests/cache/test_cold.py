@@ -24,6 +24,8 @@ from fsabs.core.layers import lazify
 from fsabs.testing.children import forked
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Ranges, Store, cached, entry, noise
 
+pytestmark = pytest.mark.quick
+
 
 class Far(Store):
     """A store of which each call is a request, and each open blob a stream."""

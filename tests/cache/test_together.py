@@ -17,6 +17,8 @@ from fsabs.testing.children import forked
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, entry, noise
 from tests.cache.test_cold import Far
 
+pytestmark = pytest.mark.quick
+
 PROCESSES = 6
 SIZE = 50_000
 
