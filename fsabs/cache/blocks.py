@@ -187,18 +187,20 @@ class BlockBlob(Blob):
         pieces = self._inner_blob()._stream(self.blocks.place(number)[1])
         return None if pieces is None else self._blocks_of(pieces, number)
 
-    def _blocks_of(self, pieces: Iterator[memoryview], number: int) -> Generator[bytes, None, None]:
-        found: list[memoryview] = []
-        missing = self.blocks.place(number)[0]
+    def _blocks_of(self, pieces: Iterator[memoryview], first: int) -> Generator[bytes, None, None]:
+        rest: memoryview | None = memoryview(b"")
         try:
-            for piece in pieces:
-                while len(piece) >= missing > 0:
-                    yield b"".join([*found, piece[:missing]])
-                    piece, number, found = piece[missing:], number + 1, []
-                    missing = self.blocks.place(number)[0] if number < len(self.blocks) else 0
-                found.append(piece)
-                missing -= len(piece)
-            raise errors.corrupt(self.url, f"the stream of the store ended in block {number} of {len(self.blocks)}")
+            for number in range(first, len(self.blocks)):
+                size, offset = self.blocks.place(number)
+                found, missing = [], size
+                while missing:
+                    rest = rest or next(pieces, None)
+                    if rest is None:
+                        raise errors.corrupt(self.url, f"{size - missing} bytes at offset {offset}, not {size}")
+                    found.append(rest[:missing])
+                    missing -= len(found[-1])
+                    rest = rest[len(found[-1]) :]
+                yield b"".join(found)
         finally:
             if hasattr(pieces, "close"):
                 pieces.close()
