@@ -41,7 +41,7 @@ def far(bench: Bench) -> Iterator[dict[str, Any]]:
 def write(bucket: Any) -> None:
     """Files, and RecordIO shards."""
     import fsabs
-    from fsabs.readers.recordio import Writer
+    from fsabs.readers.recordio import RecordWriter
 
     (bucket / "files").mkdir(parents=True)
     (bucket / "shards").mkdir()
@@ -49,7 +49,7 @@ def write(bucket: Any) -> None:
         (bucket / "files" / f"{number:05}").write_bytes(os.urandom(SIZE))
     fs = fsabs.from_url(str(bucket / "shards"))
     for shard in range(SHARDS):
-        with Writer(fs, f"{shard}.recordio", compressor="none", max_chunk_bytes=1 << 20) as writer:
+        with RecordWriter(fs, f"{shard}.recordio", compressor="none", max_chunk_bytes=1 << 20) as writer:
             for _ in range(RECORDS // SHARDS):
                 writer.write(os.urandom(RECORD))
 

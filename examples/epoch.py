@@ -112,7 +112,7 @@ def read(options: argparse.Namespace) -> None:
 
 def tell(folder: str, report: Path, computed: bool) -> None:
     """What the trace in `folder` knows, in short, and the report."""
-    found = trace.analyse(folder)
+    found = trace.analyze(folder)
     requests = sum(row.calls for row in found.layers if row.kind == "request")
     hits, misses = found.cache.hits, found.cache.misses
     print(f"\n{requests} requests to the store, {found.retries} retries; cache: {hits} hits, {misses} misses")
@@ -140,7 +140,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fsabs-trace-") as folder:
         try:
-            with trace.trace(folder):
+            with trace.record(folder):
                 read(options)
         except (OSError, ValueError, ImportError) as exc:  # the URL, its store, what an extra brings, an option
             parser.exit(1, f"{parser.prog}: {exc}\n")

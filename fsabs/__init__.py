@@ -15,26 +15,28 @@ TYPE_CHECKING = False  # as typing's, whose import takes longer than this one
 if TYPE_CHECKING:
     from . import adapters as adapters
     from . import cache as cache
+    from . import compat as compat
+    from . import dispatch as dispatch
     from . import manifest as manifest
+    from . import prepare as prepare
     from . import readers as readers
+    from . import spi as spi
     from . import testing as testing
     from . import trace as trace
     from .adapters.fsspec import register_fsspec
     from .adapters.patch import patch, unpatch
+    from .backends.azure import Azure
+    from .backends.gcs import GCS
     from .backends.hdfs import Hdfs
     from .backends.local import Local
     from .backends.memory import Memory
     from .backends.s3 import S3
     from .cache import CachedFS, HTTPCachedFS
-    from .containers.base import Container
     from .containers.hdf5 import Hdf5
     from .containers.tar import Tar
     from .containers.zip import Zip
     from .core import errors as errors
     from .core import hooks as hooks
-    from .core import keys as keys
-    from .core import process as process
-    from .core.blobs import Blob
     from .core.errors import (
         ConfigError,
         CorruptFileError,
@@ -42,11 +44,10 @@ if TYPE_CHECKING:
         StaleFileError,
         UnknownSchemeError,
     )
-    from .core.fs import FS, Capabilities, FileStat
-    from .core.layers import LayerFS, lazify
+    from .core.fs import FS, FileStat, TreeCounts
+    from .core.layers import lazify
     from .core.limits import Limits
     from .core.registry import register_backend, register_container
-    from .core.writing import Writer
     from .paths import Path
     from .transfer.pack import pack
     from .transfer.unpack import unpack
@@ -57,17 +58,15 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "FS": "core.fs",
-    "Blob": "core.blobs",
+    "Azure": "backends.azure",
     "CachedFS": "cache",
-    "Capabilities": "core.fs",
     "ConfigError": "core.errors",
-    "Container": "containers.base",
     "CorruptFileError": "core.errors",
     "FileStat": "core.fs",
+    "GCS": "backends.gcs",
     "HTTPCachedFS": "cache",
     "Hdf5": "containers.hdf5",
     "Hdfs": "backends.hdfs",
-    "LayerFS": "core.layers",
     "Limits": "core.limits",
     "Local": "backends.local",
     "Memory": "backends.memory",
@@ -76,8 +75,8 @@ _HOMES = {
     "S3": "backends.s3",
     "StaleFileError": "core.errors",
     "Tar": "containers.tar",
+    "TreeCounts": "core.fs",
     "UnknownSchemeError": "core.errors",
-    "Writer": "core.writing",
     "Zip": "containers.zip",
     "add_custom_scheme": "urls.config",
     "from_url": "urls.opening",
@@ -95,18 +94,16 @@ _HOMES = {
 
 __all__ = [
     "FS",
+    "GCS",
     "S3",
-    "Blob",
+    "Azure",
     "CachedFS",
-    "Capabilities",
     "ConfigError",
-    "Container",
     "CorruptFileError",
     "FileStat",
     "HTTPCachedFS",
     "Hdf5",
     "Hdfs",
-    "LayerFS",
     "Limits",
     "Local",
     "Memory",
@@ -114,8 +111,8 @@ __all__ = [
     "Path",
     "StaleFileError",
     "Tar",
+    "TreeCounts",
     "UnknownSchemeError",
-    "Writer",
     "Zip",
     "add_custom_scheme",
     "from_url",
@@ -134,12 +131,14 @@ __all__ = [
 _MODULES = {
     "adapters": "adapters",
     "cache": "cache",
+    "compat": "compat",
+    "dispatch": "dispatch",
     "errors": "core.errors",
     "hooks": "core.hooks",
-    "keys": "core.keys",
     "manifest": "manifest",
-    "process": "core.process",
+    "prepare": "prepare",
     "readers": "readers",
+    "spi": "spi",
     "testing": "testing",
     "trace": "trace",
 }

@@ -9,6 +9,7 @@ bits are the local disk's alone and `io.UnsupportedOperation` elsewhere. A `str`
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import pathlib
 import posixpath
@@ -22,6 +23,7 @@ from .core import errors, keys, registry
 from .core.fs import FS
 from .core.stats import FileStat
 from .purepaths import FSBase, LocalBase, PurePath, Segment, compile_glob
+from .transfer.trees import TransferTotals, TreePlan, TreeTransfer
 from .urls import opening, roots
 
 if TYPE_CHECKING:
@@ -189,6 +191,11 @@ class Path(PurePath):
         """Return whether there is a symbolic link of the local disk."""
         return self._is_local and os.path.islink(str(self))
 
+    @property
+    def info(self) -> PathInfo:
+        """What kind of file is there, asked for once."""
+        return PathInfo(self)
+
     def is_mount(self) -> bool:
         """Return whether there is a mount point of the local disk."""
         return self._is_local and os.path.ismount(str(self))
@@ -245,6 +252,8 @@ class Path(PurePath):
         parts = [part for part in text.split("/") if part not in ("", ".")]
         if not parts:
             raise ValueError(f"Unacceptable pattern: {text!r}")
+        if sys.version_info < (3, 13) and any("**" in part and part != "**" for part in parts):
+            raise ValueError("Invalid pattern: '**' can only be an entire path component")
         return self._glob(parts, text.endswith("/"), case_sensitive)
 
     def rglob(
@@ -261,6 +270,10 @@ class Path(PurePath):
         while at < len(parts) - 1 and not any(char in parts[at] for char in "*?[") and case_sensitive is not False:
             at += 1
         above, rest = self._with(self._pure.joinpath(*parts[:at])), parts[at:]
+        if rest == [".."]:
+            if above.is_dir():
+                yield self._with(above._pure / "..")
+            return
         recursive = "**" in rest
         files_too = sys.version_info >= (3, 13) and not directories_only
         if not recursive and len(rest) > 1:  # one directory after another
@@ -343,6 +356,56 @@ class Path(PurePath):
         """As `rename`."""
         return self.rename(target)
 
+    def copy(self, target: Segment, *, follow_symlinks: bool = True, preserve_metadata: bool = False) -> Self:
+        """Copy the file, or the directory with all that is in it, to a path on any store; return that path.
+
+        A file there is replaced; for a directory nothing may be there. Permissions and time are kept where both stores
+        have them, whatever `preserve_metadata` says. Without `follow_symlinks` links are copied as links.
+        """
+        return self._transfer(self._target(target), TreePlan("replace", keep_links=not follow_symlinks))
+
+    def copy_into(self, target_dir: Segment, *, follow_symlinks: bool = True, preserve_metadata: bool = False) -> Self:
+        """As `copy`, into a directory."""
+        into = self._target(target_dir) / self.name
+        return self.copy(into, follow_symlinks=follow_symlinks, preserve_metadata=preserve_metadata)
+
+    def move(self, target: Segment) -> Self:
+        """Move the file or directory to a path on any store; return that path.
+
+        Within a store it is renamed; else each file is copied, and removed once its copy is whole.
+        """
+        path = self._target(target)
+        try:
+            return self.rename(path)
+        except OSError as exc:
+            if exc.errno != errno.EXDEV:
+                raise
+        return self._transfer(path, TreePlan("compare", move=True))
+
+    def move_into(self, target_dir: Segment) -> Self:
+        """As `move`, into a directory."""
+        return self.move(self._target(target_dir) / self.name)
+
+    def _transfer(self, path: Self, plan: TreePlan) -> Self:
+        totals = TransferTotals(None)
+
+        def run(fs: FS, src: str, other: FS, dst: str) -> None:
+            source = (fs._nonempty_key if plan.move else fs._key)(src, "copy")
+            target = other._file_key(dst, "copy")
+            other._require("write", "copy", target)
+            if plan.move:
+                fs._require("remove", "move", source)
+            transfer = TreeTransfer(fs, source, other, target, plan, totals.report, totals.count)
+            if not fs._is(source, directory=True) or (plan.keep_links and fs._is_link(source)):
+                transfer.run_file()
+            elif other.capabilities.read and other._is(target, directory=None):
+                raise errors.error(errno.EEXIST, "copy", other._url(target))
+            else:
+                transfer.run()
+
+        self._call(lambda fs, src: path._call(lambda other, dst: run(fs, src, other, dst)))
+        return path
+
     def _target(self, target: Segment) -> Self:
         if isinstance(target, PurePath):
             return type(self)(target) if not isinstance(target, type(self)) else target
@@ -365,6 +428,9 @@ class Path(PurePath):
             for above in self._pure.parents
             if above.name
         )
+
+    def __bytes__(self) -> bytes:
+        return os.fsencode(self)
 
     def __fspath__(self) -> str:
         if self._is_local:
@@ -415,6 +481,37 @@ class Path(PurePath):
     def hardlink_to(self, target: Segment) -> None:
         """Make the path another name of the file `target`."""
         self._local("hardlink_to").hardlink_to(target)
+
+
+class PathInfo:
+    """The kind of file that is at a path, as `pathlib.types.PathInfo` has it: asked for once, then remembered."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @functools.cached_property
+    def _mode(self) -> int:
+        return self._path._mode()
+
+    @functools.cached_property
+    def _is_symlink(self) -> bool:
+        return self._path.is_symlink()
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether there is a file or a directory."""
+        return self._mode != 0 or (not follow_symlinks and self._is_symlink)
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether there is a directory."""
+        return stat_bits.S_ISDIR(self._mode) and (follow_symlinks or not self._is_symlink)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether there is a file."""
+        return stat_bits.S_ISREG(self._mode) and (follow_symlinks or not self._is_symlink)
+
+    def is_symlink(self) -> bool:
+        """Return whether there is a symbolic link."""
+        return self._is_symlink
 
 
 def _same(fs: FS, other: FS, path: str) -> str:

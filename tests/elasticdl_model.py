@@ -85,7 +85,7 @@ class CustomDataReader(AbstractDataReader):
 
     def read_records(self, task: Any) -> Iterator[Any]:
         """Read the records of a task."""
-        with recordio.Reader(fsabs.from_url("/"), task.shard_name) as reader:
+        with recordio.RecordReader(fsabs.from_url("/"), task.shard_name) as reader:
             yield from reader.scan(task.start, task.end)
 
     def create_shards(self) -> dict[str, int]:
@@ -97,7 +97,7 @@ class CustomDataReader(AbstractDataReader):
         f_records = {}
         for f in fs.list():
             p = f"{data_dir}/{f}"
-            with closing(recordio.Reader(fs, f)) as rio:
+            with closing(recordio.RecordReader(fs, f)) as rio:
                 f_records[p] = len(rio)
         return f_records
 

@@ -153,7 +153,7 @@ def cases(folder: Path, url: str, options: dict[str, str]) -> dict[str, Case]:
         "memory-write": lambda: functools.partial(writes, fsabs.Memory("new")),
         "reader": lambda: OneReader(fs),
         "lazy": lambda: functools.partial(reads, fsabs.lazify(functools.partial(fsabs.Local, folder / "files"))),
-        "layer": lambda: functools.partial(reads, fsabs.LayerFS(fs)),
+        "layer": lambda: functools.partial(reads, fsabs.spi.LayerFS(fs)),
         "copy-tree": lambda: functools.partial(copies, fs, fsabs.Memory("copies")),
         "as-local": lambda: functools.partial(local_paths, memory),
         "cached": lambda: functools.partial(reads, fsabs.CachedFS(memory, str(folder / "cache"))),

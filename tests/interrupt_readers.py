@@ -13,7 +13,7 @@ from fsabs import FS, cache
 from fsabs.cache import Cache
 from fsabs.readers import paddle
 from fsabs.readers.prefetch import prefetch
-from fsabs.readers.recordio import Reader, Writer
+from fsabs.readers.recordio import RecordReader, RecordWriter
 from fsabs.readers.sharded import convert, verify
 
 Operation = Callable[[], object]
@@ -25,7 +25,7 @@ def cases(fs: FS, folder: Path) -> dict[str, Callable[[], Operation]]:
     records = fsabs.Local(folder / "records", create=True)
     return {
         "recordio": lambda: functools.partial(reads, written(records)),
-        "recordio-one": lambda: functools.partial(reads_on, Reader(written(records), "a.recordio")),
+        "recordio-one": lambda: functools.partial(reads_on, RecordReader(written(records), "a.recordio")),
         "recordio-write": lambda: functools.partial(written, records),
         "sharded-write": lambda: functools.partial(writes_shards, records.subfs("")),
         "prefetch": lambda: functools.partial(prefetches, fs, sorted(fs.list())),
@@ -39,7 +39,7 @@ def cases(fs: FS, folder: Path) -> dict[str, Callable[[], Operation]]:
 
 def written(fs: FS) -> FS:
     """Write a file of records, whole or not at all."""
-    with Writer(fs, "a.recordio", max_chunk_bytes=10_000) as writer:
+    with RecordWriter(fs, "a.recordio", max_chunk_bytes=10_000) as writer:
         for record in RECORDS:
             writer.write(record)
     return fs
@@ -47,11 +47,11 @@ def written(fs: FS) -> FS:
 
 def reads(fs: FS) -> None:
     """Open a file of records and read it in order and by number."""
-    with Reader(fs, "a.recordio") as reader:
+    with RecordReader(fs, "a.recordio") as reader:
         reads_on(reader)
 
 
-def reads_on(reader: Reader) -> None:
+def reads_on(reader: RecordReader) -> None:
     """Read records in order and by number."""
     assert list(reader) == RECORDS
     assert reader[77] == RECORDS[77]

@@ -27,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 ADAPTERS = "tests/adapters/"
 TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
-SERVERS = re.compile(r"\b(ceph|dav|hdfs|moto|postgresql|spark)\b")
+SERVERS = re.compile(r"\b(azurite|ceph|dav|gcs|hdfs|moto|postgresql|spark)\b")
 SUMMARY = re.compile(r"^(\d+ .*) in [\d.]+s\b", re.MULTILINE)
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
 SECONDS = {
@@ -42,6 +42,7 @@ SECONDS = {
     "tests/test_dataloader.py": 60,
     "tests/conformance/test_containers_on_s3.py": 55,
     "tests/adapters/test_torch_tasks.py": 50,
+    "tests/adapters/test_drivers.py": 50,
     "tests/test_demo.py": 50,
     "tests/test_docs.py": 50,
     "tests/backends/test_hdfs_pair.py": 45,
@@ -55,7 +56,7 @@ SECONDS = {
     "tests/backends/test_hdfs_library.py": 25,
     "tests/cli/test_listing.py": 30,
     "tests/conformance/test_containers_on_hdfs.py": 30,
-    "tests/adapters/test_checkpoints.py": 25,
+    "tests/adapters/test_checkpoints.py": 45,
     "tests/backends/test_s3_reads.py": 25,
     "tests/conformance/test_layers.py": 25,
     "tests/conformance/test_zip.py": 25,

@@ -197,12 +197,13 @@ def test_a_large_read_is_in_memory_once(first: int, tmp_path: Path) -> None:
         assert int(done.stdout) * 1024 < 1.1 * times * size, way
 
 
-def test_what_is_no_number_or_no_buffer_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_what_is_no_number_or_no_buffer_is_refused(buffering: int, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"0123456789")
     file: Any
-    with fsabs.from_url(tmp_path).open("x", "rb") as file:
+    with fsabs.from_url(tmp_path).open("x", "rb", buffering) as file:
         calls: list[Callable[[], object]] = [lambda: file.seek(1.5), lambda: file.seek("1"), lambda: file.read("1")]
-        calls.append(lambda: file.readinto(b"read-only"))
+        calls += [lambda: file.seek(0, 1.0), lambda: file.readline(5.3), lambda: file.readinto(b"read-only")]
         for call in calls:
             with pytest.raises(TypeError):
                 call()

@@ -169,7 +169,7 @@ def compressed(data: bytes) -> bytes:
 def records(data: bytes) -> bytes:
     """A RecordIO file of many chunks, whose sizes depend on the data."""
     memory = Memory()
-    with recordio.Writer(memory, "a", compressor="none", max_chunk_bytes=3000) as writer:
+    with recordio.RecordWriter(memory, "a", compressor="none", max_chunk_bytes=3000) as writer:
         sizes = [2000 + number for number in range(60)]
         for size in sizes if data[0] & 1 else reversed(sizes):
             writer.write(data * (size // len(data)) + bytes(size % len(data)))
@@ -188,7 +188,7 @@ def read_member(path: str) -> bytes:
 
 def read_records(path: str) -> bytes:
     with fsabs.from_url(os.path.dirname(path), cache=True) as fs:
-        reader = recordio.Reader(fs, os.path.basename(path))
+        reader = recordio.RecordReader(fs, os.path.basename(path))
         return b"".join(reader[number] for number in (0, 7, 59)) + b"".join(reader)
 
 

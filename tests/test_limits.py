@@ -405,7 +405,7 @@ def test_local_links_that_double(tmp_path: Path) -> None:
             with refused("max_linked_entries", "ELOOP"):
                 list(fs.glob(pattern))
             with refused("max_linked_entries", "ELOOP"):
-                list(fsabs.LayerFS(fs).glob(pattern))
+                list(fsabs.spi.LayerFS(fs).glob(pattern))
     assert len(list(fsabs.Local(tmp_path, links="refuse").list(recursive=True))) == 26 + 50
 
 
@@ -544,4 +544,4 @@ def test_json_that_is_nested_too_deep(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "merged.json.gz", "wb") as file:
         file.write(DEEP)
     with pytest.raises((OSError, ValueError)):
-        trace.analyse(tmp_path)
+        trace.analyze(tmp_path)

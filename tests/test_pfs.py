@@ -416,7 +416,7 @@ def test_paths_of_a_datacenter_under_the_patches(tmp_path: Path, configure: Conf
     name = "a%41 b.txt"
     (home / name).write_text("hi")
     configure("dc", pfs=str(tmp_path), username="wuyi")
-    written = name if base.startswith("/") else "a%2541%20b.txt"
+    written = name if base.startswith("/") else "a%2541 b.txt"
     listed = name if base.startswith("/") else "a%2541 b.txt"
     with fsabs.patch("builtins", "os", "glob", "numpy", "pathlib"):
         for leads_there in (written, listed):

@@ -228,7 +228,7 @@ import gc, os, sys
 kept = []
 os.register_at_fork(after_in_child=gc.collect)
 os.register_at_fork(after_in_child=kept.clear)
-from fsabs import process
+from fsabs.spi import process
 from fsabs.core.writing import WriteFile, WriterFile
 
 gc.disable()
@@ -317,7 +317,7 @@ def test_a_fork_waits_for_what_other_threads_import(tmp_path: Path) -> None:
 
 ENDS_WITH_A_GENERATOR = """
 import builtins, os, sys
-from fsabs import process
+from fsabs.spi import process
 
 owner = os.getpid()
 
@@ -334,7 +334,7 @@ os.waitpid(child, 0)
 """
 COLLECTED_IN_AN_IMPORT = """
 import builtins, gc, os
-from fsabs import process
+from fsabs.spi import process
 
 owner = os.getpid()
 

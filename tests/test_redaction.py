@@ -43,6 +43,9 @@ URLS = [
     f"http://127.0.0.1:1/x?sig=a'{SECRET}",
     f"http://127.0.0.1:1/x?sig=a({SECRET})b",
     f"http://127.0.0.1:1/x#access_token={SECRET}",
+    f"http://127.0.0.1:1/x?url=https%3A%2F%2Fuser%3A{SECRET}%40host",
+    f"http://127.0.0.1:1/x?path=a%3Fsig%3D{SECRET}",
+    f"http:///user:{SECRET}@127.0.0.1:1/x",
     f"postgresql://user:{SECRET}@127.0.0.1:1/db",
     f"postgresql://user@127.0.0.1:1/db?password={SECRET}&sslmode=require",
 ]
@@ -60,6 +63,7 @@ OPTIONS: list[tuple[str, Any]] = [
     ("endpoint", f"http://me:{SECRET}@127.0.0.1:9000/"),
     ("endpoint", f"http://127.0.0.1:9000/?sig={SECRET}"),
     ("endpoint", f'{{"token": "{SECRET}"}}'),
+    ("endpoint", f"me:{SECRET}@127.0.0.1:9000"),
     ("dsn", f"postgresql://me:{SECRET}@host/db"),
     ("headers", {"Authorization": f"Bearer {SECRET}"}),
     ("headers", f'{{"Authorization": "Bearer {SECRET}"}}'),
@@ -96,7 +100,7 @@ def test_no_secret_of_a_url_is_shown(url: str) -> None:
 def test_no_secret_of_a_url_is_in_an_error_or_a_repr(url: str, tmp_path: Path) -> None:
     assert SECRET not in seen(errors.error(errno.EIO, "read", url, f"no answer from {url}"))
     assert SECRET not in seen(errors.corrupt(url, "damaged"))
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         for use in (
             fsabs.from_url,
             lambda url: fsabs.from_url(url).read_bytes("a"),
@@ -166,18 +170,28 @@ def test_what_is_harmless_is_shown() -> None:
     ):
         assert redaction.shown(name, value) == shown
     assert "max_links=3" in redaction.shown("limits", Limits(max_links=3))
-    for url in ("s3://b/a@b?versionId=x", "http://[::1]:9/a@b", "http://h:80/a", "file:///a@b", "what? no=1"):
+    assert redaction.without_secrets(f'at http://h/x?token="{SECRET}"') == 'at http://h/x?token=***"'
+    for url in (
+        "s3://b/a@b?versionId=x",
+        "file:///a:b@c",
+        "http://[::1]:9/a@b",
+        "http://h:80/a",
+        "file:///a@b",
+        "what? no=1",
+    ):
         assert redaction.without_secrets(url) == url
 
 
 SECRET_OPTIONS = {
     *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "session", "sse_customer_key"),
     *("sse_kms_key_id", "metadata", "proxies", "versions", "tagging", "headers"),
+    *("credentials", "access_token", "kms_key_name", "connection_string", "account_key", "sas_token", "credential"),
+    *("tenant_id", "client_id", "client_secret"),
 }
 
 
 def test_each_option_of_ours_is_either_harmless_or_hidden() -> None:
-    known = {name for kind in map(registry.backend, ("file", "memory", "s3", "hdfs")) for name in _options(kind)}
+    known = {name for kind in map(registry.backend, registry.BUILTIN_SCHEMES) for name in _options(kind)}
     known |= {name for kind in map(registry.container, ("zip", "tar", "hdf5")) for name in _options(kind)}
     known |= {*_options(CachedFS), *_options(HTTPCachedFS), *schemes.SETTINGS, *Limits._fields}
     assert {name for name in known if not redaction.is_harmless(name)} == SECRET_OPTIONS
@@ -269,3 +283,20 @@ def test_the_token_of_an_http_cache_is_read_again_and_not_pickled(tmp_path: Path
     assert pickle.loads(pickled)._connector._token.headers() == {}
     given = HTTPConnector("http://127.0.0.1:1/", bearer_token=SECRET)  # there is no file to read it from
     assert pickle.loads(pickle.dumps(given))._token.headers() == {"Authorization": f"Bearer {SECRET}"}
+
+
+def test_no_secret_of_the_environment_is_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", SECRET),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_SESSION_TOKEN", SECRET),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("S3_ENDPOINT", "http://127.0.0.1:1"),
+        ("AWS_MAX_ATTEMPTS", "1"),
+    ):
+        monkeypatch.setenv(name, value)
+    fs = fsabs.from_url("s3://bucket/x")
+    with pytest.raises(OSError):
+        fs.read_bytes("a")  # so that the credentials are in use
+    for thing in (fs, fs.subfs("a"), fsabs.Path("s3://bucket/x"), fs.fsspec(), fs.arrow(), fs.obspec()):
+        assert SECRET.encode() not in pickle.dumps(thing)

@@ -21,7 +21,7 @@ import fsabs
 from fsabs.cli import main
 from fsabs.dispatch import Task, TaskDataService, TaskDispatcher, TaskType, get_dataset
 from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
-from fsabs.readers import Writer, recordio
+from fsabs.readers import RecordWriter, recordio
 from fsabs.readers.data import (
     AbstractDataReader,
     ODPSDataReader,
@@ -42,7 +42,7 @@ def records(tmp_path: Path) -> str:
     """A directory with two RecordIO files, of 10 and 20 records."""
     fs = fsabs.from_url(tmp_path / "records", create=True)
     for name, count in (("a", 10), ("b", 20)):
-        with Writer(fs, name, max_chunk_bytes=12) as writer:
+        with RecordWriter(fs, name, max_chunk_bytes=12) as writer:
             for number in range(count):
                 writer.write(f"{name} {number}".encode())
     return str(tmp_path / "records")
@@ -68,7 +68,7 @@ def consumed(job: TaskDispatcher, reader: Any) -> list[Any]:
 
 def test_recordio_supports_dynamic_sharding(records: str) -> None:
     """RecordIO supports dynamic sharding, for elastic scheduling: any run of records is read by itself."""
-    reader = recordio.Reader(fsabs.from_url(records), "b")
+    reader = recordio.RecordReader(fsabs.from_url(records), "b")
     assert list(reader.scan(7, 9)) == [b"b 7", b"b 8"]
     assert reader.index.chunks > 3
 

@@ -14,7 +14,7 @@ import pytest
 import fsabs
 from fsabs.dispatch import Task, TaskDispatcher, TaskType, get_dataset
 from fsabs.dispatch.arguments import add_arguments, create_job
-from fsabs.readers import Writer
+from fsabs.readers import RecordWriter
 from fsabs.readers.data import Mode, shards_of
 from fsabs.readers.data.base import adopt
 from tests import elasticdl_model
@@ -70,7 +70,7 @@ def test_each_mode_has_its_shards(database: str) -> None:
 def test_paths_of_recordio_files(tmp_path: Path, database: str) -> None:
     """`--training_data_dir`, `--evaluation_data_dir`, `--prediction_data_dir` stay the paths to RecordIO files."""
     for name in ("train", "eval"):
-        with Writer(fsabs.from_url(tmp_path / name, create=True), "0") as writer:
+        with RecordWriter(fsabs.from_url(tmp_path / name, create=True), "0") as writer:
             writer.write(name.encode())
     parser = argparse.ArgumentParser()
     add_arguments(parser)
@@ -84,7 +84,7 @@ def test_paths_of_recordio_files(tmp_path: Path, database: str) -> None:
 
 def test_parameters_of_the_custom_reader(database: str, tmp_path: Path) -> None:
     """`--custom_data_reader_params` passes parameters to the constructor, and no other argument names the reader."""
-    with Writer(fsabs.from_url(tmp_path / "data", create=True), "0") as writer:
+    with RecordWriter(fsabs.from_url(tmp_path / "data", create=True), "0") as writer:
         writer.write(b"x")
     parser = argparse.ArgumentParser()
     add_arguments(parser)

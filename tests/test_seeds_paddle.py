@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import fsabs
+from fsabs import prepare
 from fsabs.cli import main
 from fsabs.dispatch import TaskDispatcher, get_dataset
-from fsabs.prepare import prepare
 from fsabs.readers import paddle
 from fsabs.readers.data import RecordIODataReader
 from fsabs.readers.recordio import Index
@@ -74,7 +74,7 @@ def test_several_kinds_of_jobs_read_the_same_data(tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / "raw" / f"{number}.txt").write_bytes(b"%d" % number)
     (tmp_path / "model.py").write_text("def prepare_data_for_a_single_file(file, name):\n    return file.read(),\n")
-    prepare(tmp_path / "model.py", tmp_path / "raw", tmp_path / "out", num_workers=1)
+    prepare.run(tmp_path / "model.py", tmp_path / "raw", tmp_path / "out", num_workers=1)
     assert len(list(paddle.creator.RecordIO(tmp_path / "out")())) == 4
 
 

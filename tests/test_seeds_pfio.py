@@ -71,10 +71,10 @@ def test_explicit_user_land_caching(tmp_path: Path) -> None:
 
 def test_tracing_and_metrics(tmp_path: Path) -> None:
     """IO performance tracing and metrics stats."""
-    with fsabs.trace.trace(tmp_path / "trace"), fsabs.from_url(tmp_path / "data", create=True) as fs:
+    with fsabs.trace.record(tmp_path / "trace"), fsabs.from_url(tmp_path / "data", create=True) as fs:
         fs.write_bytes("a", b"x" * 1000)
         assert len(fs.read_bytes("a")) == 1000
-    found = {row.operation: row for row in fsabs.trace.analyse(tmp_path / "trace").operations}
+    found = {row.operation: row for row in fsabs.trace.analyze(tmp_path / "trace").operations}
     assert (found["write_bytes"].calls, found["read_bytes"].calls) == (1, 1)
     assert found["read_bytes"].bytes == 1000
 

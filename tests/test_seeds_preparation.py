@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import fsabs
+from fsabs import prepare
 from fsabs.cli import main
-from fsabs.prepare import ModelError, PrepareError, prepare
+from fsabs.prepare import ModelError, PrepareError
 from fsabs.prepare.model import Model, ModelSource
 from fsabs.readers import decode
 from fsabs.readers.recordio import Index
@@ -51,7 +52,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
 
 def test_raw_data_become_recordio(folder: Path) -> None:
     """Raw training data are converted to the required RecordIO format."""
-    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     with fsabs.from_url(folder / "out") as fs:
         assert Index.load(fs, report.shards[0].name).records == 4
     assert [decode(record)[0].tobytes() for record in records_below(folder / "out")] == [
@@ -67,7 +68,7 @@ def test_data_are_prepared_in_parallel(folder: Path) -> None:
     (folder / "model.py").write_text(
         "import os\n\n\ndef prepare_data_for_a_single_file(filename):\n    return (os.getpid(),)\n"
     )
-    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=1)
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=1)
     pids = {decode(record)[0] for record in records_below(folder / "out")}
     assert report.records == 4
     assert os.getpid() not in pids
@@ -92,7 +93,7 @@ def test_the_positional_arguments(folder: Path, capsys: pytest.CaptureFixture[st
 def test_only_the_users_logic_is_run(folder: Path) -> None:
     """The image runs whatever user-defined preparation logic there is: records are not changed by anything else."""
     (folder / "model.py").write_text("def prepare_data_for_a_single_file(file, name):\n    return file.read()\n")
-    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     assert records_below(folder / "out") == [b"0", b"a/1", b"a/b/2", b"a/b/c/3"]
 
 
@@ -101,19 +102,19 @@ def test_feature_columns(folder: Path) -> None:
     assert [column.name for column in Model(ModelSource.read(folder / "model.py")).columns] == ["image", "label"]
     (folder / "model.py").write_text(MODEL.replace('"uint8", (None,)', '"uint8", (3,)'))
     with pytest.raises(PrepareError, match=r"record 0, column 'image': the shape is \(1,\), not \(3,\)"):
-        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     assert not (folder / "out").exists()
 
 
 def test_the_function_for_a_single_file(folder: Path) -> None:
     """`prepare_data_for_a_single_file(filename)` reads one file, and returns a tuple of NumPy arrays."""
-    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     image, label = decode(records_below(folder / "out")[0])
     np.testing.assert_array_equal(image, np.frombuffer(b"0", "uint8"))
     assert label.dtype == np.int64
     (folder / "model.py").write_text("x = 1")
     with pytest.raises(ModelError, match="defines no function prepare_data_for_a_single_file"):
-        prepare(folder / "model.py", folder / "raw", folder / "again", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "again", num_workers=1)
 
 
 def test_the_function_serves_online_input_too(folder: Path) -> None:
@@ -128,25 +129,25 @@ def test_dependencies_of_the_user(folder: Path) -> None:
     """Dependencies are installed in a derived image; a module that is missing is named, with its line."""
     (folder / "model.py").write_text("import a_dependency\n" + MODEL)
     with pytest.raises(ModelError, match=r"No module named 'a_dependency' \(line 1 of model.py\)"):
-        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     (folder / "a_dependency.py").write_text("")
-    assert prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1).records == 4
+    assert prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1).records == 4
 
 
 def test_the_raw_data_directory_is_traversed_recursively(folder: Path) -> None:
     """The directory includes all training data files, and is traversed recursively; hidden files are left out."""
     (folder / "raw/a/.DS_Store").write_bytes(b"x")
-    assert prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1).files == 4
+    assert prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1).files == 4
 
 
 def test_the_output_directory(folder: Path) -> None:
     """The output directory is for prepared data in RecordIO format: whole, or as it was before."""
-    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, records_per_file=2)
+    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, records_per_file=2)
     names = sorted(os.listdir(folder / "out"))
     assert names == [".fsabs-prepare.json", "data-00000-of-00001", "data-00001-of-00001"]
     (folder / "model.py").write_text(MODEL.replace("return", "raise ValueError\n        return"))
     with pytest.raises(PrepareError):
-        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     assert sorted(os.listdir(folder / "out")) == names
 
 

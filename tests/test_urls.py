@@ -277,7 +277,7 @@ def test_one_path_for_several_text_for_bytes_and_a_url_for_an_fs_are_refused(tmp
 def test_reprs_nest(nested: Path) -> None:
     fs = fsabs.from_url(f"{nested}/outer.zip/a/inner.zip")
     assert repr(fs) == f"Zip(Zip(Local('/'), '{str(nested)[1:]}/outer.zip'), 'a/inner.zip')"
-    assert repr(fsabs.LayerFS(fs)) == f"LayerFS({fs!r})"
+    assert repr(fsabs.spi.LayerFS(fs)) == f"LayerFS({fs!r})"
 
 
 class Upper(Memory):

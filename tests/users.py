@@ -32,6 +32,7 @@ def as_user(user: int, function: Callable[[], T], groups: tuple[int, ...] = ()) 
             os.setgid(user)
             os.setuid(user)
             os.environ["HOME"] = "/nonexistent"
+            os.chdir("/")  # the working directory of the tests may be one that only root can enter
             tempfile.tempdir = "/tmp"  # that of the tests is root's
             result = (True, function())
         except BaseException as exc:
@@ -54,11 +55,11 @@ def as_user(user: int, function: Callable[[], T], groups: tuple[int, ...] = ()) 
     return value  # type: ignore[no-any-return]
 
 
-def shared(folder: Path, mode: int = 0o1777) -> Path:
-    """Make a directory that all users can use, as `/tmp` is, and that can be reached by them."""
-    folder.mkdir(exist_ok=True)
+def shared_folder(mode: int = 0o1777) -> Path:
+    """Return a new directory that all users can use, as `/tmp` is; it goes with the process of the tests.
+
+    It is not in pytest's own folder, which each start of pytest closes to all other users.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="shared-"))
     folder.chmod(mode)
-    for above in folder.parents:
-        if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & 0o001:
-            above.chmod(above.stat().st_mode | 0o011)
     return folder

@@ -44,7 +44,7 @@ def _counting(inner: Any, log: str) -> Any:
     """Return a layer that notes each file that is opened in it, from all processes."""
     fsabs = library("fsabs")
 
-    class Counting(fsabs.LayerFS):  # type: ignore[misc, name-defined]
+    class Counting(fsabs.spi.LayerFS):  # type: ignore[misc, name-defined]
         def _open_blob(self, key: str) -> Any:
             with open(log, "ab", buffering=0) as file:
                 file.write(b".")

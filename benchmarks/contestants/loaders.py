@@ -86,7 +86,7 @@ def fsabs_traced(path: str, names: list[str], batch: int, folders: Sequence[str]
     folder = tempfile.TemporaryDirectory()
 
     def run() -> None:
-        with trace.trace(os.path.join(folder.name, "trace")):
+        with trace.record(os.path.join(folder.name, "trace")):
             epoch()
 
     return run

@@ -19,7 +19,7 @@ def listed(url: str, sizes: dict[str, int], **options: Any) -> Any:
     """Return the FS at a URL of nginx, which lists nothing: its files and their sizes are given."""
     fsabs = library("fsabs")
 
-    class Listed(fsabs.LayerFS):  # type: ignore[misc, name-defined]
+    class Listed(fsabs.spi.LayerFS):  # type: ignore[misc, name-defined]
         def _stat(self, key: str) -> Any:
             return fsabs.FileStat(key, sizes[key]) if key in sizes else fsabs.FileStat.of_directory(key)
 

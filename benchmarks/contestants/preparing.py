@@ -24,7 +24,9 @@ def convert(model: str, files: list[str], target: str) -> None:
     exec(compile(Path(model).read_text(), model, "exec"), namespace)
     function, encode = namespace["prepare_data_for_a_single_file"], library("fsabs.readers").encode
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    with library("fsabs.readers").Writer(library("fsabs").from_url("/"), target, max_chunk_bytes=1 << 20) as writer:
+    with library("fsabs.readers").RecordWriter(
+        library("fsabs").from_url("/"), target, max_chunk_bytes=1 << 20
+    ) as writer:
         for path in files:
             with open(path, "rb") as file:
                 writer.write(encode(function(file, path)))
@@ -55,8 +57,8 @@ def part(model: str, raw: str, output: str, processes: str, number: str) -> None
 
 
 def prepared(model: str, raw: str, output: str, workers: int, records: int, master: str | None = None) -> Run:
-    """`prepare`, by processes or on Spark; the session of Spark is started before the round."""
-    prepare = library("fsabs.prepare").prepare
+    """`prepare.run`, by processes or on Spark; the session of Spark is started before the round."""
+    prepared_by = library("fsabs.prepare").run
     if master is not None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = library("pyspark.sql").SparkSession.builder.master(master).config("spark.ui.enabled", "false")
@@ -64,7 +66,7 @@ def prepared(model: str, raw: str, output: str, workers: int, records: int, mast
 
     def run() -> None:
         shutil.rmtree(output, ignore_errors=True)
-        report = prepare(model, raw, output, num_workers=workers, records_per_file=256, master=master)
+        report = prepared_by(model, raw, output, num_workers=workers, records_per_file=256, master=master)
         if report.records != records:
             raise RuntimeError(f"{report.records} records, and not {records}")
 

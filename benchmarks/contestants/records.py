@@ -44,7 +44,7 @@ def _counted(read: Callable[[], Iterable[bytes]], source: str) -> Run:
 def _ours(path: str, source: str, compressor: str, chunk: int) -> None:
     recordio = library("fsabs.readers.recordio")
     if not os.path.exists(path):
-        with recordio.Writer(
+        with recordio.RecordWriter(
             library("fsabs").from_url("/"), path, compressor=compressor, max_chunk_bytes=chunk
         ) as file:
             for record in records(source):
@@ -52,9 +52,9 @@ def _ours(path: str, source: str, compressor: str, chunk: int) -> None:
 
 
 def fsabs_scan(path: str, source: str, compressor: str, chunk: int) -> Run:
-    """A `Reader`, opened anew in each round and iterated."""
+    """A `RecordReader`, opened anew in each round and iterated."""
     _ours(path, source, compressor, chunk)
-    fs, reader = library("fsabs").from_url("/"), library("fsabs.readers.recordio").Reader
+    fs, reader = library("fsabs").from_url("/"), library("fsabs.readers.recordio").RecordReader
 
     def read() -> Iterator[bytes]:
         with reader(fs, path) as opened:
@@ -148,7 +148,7 @@ def _batches(source: str, batch: int, count: int) -> tuple[list[list[int]], int]
 def fsabs_batches(path: str, source: str, compressor: str, chunk: int, batch: int, count: int, cache: int) -> Run:
     """`read_many`, by a reader that is opened anew in each round and keeps `cache` bytes."""
     _ours(path, source, compressor, chunk)
-    fs, reader = library("fsabs").from_url("/"), library("fsabs.readers.recordio").Reader
+    fs, reader = library("fsabs").from_url("/"), library("fsabs.readers.recordio").RecordReader
     batches, expected = _batches(source, batch, count)
 
     def run() -> None:

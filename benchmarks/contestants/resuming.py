@@ -73,13 +73,13 @@ def random_case(rng: random.Random, total: int) -> Case:
 def write_data(folder: Path, total: int) -> None:
     """Write `total` samples, their numbers, as RecordIO shards and as files."""
     import fsabs
-    from fsabs.readers.recordio import Writer
+    from fsabs.readers.recordio import RecordWriter
 
     numbers = iter(range(total))
     sizes = [total // 2, 0, total // 3, 1]
     shards = fsabs.from_url(str(folder / "shards"), create=True)
     for shard, size in enumerate([*sizes, total - sum(sizes)]):
-        with Writer(shards, f"{shard}.recordio", max_chunk_bytes=64) as writer:
+        with RecordWriter(shards, f"{shard}.recordio", max_chunk_bytes=64) as writer:
             for _ in range(size):
                 writer.write(str(next(numbers)).encode())
     files = fsabs.from_url(str(folder / "files"), create=True)

@@ -34,7 +34,7 @@ def _ours(source: str, folder: str, shards: int) -> int:
     split = _split(source, shards)
     for number, some in enumerate(split):
         if not fs.exists(f"{number:03}"):
-            with recordio.Writer(fs, f"{number:03}", compressor="none", max_chunk_bytes=CHUNK) as file:
+            with recordio.RecordWriter(fs, f"{number:03}", compressor="none", max_chunk_bytes=CHUNK) as file:
                 for record in some:
                     file.write(record)
     return sum(map(len, split))
@@ -50,7 +50,7 @@ def fsabs(source: str, folder: str, shards: int, **shuffle: Any) -> Run:
 def fsabs_bare(source: str, folder: str, shards: int) -> Run:
     """The readers of the shards, one after the other."""
     count = _ours(source, folder, shards)
-    fs, reader = library("fsabs").from_url(folder), library("fsabs.readers.recordio").Reader
+    fs, reader = library("fsabs").from_url(folder), library("fsabs.readers.recordio").RecordReader
 
     def read() -> Iterable[bytes]:
         for number in range(shards):

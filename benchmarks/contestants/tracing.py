@@ -91,7 +91,7 @@ def start_and_stop(workers: int, count: int) -> Run:
             process.join()
 
     def traced() -> None:
-        with trace.trace(Path(folder.name) / "trace"):
+        with trace.record(Path(folder.name) / "trace"):
             plain()
 
     return lambda: _difference(plain, traced, count, piece=1)

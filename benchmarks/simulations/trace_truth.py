@@ -148,7 +148,7 @@ def train(endpoint: str, job: Job, folder: str) -> float:
     with tempfile.TemporaryDirectory() as cache:
         dataset = Dataset(endpoint, job, cache)
         begin = time.monotonic()
-        with trace.trace(folder):
+        with trace.record(folder):
             if job.listed:
                 assert sum(1 for _ in dataset.fs.list()) > job.samples
             if job.seeks:
@@ -186,7 +186,7 @@ def compare(row: Workload, job: Job) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         seconds = measure(row.plan, job, os.path.join(folder, "trace"))
-        analysis = trace.analyse(os.path.join(folder, "trace"))
+        analysis = trace.analyze(os.path.join(folder, "trace"))
         whole = analysis.breakdown[0]
         worth = [finding for finding in analysis.findings if finding.severity != "note"]
         first = next(iter(worth), None)

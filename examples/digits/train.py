@@ -164,7 +164,7 @@ def on_s3(folder: Path, options: argparse.Namespace) -> Report:
         url = "digits://bucket/data"
         with fsabs.from_url(url, create_bucket=True) as fs:
             make_data(fs)
-        with trace.trace(folder / "trace"):
+        with trace.record(folder / "trace"):
             return train(f"{url}/digits.zip", options)
 
 
@@ -197,7 +197,7 @@ def print_trace(folder: Path, report: Path) -> None:
     print()
     print_parts(parts(folder))
     print()
-    print_summary(trace.analyse(folder))
+    print_summary(trace.analyze(folder))
     report.parent.mkdir(parents=True, exist_ok=True)
     trace.report(folder, report)
     print(f"\nThe report, one page for a browser: {report}")

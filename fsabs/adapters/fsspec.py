@@ -20,11 +20,10 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 
-from ..core import errors, keys
+from ..core import errors, keys, registry
 from ..core.fs import FS, FileStat
 from ..urls import roots
-from .fsspec_files import CompressedFile, CompressedTextFile, FileInTransaction, file_info
-from .options import translated
+from .fsspec_files import CompressedFile, CompressedTextFile, FileInTransaction, FileWithCache, file_info
 from .ranges import read_ranges
 
 T = TypeVar("T")
@@ -59,7 +58,9 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         super().__init__(**{name: options.pop(name) for name in names & set(options)})
         self._fs = fs
         self._scheme = target_protocol or self.scheme
-        self._table = roots.with_options(translated(self._scheme, {**(target_options or {}), **options}))
+        options = {**(target_options or {}), **options}
+        backend = registry.backend(self._scheme)
+        self._table = roots.with_options(backend.options_of_fsspec(options) if backend is not None else options)
         if fs is not None:  # what lists names asks for their URLs, and opens those by a protocol that it knows
             self.protocol = ("fsabs", f"fsabs+{fs.url('').partition('://')[0]}")
         if fs is None and not self._scheme:
@@ -124,11 +125,13 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Return what is known of a path: name, size, type, and mtime, mode, ETag where the store has them."""
+        _refuse_unknown("info", kwargs)
         path = self._strip_protocol(path)
         return file_info(path, self._run(path, lambda fs, there: fs.stat(there)))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
+        _refuse_unknown("exists", kwargs)
         try:
             return self._run(path, lambda fs, there: fs.exists(there))
         except (FileNotFoundError, NotADirectoryError):
@@ -158,6 +161,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """Return the members of a directory or of a container's root, or the file itself."""
+        _refuse_unknown("ls", kwargs)
         path = self._strip_protocol(path)
         try:
             found = self._run(path, lambda fs, there: list(fs.list(there, detail=True)), inside=True)
@@ -191,10 +195,22 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     # ---- reading
 
-    def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **kwargs: Any) -> Any:
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: Any = None,
+        autocommit: bool = True,
+        cache_type: str | None = None,
+        cache_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
         _refuse_unknown("open", kwargs)
         if mode == "rb":
-            return self._opened(path, mode, {})
+            file = self._opened(path, mode, {})
+            return (
+                file if cache_type is None else FileWithCache(self, path, file, block_size, cache_type, cache_options)
+            )
         file = self._with_parents(path, lambda: self._opened(path, mode, {}))
         return file if autocommit else FileInTransaction(file)
 
@@ -229,12 +245,14 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """Return the content of a file, or a range of it; negative bounds count from its end."""
+        _refuse_unknown("cat_file", kwargs)
         if start is None and end is None:
             return self._run(path, lambda fs, there: fs.read_bytes(there))
         return self.cat_ranges([path], [start], [end])[0]  # type: ignore[no-any-return]
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
         """Return the content of a file, or a dict of the contents of several, which are read concurrently."""
+        _refuse_unknown("cat", kwargs)
         paths = self.expand_path(path, recursive=recursive)
         several = len(paths) > 1 or isinstance(path, list) or paths[0] != self._strip_protocol(path)
         if not several or on_error != "raise" or self._fs is None:
@@ -246,6 +264,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self, paths: Any, starts: Any, ends: Any, max_gap: int | None = None, on_error: str = "return", **kwargs: Any
     ) -> list[Any]:
         """Return ranges of files; those of one file are read together, neighbours in one request."""
+        _refuse_unknown("cat_ranges", kwargs)
         if max_gap is not None:
             raise NotImplementedError("max_gap: neighbours are joined by the store's own measure")
         starts = [starts] * len(paths) if not isinstance(starts, Iterable) else list(starts)
@@ -278,6 +297,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Make a directory."""
+        _refuse_unknown("mkdir", kwargs)
         self._run(path, lambda fs, there: (fs.makedirs if create_parents else fs.mkdir)(there))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
@@ -310,6 +330,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy a file within the store, or make a directory."""
+        _refuse_unknown("cp_file", kwargs)
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
@@ -321,6 +342,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Move a file or a directory: within a store by a rename, else by a copy."""
+        _refuse_unknown("mv", kwargs)
         if isinstance(path1, str) and isinstance(path2, str) and not keys.has_magic(path1) and maxdepth is None:
             target = self._strip_protocol(path2)
             if path2.endswith("/") or self.isdir(target):
@@ -338,6 +360,7 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file; an existing one is emptied, or with `truncate=False` left as it is."""
+        _refuse_unknown("touch", kwargs)
         if truncate or not self.exists(path):
             self.pipe_file(path, b"")
 
@@ -375,16 +398,15 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 _HINTS = frozenset(
     (
         "block_size",
-        "cache_type",
-        "cache_options",
         "size",
         "fill_cache",
         "max_concurrency",
         "asynchronous",
         "compression",
+        "refresh",
     )
 )
-"""What others give to `open`, and changes no result."""
+"""What others give to the methods, and changes no result."""
 
 
 def _refuse_unknown(operation: str, options: dict[str, Any]) -> None:
@@ -412,10 +434,14 @@ _classes: dict[str, type[FsabsFileSystem]] = {"": FsabsFileSystem}
 def filesystem_class(scheme: str) -> type[FsabsFileSystem]:
     """Return the class of the protocol `fsabs+SCHEME`."""
     if scheme not in _classes:
-        name = f"Fsabs{scheme.title().replace('+', '').replace('-', '').replace('.', '')}FileSystem"
+        name = _class_name(scheme)
         members = {"protocol": (f"fsabs+{scheme}",), "scheme": scheme, "root_marker": "/" if scheme == "file" else ""}
         _classes[scheme] = type(name, (FsabsFileSystem,), {"__module__": __name__, **members})
     return _classes[scheme]
+
+
+def _class_name(scheme: str) -> str:
+    return f"Fsabs{scheme.title().replace('+', '').replace('-', '').replace('.', '')}FileSystem"
 
 
 def _rebuilt(scheme: str, given: dict[str, Any]) -> FsabsFileSystem:
@@ -444,9 +470,9 @@ def register_fsspec(*schemes: str) -> None:
             fsspec.register_implementation(protocol, kind, clobber=True)
 
 
-FsabsFileFileSystem = filesystem_class("file")
-FsabsHdfsFileSystem = filesystem_class("hdfs")
-FsabsHttpFileSystem = filesystem_class("http")
-FsabsHttpsFileSystem = filesystem_class("https")
-FsabsMemoryFileSystem = filesystem_class("memory")
-FsabsS3FileSystem = filesystem_class("s3")
+def __getattr__(name: str) -> Any:
+    """Return the class of an entry point: `FsabsS3FileSystem` for the protocol `fsabs+s3`."""
+    for scheme in (*registry.BUILTIN_SCHEMES, "http", "https"):
+        if name == _class_name(scheme):
+            return filesystem_class(scheme)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,7 @@ from ..core.errors import stale
 from ..core.fs import FileStat
 from ..readers.data.files import Files
 from ..readers.locate import check_one_run
-from ..readers.recordio import Index, Reader
+from ..readers.recordio import Index, RecordReader
 
 Kind = Literal["recordio", "files"]
 KINDS = ("recordio", "files")
@@ -167,8 +167,9 @@ def read_split(split: Split) -> Iterator[pa.RecordBatch]:
 
 def _records(files: Files, split: Split) -> Iterator[tuple[Any, ...]]:
     for item in split.items:
-        with Reader(files.fs, item.path) as reader:
+        with RecordReader(files.fs, item.path) as reader:
             _check_size(files, item, reader.index.size)
+            reader.index.assume_counts()
             for number, record in enumerate(reader.scan(item.start, item.stop), item.start):
                 yield item.path, number, record
 

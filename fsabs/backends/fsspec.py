@@ -102,7 +102,8 @@ class Fsspec(FS):
             return super()._key(path, operation)
         # Keys are URLs as they are written: %2e is a dot to a server, and its path ends before a query.
         text, mark, rest = _QUERY.match(os.fspath(path)).groups()  # type: ignore[union-attr]  # matches any text
-        return super()._key(_ENCODED_DOTS.sub(_decoded_dots, text), operation) + mark + rest
+        key = super()._key(_ENCODED_DOTS.sub(_decoded_dots, text), operation)
+        return key + "/" * (bool(mark) and text.endswith("/")) + mark + rest
 
     @property
     def implementation(self) -> Any:

@@ -29,10 +29,11 @@ from ..core.fs import (
     Capabilities,
     FileStat,
     Path,
+    StoreNotes,
 )
 from ..core.writing import Writer
 from ..disk import files, mounts
-from ..disk.descriptors import write_all
+from ..disk.descriptors import drop_setuid, write_all
 from . import local_trees
 from .local_update import UpdateFile
 
@@ -52,6 +53,9 @@ class Local(FS):
     """
 
     scheme = "file"
+    _notes = StoreNotes(
+        ("opening: nothing", "listing: a scan of each directory", "an epoch: an open and a read for each file")
+    )
     capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
@@ -149,6 +153,12 @@ class Local(FS):
     def _stat(self, key: str) -> FileStat:
         return _to_stat(keys.name(key), os.stat(self._path(key)))
 
+    def _lstat(self, key: str) -> FileStat:
+        status = os.lstat(self._path(key, last=False))
+        if stat_bits.S_ISLNK(status.st_mode):
+            return FileStat.of_link(keys.name(key), status.st_size)
+        return _to_stat(keys.name(key), status)
+
     def _list(self, key: str) -> Iterator[FileStat]:
         return local_trees.stats(self._path(key), self._entry())
 
@@ -219,14 +229,15 @@ class Local(FS):
     # ---- writing
 
     def _create(self, key: str, exclusive: bool) -> Writer:
-        path, status = files.target(self._path(key), exclusive)
-        if status is not None and not stat_bits.S_ISREG(status.st_mode):
-            return AppendWriter(path, False)  # a device or a pipe: moving a file over it would destroy it
-        return files.Replacement(path, exclusive=exclusive, durable=self._fsync)
+        found = files.target(self._path(key), exclusive)
+        if found.replaced is not None and not stat_bits.S_ISREG(found.replaced.st_mode):
+            return AppendWriter(found.path, False)  # a device or a pipe: moving a file over it would destroy it
+        return files.Replacement(found, exclusive=exclusive, durable=self._fsync)
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
         modified = None if stat.last_modified is None else round(stat.last_modified * 1e9)
-        if files.write_new(self._path(key), data, stat.mode & files.PERMISSIONS, modified, self._fsync):
+        mode = stat.mode & files.PERMISSIONS if stat.mode else None
+        if files.write_new(self._path(key), data, mode, modified, self._fsync):
             return
         writer = self._create(key, False)
         try:
@@ -252,7 +263,7 @@ class Local(FS):
         os.utime(self._path(key), ns=(nanoseconds, nanoseconds))
 
     def _set_mode(self, key: str, mode: int) -> None:
-        os.chmod(self._path(key), mode & files.PERMISSIONS)
+        files.set_mode(self._path(key), mode & files.PERMISSIONS)
 
     def _append(self, key: str) -> Writer:
         return AppendWriter(self._path(key), self._fsync)
@@ -260,6 +271,7 @@ class Local(FS):
     def _open_update(self, key: str) -> io.BufferedIOBase:
         fd = os.open(self._path(key), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat_bits.S_ISREG(os.fstat(fd).st_mode):
+            drop_setuid(fd)
             return UpdateFile(fd, self._url(key))
         os.close(fd)
         raise errors.unsupported("open", self._url(key), "not a regular file: it has no positioned reads")
@@ -305,10 +317,11 @@ class Local(FS):
 class LocalBlob(Blob):
     """An open descriptor of a local file; its version is made of all that the inode tells."""
 
-    __slots__ = ("_fd", "_own_fd")
+    __slots__ = ("_fd", "_own_fd", "sparse")
 
     def __init__(self, origin: Local, key: str, fd: int, status: os.stat_result) -> None:
         self._fd = fd
+        self.sparse = status.st_blocks * 512 < status.st_size
         self._own_fd: process.PerProcess[int] | None = None
         super().__init__(origin, key, status.st_size, _version(status))
 
@@ -369,6 +382,7 @@ class AppendWriter(Writer):
     def __init__(self, path: str, fsync: bool) -> None:
         self._fsync = fsync
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        drop_setuid(self._fd)
 
     def write(self, data: bytes) -> None:
         """Append all of `data`."""

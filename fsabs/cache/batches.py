@@ -7,11 +7,14 @@ together with whole files that the same call reads.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ..core import errors
+from ..core.fs import FS
 from ..core.threads import in_threads
 from .content import in_groups
 from .disk import EntryKey
@@ -24,6 +27,9 @@ WINDOW_BYTES = 32 * 1024 * 1024
 """What is fetched together, and held in memory."""
 WINDOW_SPAN = 1024
 """Files among which those are."""
+READ_AHEAD = 4
+"""Files are admitted that follow one that is read, within the part of the store's `max_gap_bytes` that this is: so an
+epoch of small files does not read gaps again of which it has the files already."""
 
 
 def read_many(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
@@ -155,7 +161,7 @@ def _read_together(
         others[key] = file
         return not files.contents().contains(file.small)
 
-    along = files.inner._in_storage_order(list(wanted), admits)
+    along = _with_neighbours(files.inner, list(wanted), admits)
     found: dict[str, bytes] = {}
     for key, (data, version) in zip(along, files.inner._read_many_versioned(along, concurrency), strict=True):
         file = wanted.get(key) or others[key]
@@ -167,6 +173,37 @@ def _read_together(
             files.contents().admit([(file.entry, data)])
             files.remember(file)
     return (found[key] for key, _ in missing)
+
+
+def _with_neighbours(fs: FS, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+    """Return the keys `wanted`, each once, in the order in which the files are stored, with neighbours to be admitted.
+
+    Neighbours that `admits` lie in gaps that a request for the others reads over, or close behind one of them.
+    """
+    order = fs._storage_order()
+    if order is None:
+        return wanted
+    following = [(next(files, None), files) for files in map(order.following, wanted)]
+    placed = sorted(((first, files) for first, files in following if first is not None), key=itemgetter(0))
+    found: list[str] = []
+    for at, ((offset, size, key), files) in enumerate(placed):
+        found.append(key)
+        ahead = offset + size + order.max_gap_bytes // READ_AHEAD
+        gap_stop = placed[at + 1][0][0] if at + 1 < len(placed) else ahead + order.max_gap_bytes + 1
+        if gap_stop - ahead <= order.max_gap_bytes:
+            found += filter(admits, _before(gap_stop, files))
+        else:
+            found += itertools.takewhile(admits, _before(ahead, files))
+    return found + [key for key, (first, _) in zip(wanted, following, strict=True) if first is None]
+
+
+def _before(stop: int, files: Iterator[tuple[int, int, str]]) -> Iterator[str]:
+    """Yield the keys of the files that end before the offset `stop`."""
+    for offset, size, key in files:
+        if offset >= stop:
+            return
+        if offset + size <= stop:
+            yield key
 
 
 def _read_new(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Generator[bytes, None, None]:

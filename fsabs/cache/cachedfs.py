@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ..backends.local import Local
 from ..core import errors, keys, process
 from ..core.blobs import Blob
-from ..core.fs import FS, FileStat, Path, keys_of
+from ..core.fs import FS, FileStat, Path, TreeCounts, keys_of
 from ..core.identity import Identity
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
@@ -222,7 +222,7 @@ class CachedFS(LayerFS):
         *,
         progress: Callable[[int, int], None] | None = None,
         concurrency: int | None = None,
-    ) -> warming.WarmCounts:
+    ) -> TreeCounts:
         """Fetch all files at or below `path` that are not cached; what can't be fetched is raised.
 
         `progress(files, bytes)` is called with what is done; without it there is a progress bar, where tqdm is

@@ -7,10 +7,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..core import keys, process
-from ..core.fs import FS
+from ..core.fs import FS, TreeCounts
 from ..core.threads import Flag, in_threads
 from . import batches
 
@@ -22,20 +22,6 @@ BATCH = 64
 MOST_AHEAD = 4 * 10**9
 """Bytes that a prefetch is ahead of the reader, if the cache has no limit."""
 _PAUSE = 0.01
-
-
-class WarmCounts(NamedTuple):
-    """The files that were looked at, and what of them was fetched."""
-
-    files: int
-    bytes: int
-    """Of these files."""
-    fetched: int
-    """Bytes of those that were not cached."""
-
-    def plus(self, size: int, fetched: int) -> WarmCounts:
-        """Return the counts with one more file."""
-        return WarmCounts(self.files + 1, self.bytes + size, self.fetched + fetched)
 
 
 def fetch_missing(
@@ -104,12 +90,12 @@ class Prefetch:
         self._outstanding: deque[tuple[int, int]] = deque()  # position and size of what is fetched and not read yet
         self._stop = Flag()
         self._generation = process.generation()
-        self._counts = WarmCounts(0, 0, 0)
+        self._counts = TreeCounts()
         self._failed = 0
         self._thread = threading.Thread(target=self._run, name="fsabs-prefetch", daemon=True)
         self._thread.start()
 
-    def wait(self, timeout: float | None = None) -> WarmCounts:
+    def wait(self, timeout: float | None = None) -> TreeCounts:
         """Wait for the end, or so many seconds; returns what is done by then. A forked child does not wait."""
         if self._generation == process.generation():
             self._thread.join(timeout)
@@ -140,7 +126,7 @@ class Prefetch:
                 if isinstance(found, OSError):  # raised again when it is read
                     self._failed += 1
                 else:
-                    self._counts = self._counts.plus(*found)
+                    self._counts = _with(self._counts, *found)
                     self._outstanding.append((position, found[0]))
 
     def _wait_for_reader(self) -> None:
@@ -157,17 +143,22 @@ class Prefetch:
 
 def warm(
     files: CachedFiles, fs: FS, key: str, progress: Callable[[int, int], None] | None, concurrency: int | None
-) -> WarmCounts:
+) -> TreeCounts:
     """Fetch all files of `fs` at or below `key`."""
     wanted = list(_sizes(files, fs, key))
-    done = WarmCounts(0, 0, 0)
+    done = TreeCounts()
     with _shown(progress, len(wanted), sum(size for _, size in wanted)) as show:
         for found in fetch_missing(files, [name for name, _ in wanted], concurrency):
             if isinstance(found, OSError):
                 raise found
-            done = done.plus(*found)
+            done = _with(done, *found)
             show(done.files, done.bytes)
     return done
+
+
+def _with(done: TreeCounts, size: int, fetched: int) -> TreeCounts:
+    """Return the counts with one more file of `size` bytes, so many of which were fetched."""
+    return done._replace(files=done.files + 1, bytes=done.bytes + size, fetched=done.fetched + fetched)
 
 
 def _sizes(files: CachedFiles, fs: FS, key: str) -> Iterator[tuple[str, int]]:

@@ -86,7 +86,7 @@ def warm(
     with opening.from_url(url, cache=options) as fs, ProgressDisplay(progress) as shown:
         done = fs.warm(progress=shown.update, concurrency=jobs)
     text = f"{url}: {done.files:,} files ({size_text(done.bytes)}), fetched {size_text(done.fetched)}"
-    invocation.output.record({"url": url, **done._asdict()}, text)
+    invocation.output.record({"url": url, "files": done.files, "bytes": done.bytes, "fetched": done.fetched}, text)
 
 
 @command.command()

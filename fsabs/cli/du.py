@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..core.stats import TreeUsage
+from ..core.stats import TreeCounts
 from .entries import is_listed
 from .output import size_text
 from .paths import ResolvedPath, each_path, path_argument
@@ -26,8 +26,8 @@ def command(invocation: Invocation, paths: tuple[str, ...], human: bool) -> int:
     """
 
     def show(found: ResolvedPath) -> None:
-        usage = found.fs.usage(found.path) if is_listed(found) else TreeUsage(1, found.stat().size)
-        counts = {"url": found.url, **usage._asdict()}
+        usage = found.fs.usage(found.path) if is_listed(found) else TreeCounts(1, bytes=found.stat().size)
+        counts = {"url": found.url, "files": usage.files, "bytes": usage.bytes}
         shown = size_text(usage.bytes) if human else str(usage.bytes)
         invocation.output.record(counts, f"{shown:>15}  {usage.files:>12,} files  {found.shown}")
 

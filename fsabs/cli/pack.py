@@ -60,8 +60,11 @@ def run(
         if dry_run:
             usage = tree.usage()
             text = f"would pack {usage.files:,} files ({size_text(usage.bytes)}) into {target.shown}"
-            invocation.output.record({"archive": target.shown, **usage._asdict(), "dry_run": True}, text)
+            invocation.output.record(
+                {"archive": target.shown, "files": usage.files, "bytes": usage.bytes, "dry_run": True}, text
+            )
             return
         done = pack(tree, target.fs, target.path, mode=mode, force_type=kind, progress=shown.update, concurrency=jobs)
     text = f"{target.shown}: {done.files:,} files ({size_text(done.bytes)})"
-    invocation.output.record({"archive": target.shown, **done._asdict()}, text)
+    values = {"archive": target.shown, "files": done.files, "directories": done.directories, "bytes": done.bytes}
+    invocation.output.record(values, text)

@@ -74,19 +74,19 @@ def command(
     \b
     Example: fsabs prepare model.py s3://bucket/raw.zip s3://bucket/train local --num-workers 8
     """
-    from ..prepare import PrepareProgress, prepare
+    from .. import prepare
 
     if (workers and num_workers) or (spark_master and master):
         raise click.UsageError("WORKERS or --num-workers, SPARK_MASTER or --master: not both")
     invocation.how_to_go_on = "run the same command again to go on"
     with ProgressDisplay(progress) as shown:
 
-        def show(state: PrepareProgress) -> None:
+        def show(state: prepare.PrepareProgress) -> None:
             shown.update(
                 state.files, state.bytes, state.total_files, state.total_bytes, f"{state.files_per_second:.0f} files/s"
             )
 
-        report = prepare(
+        report = prepare.run(
             model_file,
             raw_data_directory,
             output_directory,

@@ -45,7 +45,8 @@ def of_url(url: str) -> Iterator[Fact]:
     yield Fact("backend", opener.name, f"scheme {custom.scheme if custom else scheme}")
     if resolved.authority:
         yield Fact("authority", resolved.authority.rpartition("@")[2])  # without user and password
-    yield Fact("path", resolved.path or "/")
+    shown = redaction.without_secrets(f"{scheme}://{resolved.path or '/'}")  # a slash too many puts a login there
+    yield Fact("path", shown.removeprefix(f"{scheme}://"))
     section = location.authority if center is not None else scheme
     configured = center or custom
     for name, value in {**options, **settings}.items():

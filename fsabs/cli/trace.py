@@ -27,9 +27,9 @@ def summary(invocation: Invocation, folder: str) -> None:
     \b
     Example: fsabs trace summary trace-folder
     """
-    from ..trace import analyse, summary
+    from ..trace import analyze, summary
 
-    found = analyse(folder)
+    found = analyze(folder)
     if invocation.output.json:
         for finding in found.findings:
             values = {name: getattr(finding, name) for name in ("severity", "code", "title", "advice")}

@@ -13,6 +13,7 @@ import click
 from ..core import identity, keys
 from ..core.stats import FileStat
 from ..transfer.trees import TreeEvent, TreePlan, TreeTransfer
+from ..transfer.walks import entry
 from .filters import Filters, ordered
 from .paths import Paths, ResolvedPath
 from .program import FAILED, Invocation
@@ -134,10 +135,14 @@ class Transfer:
         sources: dict[tuple[int, str], list[ResolvedPath]] = {}
         for source, place in pairs:
             sources.setdefault((id(place.fs), place.key), []).append(source)
+        spread = [(source, place.key) for source, place in pairs if source.contents] if len(pairs) > 1 else []
         good = []
         for source, place in pairs:
             others = sources[id(place.fs), place.key]
-            if len(others) > 1:
+            if (member := _member_at(spread, place.key)) is not None:
+                reason = f"{member.shown} becomes {place.shown}: {source.shown} is not copied there"
+                self.error(ValueError(reason))
+            elif len(others) > 1:
                 if source is others[0]:
                     names = " and ".join(one.shown for one in others)
                     self.error(ValueError(f"{names} would all become {place.shown}: nothing is copied there"))
@@ -257,3 +262,13 @@ class Transfer:
         if kind is None or issubclass(kind, OSError | ValueError):
             self.summary.add("retried", self._retries.count)
             self.summary.write(self._output, "dry run: " if self._options.dry_run else "")
+
+
+def _member_at(spread: list[tuple[ResolvedPath, str]], key: str) -> ResolvedPath | None:
+    """Return what becomes `key` as a member of one of some directories, whose members go to the keys beside them."""
+    for directory, top in spread:
+        if key != top and keys.inside(key, top):
+            member = directory.member(keys.relative(key, top))
+            if entry(member.fs, member.key) is not None:
+                return member
+    return None

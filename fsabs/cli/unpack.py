@@ -55,7 +55,8 @@ def command(
         done = unpack(tree, place.fs, place.path, workers=jobs, progress=shown.update, failed=failed)
         left += _left_out(invocation, found.fs)
     text = f"{place.shown}: {done.files:,} files ({size_text(done.bytes)})" + (f", left out {left}" if left else "")
-    invocation.output.record({"target": place.shown, **done._asdict(), "left_out": left}, text)
+    counts = {"files": done.files, "directories": done.directories, "bytes": done.bytes, "left_out": left}
+    invocation.output.record({"target": place.shown, **counts}, text)
     return FAILED if left else 0
 
 

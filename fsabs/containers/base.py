@@ -1,4 +1,4 @@
-"""The base of all containers: the file in the parent FS, its URLs, and atomic writing.
+"""The base of all containers: the file in the parent FS, its URLs, atomic writing, and members on their way in.
 
 A container that is added to is written anew, with what it had. What tells its file from a later one is remembered when
 it is opened, and compared at the commit: where another has changed the file meanwhile, that stays, and the commit is an
@@ -11,9 +11,8 @@ import contextlib
 import errno
 import fcntl
 import io
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..core import errors, keys
 from ..core.blobs import Blob
@@ -22,20 +21,34 @@ from ..core.identity import Place
 from ..core.layers import LayerFS
 from ..core.limits import Limits
 from ..core.writing import LayerWriter, WriteFile, Writer
-from .problems import Problem
+from ..disk.temporary import Spool
 
 if TYPE_CHECKING:
     from typing import Self
 
+MAX_IN_MEMORY = 8 * 1024 * 1024
+"""Bytes of one written member that are kept in memory; a larger one moves to a temporary file without a name."""
+
 _State = tuple[str | None, int, float | None]
 """Version, size and modification time of a file."""
 
+
+class Problem(NamedTuple):
+    """Something wrong with one entry of a container, or with the container itself."""
+
+    path: str
+    """The entry's name as the container has it; `""` for the container itself."""
+    kind: str
+    """What it is, in one or two words that are the same for every case of it: `duplicate`, `unsafe name`, ..."""
+    detail: str
+    """A sentence for people: what was found, where, and what was expected."""
+
+
 READ_ONLY = Capabilities(implied_directories=True, versions=True)
-
-
-READ_AHEAD = 4
-"""A cache admits members that follow one that is read, within the part of the store's `max_gap_bytes` that this is: so
-an epoch of small members does not read gaps again of which it has the members already."""
+READING = READ_ONLY._replace(last_modified=True)
+WRITING = Capabilities(read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True)
+ADDING = WRITING._replace(replace=True, remove=True)
+"""The capabilities of an archive, zip or tar, that is read, written or added to."""
 
 
 class Container(FS):
@@ -262,28 +275,54 @@ class _MemberWriter(LayerWriter):
     leave = abort  # no member is continued
 
 
-def in_storage_order(
-    placed: list[tuple[int, int, str]],
-    max_gap_bytes: int,
-    between: Callable[[str, int, int], Iterator[str]],
-    admits: Callable[[str], bool],
-) -> list[str]:
-    """Return the keys of members, given as offset, size and key, as they lie in the archive, with admitted others.
+class SpooledWriter(Writer):
+    """A member on its way into a format that takes one at a time, and can't take one back: several may be open at once.
 
-    The others lie in gaps that are read over, or close behind; `between(key, offset, stop)` yields those that follow
-    the member `key`, at `offset`, before `stop`.
+    It keeps what is written, and at `commit()` calls `on_commit(file, size)` with a file of it, positioned at 0.
+
+    The file is closed after the call. `on_abort()`, if given, is called when the member is thrown away, also when
+    `on_commit` raised; it is called once, and never after an `on_commit` that returned.
     """
-    placed.sort()
-    found: list[str] = []
-    for at, (offset, size, key) in enumerate(placed):
-        found.append(key)
-        ahead = offset + size + max_gap_bytes // READ_AHEAD
-        following = placed[at + 1][0] if at + 1 < len(placed) else ahead + max_gap_bytes + 1
-        if following - ahead <= max_gap_bytes:
-            found += filter(admits, between(key, offset, following))
-        else:
-            found += itertools.takewhile(admits, between(key, offset, ahead))
-    return found
+
+    takes_views = True
+
+    def __init__(
+        self,
+        on_commit: Callable[[IO[bytes], int], None],
+        on_abort: Callable[[], None] | None = None,
+        max_in_memory: int = MAX_IN_MEMORY,
+    ) -> None:
+        self._on_commit = on_commit
+        self._on_abort = on_abort
+        self._file: Spool | None = Spool(max_in_memory)
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Keep all of `data`."""
+        self._spool().write(data)
+        self._size += len(data)
+
+    def commit(self) -> None:
+        """Hand the member over."""
+        file = self._spool()
+        file.seek(0)
+        self._on_commit(cast(IO[bytes], file), self._size)
+        self._file = None
+        file.close()
+
+    def abort(self) -> None:
+        """Forget the member; after a commit there is nothing to forget."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        file.close()
+        if self._on_abort is not None:
+            self._on_abort()
+
+    def _spool(self) -> Spool:
+        if self._file is None:
+            raise ValueError("the member is committed or aborted already")
+        return self._file
 
 
 @contextlib.contextmanager

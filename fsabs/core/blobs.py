@@ -45,6 +45,8 @@ class Blob(abc.ABC):
     """Bytes that a file object fetches at once when it reads from front to back."""
     streams: bool = False
     """`_stream` may have something to give."""
+    sparse: bool = False
+    """It has holes, which read as zeros and take no room."""
 
     def __init__(self, origin: Origin, key: str, size: int, version: str | None = None) -> None:
         self._origin = origin

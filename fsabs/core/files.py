@@ -68,7 +68,11 @@ class BlobFile(io.RawIOBase):
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Read into `buffer` from the position on; return the number of bytes, 0 at the end."""
-        view = buffer if type(buffer) is memoryview and buffer.itemsize == 1 else memoryview(buffer).cast("B")
+        view = memoryview(buffer)
+        if not view.nbytes:  # which may have a shape that can't be cast
+            return 0
+        if view.ndim != 1 or view.format != "B":
+            view = view.cast("B")
         position, window = self._position, self._window
         if position != self._fetched:
             if self._ahead and 0 < self._fetched - position <= len(self._ahead):
@@ -116,6 +120,7 @@ class BlobFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move the position; beyond the end is allowed, before the start is an `OSError` (EINVAL)."""
+        whence = operator.index(whence)
         if whence == os.SEEK_CUR:
             offset += self._position
         elif whence == os.SEEK_END:

@@ -24,12 +24,14 @@ from .globbing import glob
 from .limits import DEFAULT, Limits
 from .listing import Listing, Names, Walk
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
+from .ranges import StorageOrder
 from .readahead import pieces
 from .stats import LAST_NAME as LAST_NAME
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
 from .stats import ListPage as ListPage
-from .stats import TreeUsage as TreeUsage
+from .stats import StoreNotes as StoreNotes
+from .stats import TreeCounts as TreeCounts
 from .threads import in_threads as in_threads
 from .writing import (
     APPEND_BUFFER_SIZE,
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from ..transfer.trees import CopiedTree, SyncedTree
 
 Path = str | os.PathLike[str]
 
@@ -73,6 +74,8 @@ class FS(abc.ABC):
     limits: Limits = DEFAULT
     """What files, globs and containers that are opened through this FS may cost."""
 
+    _notes: StoreNotes = StoreNotes()
+    _splits_authority: bool = False  # whether an @ in a URL's authority is the backend's to read, and in no URL shown
     _root: str = ""
     _cwd: str = ""
     _follows_all_links: bool = True  # so that there is nothing to be checked
@@ -83,7 +86,7 @@ class FS(abc.ABC):
     @overload
     def open(
         self,
-        file_path: Path,
+        path: Path,
         mode: TextMode = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -91,15 +94,15 @@ class FS(abc.ABC):
         newline: str | None = None,
     ) -> io.TextIOWrapper: ...
     @overload
-    def open(self, file_path: Path, mode: ReadBinaryMode, buffering: int = -1) -> ReadFile: ...
+    def open(self, path: Path, mode: ReadBinaryMode, buffering: int = -1) -> ReadFile: ...
     @overload
-    def open(self, file_path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
+    def open(self, path: Path, mode: WriteBinaryMode, buffering: int = -1) -> WriteFile: ...
     @overload
-    def open(self, file_path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
+    def open(self, path: Path, mode: UpdateBinaryMode, buffering: int = -1) -> BinaryIO: ...
     @overload
     def open(
         self,
-        file_path: Path,
+        path: Path,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -108,7 +111,7 @@ class FS(abc.ABC):
     ) -> IO[Any]: ...
     def open(
         self,
-        file_path: Path,
+        path: Path,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
@@ -123,7 +126,7 @@ class FS(abc.ABC):
         how = modes.parsed(mode)
         if type(buffering) is not int or not buffering or (encoding, errors, newline) != (None, None, None):
             modes.check(how, buffering, encoding, errors, newline)
-        key = (self._read_key if how.action == "r" else self._file_key)(file_path, "open")
+        key = (self._read_key if how.action == "r" else self._file_key)(path, "open")
         if how.action == "r" and not how.update:
             binary: io.IOBase = self._open_reader(key, buffering)
         else:
@@ -239,30 +242,28 @@ class FS(abc.ABC):
         """Return whether there is a file or a directory; a store that can't be reached is an error, not False."""
         return self._is(self._key(path, "exists"), directory=True if names_directory(path) else None)
 
-    def isdir(self, file_path: Path) -> bool:
+    def isdir(self, path: Path) -> bool:
         """Return whether there is a directory."""
-        return self._is(self._key(file_path, "isdir"), directory=True)
+        return self._is(self._key(path, "isdir"), directory=True)
 
-    def isfile(self, file_path: Path) -> bool:
+    def isfile(self, path: Path) -> bool:
         """Return whether there is a file."""
-        return self._is(self._key(file_path, "isfile"), directory=False) and not names_directory(file_path)
+        return self._is(self._key(path, "isfile"), directory=False) and not names_directory(path)
 
     @overload
     def list(
-        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: Literal[False] = False
+        self, path: Path | None = "", recursive: bool = False, detail: Literal[False] = False
     ) -> Iterator[str]: ...
     @overload
-    def list(
-        self, path_or_prefix: Path | None = "", recursive: bool = False, *, detail: Literal[True]
-    ) -> Iterator[FileStat]: ...
+    def list(self, path: Path | None = "", recursive: bool = False, *, detail: Literal[True]) -> Iterator[FileStat]: ...
     @overload
-    def list(self, path_or_prefix: Path | None, recursive: bool, detail: Literal[True]) -> Iterator[FileStat]: ...
+    def list(self, path: Path | None, recursive: bool, detail: Literal[True]) -> Iterator[FileStat]: ...
     @overload
     def list(
-        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False
+        self, path: Path | None = "", recursive: bool = False, detail: bool = False
     ) -> Iterator[str] | Iterator[FileStat]: ...
     def list(
-        self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False
+        self, path: Path | None = "", recursive: bool = False, detail: bool = False
     ) -> Iterator[str] | Iterator[FileStat]:
         """Yield the names in a directory, relative to it; a directory's name ends in `/`.
 
@@ -270,7 +271,7 @@ class FS(abc.ABC):
         the system: sort what depends on an order. `recursive` yields what is in its directories, too, each after its
         directory; `detail` yields `FileStat` in place of names. A missing path, or a file, raises at the call.
         """
-        key = self._key("" if path_or_prefix is None else path_or_prefix, "list")
+        key = self._key("" if path is None else path, "list")
         return Listing(functools.partial(self._members, key, recursive, detail)).prime()
 
     def walk(self, path: Path = "") -> Iterator[tuple[str, Names, Names]]:
@@ -278,7 +279,7 @@ class FS(abc.ABC):
         self._key(path, "walk")
         return Walk(os.fspath(path), self.list, self._enters)
 
-    def usage(self, path: Path = "") -> TreeUsage:
+    def usage(self, path: Path = "") -> TreeCounts:
         """Return how many files are below a directory, at any depth, and the sum of their sizes."""
         key = self._key(path, "usage")
         with self._naming("usage", key):
@@ -301,16 +302,16 @@ class FS(abc.ABC):
 
     # ---- changing the tree
 
-    def mkdir(self, file_path: Path, mode: int = 0o777) -> None:
+    def mkdir(self, path: Path, mode: int = 0o777) -> None:
         """Make a directory; an existing path is `FileExistsError`, a missing parent `FileNotFoundError`."""
-        key = self._key(file_path, "mkdir")
+        key = self._key(path, "mkdir")
         self._require("mkdir", "mkdir", key)
         with self._naming("mkdir", key):
             self._mkdir(key, mode)
 
-    def makedirs(self, file_path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+    def makedirs(self, path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
         """Make a directory and what is missing of its parents."""
-        key = self._key(file_path, "makedirs")
+        key = self._key(path, "makedirs")
         self._require("mkdir", "makedirs", key)
         try:
             self._makedirs(key, mode)
@@ -331,13 +332,13 @@ class FS(abc.ABC):
         with self._naming("rename", source):
             self._rename(source, target) if source != target else self._stat(source)
 
-    def remove(self, file_path: Path, recursive: bool = False) -> None:
+    def remove(self, path: Path, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it.
 
         A link is removed, and what it leads to stays. The FS's own root, `.`, is emptied and stays; an empty path is
         none (`FileNotFoundError`).
         """
-        key = self._nonempty_key(file_path, "remove")
+        key = self._nonempty_key(path, "remove")
         self._require("remove", "remove", key)
         if key in ("", self._root) and not recursive:
             raise errors.error(errno.EISDIR, "remove", self._url(key))
@@ -382,7 +383,7 @@ class FS(abc.ABC):
         *,
         progress: Callable[[int, int], None] | None = None,
         concurrency: int | None = None,
-    ) -> CopiedTree:
+    ) -> TreeCounts:
         """Copy a directory and all that is in it, to another FS if one is given.
 
         Each file is copied whole or not at all, and replaces the file at its target. `dst` is made if it is missing;
@@ -409,7 +410,7 @@ class FS(abc.ABC):
         totals, plan = trees.TransferTotals(progress), trees.TreePlan("replace")
         run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
         run.run()
-        return trees.CopiedTree(totals.files, run.directories, totals.bytes)
+        return totals.counts(run.directories)
 
     def sync_tree(
         self,
@@ -421,7 +422,7 @@ class FS(abc.ABC):
         content: bool = False,
         progress: Callable[[int, int], None] | None = None,
         concurrency: int | None = None,
-    ) -> SyncedTree:
+    ) -> TreeCounts:
         """Copy what is new or changed in a directory, as `copy_tree` does; a run that was interrupted is continued.
 
         Two files of one size are the same if the target keeps times and the times are equal; if the target's version is
@@ -435,7 +436,8 @@ class FS(abc.ABC):
             content: two files of one size are the same if their contents are, by checksums or by reading both.
             progress, concurrency: as of `copy_tree`.
 
-        Returns how many files were copied, skipped and removed, and how many bytes were copied.
+        Returns how many files and bytes were copied, how many directories were made, and how many files were skipped
+        and removed.
         """
         target_fs = self if dst_fs is None else checked_fs(dst_fs, "dst_fs")
         to_key = target_fs._nonempty_key if delete else target_fs._key
@@ -452,20 +454,20 @@ class FS(abc.ABC):
         run.run()
         if delete:
             run.remove_others()
-        return trees.SyncedTree(totals.files, totals.skipped, totals.removed, totals.bytes)
+        return totals.counts(run.directories)
 
     # ---- trees and containers
 
-    def subfs(self, rel_path: Path) -> Self:
-        """The same FS with the directory `rel_path` as its root and `cwd`: nothing outside of it can be reached."""
+    def subfs(self, path: Path) -> Self:
+        """The same FS with the directory `path` as its root and `cwd`: nothing outside of it can be reached."""
         sub = copy.copy(self)
-        sub._root = sub._cwd = self._key(rel_path, "subfs")
+        sub._root = sub._cwd = self._key(path, "subfs")
         sub._borrowed = True
         return sub
 
-    def open_zip(self, file_path: Path, mode: str = "r", **options: Any) -> FS:
-        """The zip file at `file_path` as an FS; options as of `Zip`."""
-        return self.open_container(file_path, mode, force_type="zip", **options)
+    def open_zip(self, path: Path, mode: str = "r", **options: Any) -> FS:
+        """The zip file at `path` as an FS; options as of `Zip`."""
+        return self.open_container(path, mode, force_type="zip", **options)
 
     def open_container(self, path: Path, mode: str = "r", *, force_type: str | None = None, **options: Any) -> FS:
         """Open the container (zip, tar, HDF5) in the file at `path` as an FS; `force_type` overrides the format of its
@@ -565,6 +567,19 @@ class FS(abc.ABC):
         The FS's root is `path`. A backend overrides this where its constructor takes something else.
         """
         return cast(Callable[..., FS], cls)(authority, path, **options)
+
+    @classmethod
+    def class_for(cls, authority: str) -> type[FS]:
+        """Return the class of the FS at a URL's authority; a backend that has several overrides this."""
+        return cls
+
+    @classmethod
+    def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of this class for those that scripts give fsspec's filesystem of the same scheme.
+
+        Names that this class has stay as they are; what changes no result is left out.
+        """
+        return dict(options)
 
     # ---- the core: what a backend or container writes, on keys counted from the backend's own root
 
@@ -701,14 +716,14 @@ class FS(abc.ABC):
         """Yield the names of what `_walk` yields, a directory's with its `/`."""
         return (member.listed() for member in self._walk(key))
 
-    def _usage(self, key: str) -> TreeUsage:
+    def _usage(self, key: str) -> TreeCounts:
         """Return what the files below the directory `key` add up to."""
         files = size = 0
         for member in self._walk(key):
             if not member.directory:
                 files += 1
                 size += member.size
-        return TreeUsage(files, size)
+        return TreeCounts(files, bytes=size)
 
     def _leads_back(self, key: str) -> bool:
         """Return whether the directory `key` is a link to one above it, which is listed and not entered."""
@@ -738,13 +753,9 @@ class FS(abc.ABC):
         with self._open_from_start(key) as blob:
             return blob.read_all(), blob.version
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        """Return the keys `wanted` in the order in which the files are stored, with others that a cache `admits`.
-
-        The others are whole files that a request for those covers, because it reads over small gaps, and few that
-        follow one of them at once. `wanted` has each key once.
-        """
-        return wanted
+    def _storage_order(self) -> StorageOrder | None:
+        """Return how files are stored one behind the other; None if each is stored apart."""
+        return None
 
     def _read_bytes(self, key: str) -> bytes:
         """The content of the file `key`."""
@@ -793,6 +804,11 @@ class FS(abc.ABC):
     def _read_link(self, key: str) -> str | None:
         """Return where the symbolic link `key` leads to, as it is written in it; None if `key` is no link."""
         return None
+
+    def _lstat(self, key: str) -> FileStat:
+        """As `_stat`; of a symbolic link its own stat, whose mode says that it is one."""
+        leads_to = self._read_link(key) if self.capabilities.links else None
+        return self._stat(key) if leads_to is None else FileStat.of_link(keys.name(key), len(leads_to))
 
     def _make_link(self, key: str, target: str) -> None:
         """Make `key` a symbolic link to `target` (needs `links`); `FileExistsError`."""
@@ -894,11 +910,15 @@ class FS(abc.ABC):
         raise self._unsupported("set times", key)
 
     def _set_mode(self, key: str, mode: int) -> None:
-        """Make `mode` the permissions of the directory `key` (needs `modes`)."""
+        """Make `mode` the permissions of the file or directory `key` (needs `modes`)."""
         raise self._unsupported("set permissions", key)
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         """Return whether the file with this stat has the content of `blob`; None if the stat does not say."""
+        return None
+
+    def _same_content(self, version: str, other: str) -> bool | None:
+        """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
         return None
 
     # ---- how the public methods are derived, and what those above share

@@ -24,7 +24,8 @@ from .fs import (
 )
 from .identity import Place
 from .limits import Limits
-from .stats import TreeUsage
+from .ranges import StorageOrder
+from .stats import StoreNotes, TreeCounts
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _DERIVED_FROM = {
         "_stored_in",
     ),
     "_open_from_start": ("_open_to_read",),
+    "_stat": ("_lstat",),
     "_create": ("_write_bytes", "_write_like", "_write_many", "_resume", "_can_copy_from", "_copy_from"),
     "_remove": ("_empty",),
     "_remove_tree": ("_empty",),
@@ -107,6 +109,10 @@ class LayerFS(FS):
     def limits(self) -> Limits:  # type: ignore[override]
         """The inner FS's."""
         return self.inner.limits
+
+    @property
+    def _notes(self) -> StoreNotes:  # type: ignore[override]
+        return self.inner._notes
 
     def _check_links(self, key: str, root: str, operation: str) -> None:
         self.inner._check_links(key, root, operation)
@@ -183,7 +189,7 @@ class LayerFS(FS):
     def _walk_names(self, key: str) -> Iterator[str]:
         return self.inner._walk_names(key)
 
-    def _usage(self, key: str) -> TreeUsage:
+    def _usage(self, key: str) -> TreeCounts:
         return self.inner._usage(key)
 
     def _leads_back(self, key: str) -> bool:
@@ -200,8 +206,8 @@ class LayerFS(FS):
     ) -> Iterator[tuple[bytes, str | None]]:
         return self.inner._read_many_versioned(wanted, concurrency)
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        return self.inner._in_storage_order(wanted, admits)
+    def _storage_order(self) -> StorageOrder | None:
+        return self.inner._storage_order()
 
     def _read_bytes(self, key: str) -> bytes:
         return self.inner._read_bytes(key)
@@ -226,6 +232,9 @@ class LayerFS(FS):
 
     def _write_like(self, key: str, data: bytes, stat: FileStat) -> None:
         self.inner._write_like(key, data, stat)
+
+    def _lstat(self, key: str) -> FileStat:
+        return self.inner._lstat(key)
 
     def _read_link(self, key: str) -> str | None:
         return self.inner._read_link(key)
@@ -262,6 +271,9 @@ class LayerFS(FS):
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         return self.inner._has_content(stat, blob)
+
+    def _same_content(self, version: str, other: str) -> bool | None:
+        return self.inner._same_content(version, other)
 
     def _close(self) -> None:
         self.inner._close()
@@ -310,11 +322,11 @@ class LazyFS(LayerFS):
     def _cwd(self, key: str) -> None:
         self._moved = key
 
-    def subfs(self, rel_path: Path) -> Self:
-        """The directory `rel_path` of the FS, as lazy as this one."""
+    def subfs(self, path: Path) -> Self:
+        """The directory `path` of the FS, as lazy as this one."""
         if self._moved is not None:
-            rel_path = "/" + self._key(rel_path, "subfs")
-        return type(self)(_SubOf(self._init_func, rel_path), True, self._recreate_on_fork)
+            path = "/" + self._key(path, "subfs")
+        return type(self)(_SubOf(self._init_func, path), True, self._recreate_on_fork)
 
     def _close(self) -> None:
         self._kept = None

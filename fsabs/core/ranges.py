@@ -7,11 +7,20 @@ others wait. Backends decide on both limits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 Range = tuple[int, int]
 """Size and offset, in bytes."""
+
+
+class StorageOrder(NamedTuple):
+    """The order in which files are stored one behind the other, in an archive."""
+
+    max_gap_bytes: int
+    """The largest gap between two of them that one request reads over."""
+    following: Callable[[str], Iterator[tuple[int, int, str]]]
+    """Yields offset, size and key of a file and of those stored behind it, in order; nothing for an unknown one."""
 
 
 class RequestShare(NamedTuple):

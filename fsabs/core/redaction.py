@@ -15,16 +15,17 @@ from typing import Any
 HIDDEN = "***"
 _NAMES = """
 acl anonymous block_size bucket checksum_algorithm client_certificate compression compresslevel configuration
-connect_timeout content_type create create_bucket endpoint fsync keytab links max_attempts mpu_chunksize path_style
+connect_timeout connection content_type create create_bucket endpoint fsync impersonate keytab links max_attempts
+mpu_chunksize path_style
 principal profile read_timeout region replication requester_pays server_side_encryption storage_class ticket_cache
 timeout timestamp usercert userkey username verify
 bucket_key_enabled cache_control content_disposition content_encoding content_language expected_bucket_owner expires
 object_lock_legal_hold object_lock_mode object_lock_retain_until
-bearer_token_path below cache check_interval dir force_type http_cache limits manifest max_age
+bearer_token_path below cache check_interval dir force_type fsspec http_cache limits manifest max_age
 max_bytes max_cache_size max_depth max_header_bytes max_index_bytes max_line_length max_linked_entries max_links
 max_pattern_parts max_ratio memory_bytes min_free mode namespace offline pfs prefix scheme strict trace url
 whole_file_size
-account_name alt anon application_name branch database dataset dbname download encoding file filename format
+access_tier account_name alt anon application_name branch database dataset dbname download encoding file filename format
 generation host id lang length limit name offset page part partnumber path port project protocol raw ref rev
 revision size split sslmode start tag type v version versionid
 """  # of S3, HDFS, local trees and containers; of from_url and pfio.ini; of other filesystems and of queries
@@ -34,9 +35,18 @@ HARMLESS = frozenset(_NAMES.split())
 _VARIABLES = re.compile(r"(\$\w+|\$\{\w+\})+").fullmatch
 _PAIR = re.compile(r"\s*([\w.-]+)\s*=\s*(.*)", re.DOTALL).fullmatch
 # All take a time in proportion to the text, which may be a stranger's.
-_USER = re.compile(r"(?<=:)//(?:[^/\s]*|[^/\s@:\[]*:(?!\d*(?:[/?#\s]|$))[^\s@]{0,200})@")
-_QUERY = re.compile(r"""(?<!\s)[?#][^\s"<>]*""")
+_PASSWORD = r"[^/\s@:\[]*:(?!\d*(?:[/?#\s]|$))[^\s@]{0,200}@"
+# In URLs of Azure the name of a container stands where others have a user.
+_USER = re.compile(
+    rf"(?<=:)(?<!\babfs:)(?<!\babfss:)//(?:[^/\s]*@|{_PASSWORD})"
+    rf"|(?<=:)(?<!file:)///{_PASSWORD}"
+    r"|(?<=:)//[^/\s@:]*:[^/\s@]*@"
+)
+_QUERY = re.compile(r"""(?<!\s)[?#](?:[^\s"<>]|(?<==)["<][^\s"<>]*)*""")
 _FIELD = re.compile(r"(?<=[?&#;])([^=?&#;]*)=([^&#;]+)")
+_LOGIN = re.compile(r"^([^/\s@:]*:[^/\s@]+)@")
+_NESTED = re.compile(r"%(?:3d|40)", re.IGNORECASE).search
+"""Finds, in the value of a field, one of a URL or a query in it, quoted: `=` or `@`."""
 
 
 def without_secrets(text: str) -> str:
@@ -52,7 +62,8 @@ def distinct_url(url: str) -> str:
 def _cleaned(text: str, hide: Callable[[str], str]) -> str:
     def field(found: re.Match[str]) -> str:
         name, value = found.groups()
-        return found[0] if is_harmless(name) or value.startswith(HIDDEN) else f"{name}={hide(value)}"
+        harmless = is_harmless(name) and not _NESTED(value)
+        return found[0] if harmless or value.startswith(HIDDEN) else f"{name}={hide(value)}"
 
     def query(found: re.Match[str]) -> str:
         fields = found[0].rstrip("])}'.,:;")  # what follows belongs to the sentence that the URL is in
@@ -135,5 +146,7 @@ def _text(name: str, value: Any, hide: Callable[[object], str]) -> str:
 
 def _item(name: str, text: str, hide: Callable[[object], str]) -> str:
     """Return an item of a value: `name=value` of another option, else text of this one."""
+    if "://" not in text:
+        text = _LOGIN.sub(lambda found: f"{hide(found[1])}@", text)
     pair = _PAIR(text) if name != "prefix" else None  # as data/year=2026
     return f"{pair[1]}={_text(pair[1], pair[2], hide)}" if pair else without_secrets(text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat as stat_bits
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -38,6 +40,11 @@ class FileStat(NamedTuple):
         """The stat of a directory."""
         return cls(filename, 0, True, last_modified, stat_bits.S_IFDIR | 0o755 if mode is None else mode)
 
+    @classmethod
+    def of_link(cls, filename: str, size: int) -> FileStat:
+        """The stat of a symbolic link itself, whose text has `size` bytes."""
+        return cls(filename, size, False, None, stat_bits.S_IFLNK | 0o777)
+
 
 LAST_NAME = "\U0010ffff"
 """Above all names of files."""
@@ -52,12 +59,36 @@ class ListPage(NamedTuple):
     """The path up to which no file is missing; `LAST_NAME` at the end."""
 
 
-class TreeUsage(NamedTuple):
-    """The number and total size of the files below a directory."""
+class TreeCounts(NamedTuple):
+    """What an operation on a tree has found or done: `usage`, `copy_tree`, `sync_tree`, `pack`, `unpack`, `warm`."""
 
-    files: int
-    bytes: int
-    """The sum of their sizes."""
+    files: int = 0
+    """Files that were found, written, or fetched into a cache."""
+    directories: int = 0
+    """Directories that were made. A store with implied directories is given the empty ones alone."""
+    bytes: int = 0
+    """The sizes of the files, added up."""
+    skipped: int = 0
+    """Files that were the same at the target already."""
+    removed: int = 0
+    """Files of the target that were removed."""
+    fetched: int = 0
+    """Bytes of the files that were not cached."""
+
+    def __repr__(self) -> str:
+        """Show what is not 0."""
+        return f"TreeCounts({', '.join(f'{name}={count}' for name, count in self._asdict().items() if count)})"
+
+
+class StoreNotes(NamedTuple):
+    """What the command tells of a kind of store, whichever of its stores it is."""
+
+    costs: tuple[str, ...] = ("opening, listing, an epoch: as the store has it; --measure shows it",)
+    """What opening, listing and an epoch cost, a line each."""
+    permissions: Mapping[str, str] = MappingProxyType({})
+    """The store's names of the permissions to `list`, `read` and `write`."""
+    records_requests: bool = False
+    """Whether each request is a span of the kind `request`, so that requests can be counted."""
 
 
 class Capabilities(NamedTuple):
@@ -95,3 +126,6 @@ class Capabilities(NamedTuple):
     """It has symbolic links."""
     modes: bool = False
     """A file has permissions, which `FileStat.mode` tells and a copy is given."""
+    commits: bool = False
+    """A change is a commit, and so is `write_many` as a whole. The FS reads the commit of its opening, and after a
+    change of its own the one that it has made: what others commit is seen by an FS that is opened then."""

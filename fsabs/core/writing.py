@@ -60,11 +60,18 @@ class Writer(abc.ABC):
     """It has compared what it has written with what it was given."""
 
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:  # noqa: B027 - most stores keep neither
-        """Have the file get the time of `stat` and, if it is new or `moved`, its permissions, where these are kept."""
+        """Have the file get the time of `stat` and, if it is new or `moved`, its permissions, where these are kept.
+
+        A `mode` of 0 has none: the file gets those of any new one.
+        """
 
     @abc.abstractmethod
     def write(self, data: bytes) -> None:
         """Take all of `data`."""
+
+    def write_zeros(self, size: int) -> None:
+        """Take `size` zeros, which were a hole in what is copied: they need take no room, where that can be."""
+        self.write(bytes(size))
 
     @abc.abstractmethod
     def commit(self) -> None:

@@ -5,6 +5,7 @@ Whoever opens a descriptor closes it (`try`, `finally`), or gives it to an objec
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat as stat_bits
@@ -32,6 +33,14 @@ def open_ours_with_status(path: str, flags: int, dir_fd: int | None = None) -> t
         os.close(fd)
         raise
     return fd, status
+
+
+def drop_setuid(fd: int) -> None:
+    """Take the setuid and setgid bits of a file that is written, as the kernel does where the writer isn't root."""
+    mode = os.fstat(fd).st_mode
+    if mode & 0o6000 and stat_bits.S_ISREG(mode):
+        with contextlib.suppress(PermissionError):  # another user's: the kernel does it
+            os.fchmod(fd, mode & 0o1777)
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:

@@ -17,12 +17,12 @@ import os
 import stat as stat_bits
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import errors, process
 from ..core.writing import Writer, is_partial, partial_name
 from . import temporary
-from .descriptors import open_ours, write_all
+from .descriptors import drop_setuid, open_ours, write_all
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,6 +48,15 @@ _NO_ATTRIBUTE = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errn
 _ACL = "system.posix_acl_access"
 
 
+class Target(NamedTuple):
+    """Where a file is going to be written."""
+
+    path: str
+    """Behind links."""
+    replaced: os.stat_result | None
+    """The status of what is there; None if nothing is."""
+
+
 class Replacement(Writer):
     """A file that is written aside, private if it replaces another one, and published under its name by `commit`.
 
@@ -55,8 +64,8 @@ class Replacement(Writer):
     a link. A forked child neither publishes nor removes what its parent writes.
 
     Args:
-        path: the file, which need not exist. Given with `dir_fd`, the descriptor of a directory of this user's, it is a
-            name in that directory, and the file is always private.
+        path: the file, which need not exist, or what `target` has found of it. Given with `dir_fd`, the descriptor of a
+            directory of this user's, it is a name in that directory, and the file is always private.
         exclusive: an existing file is a `FileExistsError`, here or at the commit.
         durable: the file is flushed to the disk before it is published, and its directory after it.
         mode: the permissions of a new file, before the umask.
@@ -68,7 +77,7 @@ class Replacement(Writer):
 
     def __init__(
         self,
-        path: str,
+        path: str | Target,
         *,
         exclusive: bool = False,
         durable: bool = False,
@@ -81,7 +90,9 @@ class Replacement(Writer):
         self._durable = durable
         self._mode: int | None = None  # what it gets at the commit, in place of what it was made with
         self._modified_ns: int | None = None
-        if dir_fd is None:
+        if isinstance(path, Target):
+            self._path, self._replaced = path
+        elif dir_fd is None:
             self._path, self._replaced = target(path, exclusive)
         else:
             self._path, self._replaced, mode = path, None, 0o600
@@ -111,10 +122,16 @@ class Replacement(Writer):
         """Write all of `data`."""
         write_all(self._fd, data)
 
+    def write_zeros(self, size: int) -> None:
+        """Make the file longer by a hole."""
+        os.ftruncate(self._fd, os.lseek(self._fd, size, os.SEEK_CUR))
+
     def keep(self, stat: FileStat, *, moved: bool = False) -> None:
         """Have the file get the time of `stat` and, if it is new or `moved`, its permissions."""
         if stat.last_modified is not None:
             self._modified_ns = round(stat.last_modified * 1e9)
+        if not stat.mode:
+            return
         mode = stat.mode & PERMISSIONS
         if self._replaced is None or moved:
             self._mode = mode
@@ -132,6 +149,8 @@ class Replacement(Writer):
     def _publish(self) -> None:
         aside = self._partial != "" and self._takes_attributes()
         if self._mode is not None and self._dir_fd is None:
+            if self._replaced is None and not self._mode & 0o007:
+                _drop_default_acl(self._fd)
             os.fchmod(self._fd, self._mode)
         if self._modified_ns is not None:
             os.utime(self._fd, ns=(self._modified_ns, self._modified_ns))
@@ -151,8 +170,8 @@ class Replacement(Writer):
         try:
             if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
                 os.fchown(self._fd, old.st_uid, old.st_gid)
+            _copy_extended(self._path, self._fd)  # first: a directory's default list may grant what the mode lets count
             os.fchmod(self._fd, old.st_mode & PERMISSIONS)
-            _copy_extended(self._path, self._fd)
         except OSError as exc:
             if exc.errno not in _NO_ATTRIBUTE:
                 raise
@@ -162,7 +181,8 @@ class Replacement(Writer):
 
     def _is_moved(self) -> bool:
         """Move the file to its name; return False if the name can't be moved over."""
-        self._close_written()
+        # A network filesystem reports only at a close that some of it is lost; the descriptor itself has more to do.
+        os.close(os.dup(self._fd))
         if self._exclusive:
             self._link()
             return True
@@ -171,16 +191,9 @@ class Replacement(Writer):
         except OSError as exc:
             if self._replaced is None or exc.errno not in _NO_MOVE:
                 raise
-            if self._fd < 0:
-                self._fd = os.open(self._partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             return False
         self._partial = ""
         return True
-
-    def _close_written(self) -> None:
-        """Close the file: a network filesystem reports only now that some of it is lost."""
-        fd, self._fd = self._fd, -1
-        os.close(fd)
 
     def _link(self) -> None:
         """Give the file its name if nothing has it."""
@@ -200,9 +213,7 @@ class Replacement(Writer):
             status = os.fstat(fd)
             if self._replaced is None or not os.path.samestat(status, self._replaced):
                 raise OSError(errno.ESTALE, "another file has taken this name since it was opened for writing")
-            if status.st_mode & 0o6000:
-                with contextlib.suppress(PermissionError):  # another's: the kernel takes the bits away
-                    os.fchmod(fd, status.st_mode & PERMISSIONS)
+            drop_setuid(fd)
             os.ftruncate(fd, 0)
             offset = 0
             while piece := os.pread(self._fd, _PIECE, offset):
@@ -245,29 +256,44 @@ class Replacement(Writer):
             self.abort()
 
 
-def write_new(path: str, data: bytes, mode: int, modified_ns: int | None, durable: bool = False) -> bool:
+def write_new(path: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool = False) -> bool:
     """Write a whole new file, as `Replacement` does, in few steps; return False, with nothing done, if it is there.
 
-    `mode` is its permissions, `modified_ns` its time of modification, the current one if None.
+    The file has no name until it is complete, where the system and the filesystem have such files. `mode` is its
+    permissions, `modified_ns` its time of modification; by default they are those of any new file.
     """
+    folder = path.rpartition("/")[0] or "/"
     try:
-        os.lstat(path)
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    except (AttributeError, OSError):
+        return _write_named(path, folder, data, mode, modified_ns, durable)
+    try:
+        _fill(fd, data, mode, modified_ns, durable)
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+    except FileExistsError:
         return False
-    except FileNotFoundError:
-        pass
-    folder, slash, name = path.rpartition("/")
-    sweep_once(folder or "/")
-    partial = f"{folder}{slash}{partial_name(name)}"
-    fd = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    except OSError as exc:
+        if exc.errno not in (*_NO_LINK, errno.ENOENT):  # where there is no /proc
+            raise
+        return _write_named(path, folder, data, mode, modified_ns, durable)
+    finally:
+        os.close(fd)
+    if durable:
+        _fsync_directory(folder, None)
+    return True
+
+
+def _write_named(path: str, folder: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool) -> bool:
+    """As `write_new`, under a hidden name."""
+    if os.path.lexists(path):
+        return False
+    sweep_once(folder)
+    partial = f"{folder}/{partial_name(os.path.basename(path))}"
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    fd = os.open(partial, flags, 0o666 if mode is None else mode)
     try:
         try:
-            write_all(fd, data)
-            if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
-                os.fchmod(fd, mode)
-            if modified_ns is not None:
-                os.utime(fd, ns=(modified_ns, modified_ns))
-            if durable:
-                os.fsync(fd)
+            _fill(fd, data, mode, modified_ns, durable)
         finally:
             os.close(fd)
         os.rename(partial, path)
@@ -278,6 +304,21 @@ def write_new(path: str, data: bytes, mode: int, modified_ns: int | None, durabl
     if durable:
         _fsync_directory(folder, None)
     return True
+
+
+def _fill(fd: int, data: bytes, mode: int | None, modified_ns: int | None, durable: bool) -> None:
+    """Give a new file its permissions, its content and its time."""
+    if mode is not None:
+        if not mode & 0o007:
+            _drop_default_acl(fd)
+        if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
+            os.fchmod(fd, mode)
+    write_all(fd, data)
+    if modified_ns is not None:
+        os.utime(fd, ns=(modified_ns, modified_ns))
+    if durable:
+        os.fsync(fd)
+    os.close(os.dup(fd))  # as of `Replacement`
 
 
 class ResumedReplacement(Replacement):
@@ -334,7 +375,7 @@ class ResumedReplacement(Replacement):
             raise
         self._partial = partial
         if self._replaced is None:
-            self._mode = 0o666 & ~process.umask()
+            self._mode = _new_mode(folder)
         return fd
 
     def write(self, data: bytes | memoryview) -> None:
@@ -349,8 +390,10 @@ class ResumedReplacement(Replacement):
                     )
                 self.offset += len(piece)
 
-    def _close_written(self) -> None:
-        os.close(os.dup(self._fd))  # it is locked until it has its name
+    def write_zeros(self, size: int) -> None:
+        """Make the file longer by a hole."""
+        super().write_zeros(size)
+        self.offset += size
 
     def leave(self) -> None:
         """Close the file, which stays for the next process that writes this content."""
@@ -358,15 +401,12 @@ class ResumedReplacement(Replacement):
         self.abort()
 
 
-def target(path: str, exclusive: bool) -> tuple[str, os.stat_result | None]:
-    """Return where a file is going to be written, behind links, and the status of what is there, or None.
-
-    What builtin `open` would not write to is the same error.
-    """
+def target(path: str, exclusive: bool) -> Target:
+    """Return where a file is going to be written; what builtin `open` would not write to is the same error."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
-        return path, None
+        return Target(path, None)
     if exclusive and not stat_bits.S_ISDIR(status.st_mode):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     if stat_bits.S_ISLNK(status.st_mode):
@@ -374,13 +414,25 @@ def target(path: str, exclusive: bool) -> tuple[str, os.stat_result | None]:
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            return path, None
+            return Target(path, None)
     if stat_bits.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if status.st_uid != os.geteuid() or not status.st_mode & stat_bits.S_IWUSR:
         if stat_bits.S_ISREG(status.st_mode) and not _is_writable(path):
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # raises the reason
-    return path, status
+    return Target(path, status)
+
+
+def set_mode(path: str, mode: int) -> None:
+    """Give a file or directory permissions; a link is not followed, and has none (EOPNOTSUPP)."""
+    if not hasattr(os, "O_PATH"):  # a system whose chmod can leave links alone
+        os.chmod(path, mode, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+        return
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", mode)
+    finally:
+        os.close(fd)
 
 
 def _is_writable(path: str) -> bool:
@@ -398,8 +450,28 @@ def _copy_extended(path: str, fd: int) -> None:
     for name in names:
         if name == _ACL or not name.startswith(("security.", "system.")):
             os.setxattr(fd, name, os.getxattr(path, name))
-    if _ACL not in names and _ACL in os.listxattr(fd):  # the directory's default for new files
-        os.removexattr(fd, _ACL)
+    if _ACL not in names:
+        _drop_default_acl(fd)
+
+
+def _drop_default_acl(fd: int) -> None:
+    """Take away the access control list that a new file has got from its directory: it lets more users read it."""
+    try:
+        if _ACL in os.listxattr(fd):
+            os.removexattr(fd, _ACL)
+    except (AttributeError, OSError):  # a system, or a filesystem, without any
+        pass
+
+
+def _new_mode(folder: str) -> int:
+    """Return the permissions that a new file gets in a directory, by the umask or by a list of the directory's."""
+    path = f"{folder}/{partial_name('mode')}"
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o666)
+    try:
+        return os.fstat(fd).st_mode & PERMISSIONS
+    finally:
+        os.close(fd)
+        os.unlink(path)
 
 
 def _fsync_directory(path: str, dir_fd: int | None) -> None:

@@ -29,7 +29,7 @@ def status(connection: sa.Connection, job: DispatchJob) -> Status:
     if job.evaluates and job.type != TaskType.EVALUATION:
         values["task_type"] = int(TaskType.EVALUATION)
         evaluation = _counters(connection.execute(queries.count_by_state, values))
-    held = connection.execute(queries.by_worker, {"job_id": job.id}).all()
+    held = connection.execute(queries.by_worker, {"job_id": job.id, "seconds": job.lease_seconds}).all()
     holders = {name: count for name, count, _ in held if name is not None}
     late = sum(late for _, _, late in held)
     return Status(job.name, row.state, row.epoch, row.num_epochs, current, evaluation, holders, late)

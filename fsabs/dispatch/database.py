@@ -14,6 +14,7 @@ import os
 import random
 import tempfile
 import time
+import urllib.parse
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -78,6 +79,10 @@ class Database:
         self.url = redaction.without_secrets(parsed.render_as_string(hide_password=True))
         self.outage_seconds = outage_seconds
         self._sqlite = parsed.get_backend_name() == "sqlite"
+        self._path = ""
+        if self._sqlite:
+            parsed, self._path = _of_file(parsed)
+        self._file: tuple[int, int] | None = None  # device and inode of the file at `_path`, once it was opened
         secret = parsed.render_as_string(hide_password=False)
         self._generation = process.generation()
         self._engines = process.PerProcess(functools.partial(_Engines, secret), _Engines.close)
@@ -97,6 +102,7 @@ class Database:
         """
         deadline, attempt = time.monotonic() + self.outage_seconds, 0
         while True:
+            self._check_file(operation)
             try:
                 with self._turn(), self._engines.get().transactions.begin() as connection:
                     return transaction(connection)
@@ -110,27 +116,32 @@ class Database:
                 message = f"{self.url} needs a driver: pip install 'fsabs[sql]'"
                 raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
 
-    def claim(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def claim(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Return the row of a statement that leases a task or finds none; `Outage` if it failed in any way.
 
         PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
         """
         return self._once(self._engines.get().leasing, statement, values)
 
-    def settle(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def settle(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Return the row of a statement that accounts for records, which is then on disk; `Outage` if it failed."""
         return self._once(self._engines.get().settling, statement, values)
 
-    def _once(self, engine: sa.Engine, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def _once(self, engine: sa.Engine, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        self._check_file("lease")
         try:
             with self._turn(), engine.begin() as connection:
-                row = connection.execute(statement, dict(values)).first()
-                return None if row is None else tuple(row)
+                return connection.execute(statement, dict(values)).first()
         except (failures.DBAPIError, ImportError) as exc:
             raise Outage from exc
 
     def prepare(self) -> None:
         """Make the tables, or migrate those of an older version; `OSError` for those of a newer one."""
+        if self._sqlite and not os.path.exists(self._path):
+            try:
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666))
+            except OSError as exc:
+                raise errors.named(exc, "create the tables", self.url) from None
         self.run("create the tables", _prepare)
 
     def check(self) -> None:
@@ -141,6 +152,23 @@ class Database:
         """Close the connections of this process."""
         with self._turn():
             self._engines.close()
+
+    def _check_file(self, operation: str) -> None:
+        """Raise `StaleFileError` if the file of SQLite is another one: a connection would keep the one it opened."""
+        if not self._sqlite:
+            return
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            reason = "no job was created in this database: there is no such file"
+            raise errors.error(errno.ENOENT, operation, self.url, reason) from None
+        except OSError as exc:
+            raise errors.named(exc, operation, self.url) from None
+        now = found.st_dev, found.st_ino
+        if self._file is None:
+            self._file = now
+        elif self._file != now:
+            raise errors.stale(self.url, "the database was replaced by another file: open it anew", operation)
 
     def _turn(self) -> contextlib.AbstractContextManager[Any]:
         """Return what is held while a connection is in use."""
@@ -163,6 +191,15 @@ class Database:
         else:
             code = errno.ETIMEDOUT if _is_transient(exc) else errno.EIO
         return errors.error(code, operation, self.url, reason)
+
+
+def _of_file(url: sa.URL) -> tuple[sa.URL, str]:
+    """Return a URL of SQLite by which no file is made, and the path of the file."""
+    database = url.database or ""
+    if database.startswith("file:"):
+        return url, os.path.abspath(urllib.parse.unquote(urllib.parse.urlsplit(database).path))
+    path = os.path.abspath(database)
+    return url.set(database=f"file:{urllib.parse.quote(path)}").update_query_dict({"mode": "rw", "uri": "true"}), path
 
 
 def _disk_error(path: str) -> int | None:

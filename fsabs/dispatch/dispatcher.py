@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -116,7 +117,13 @@ class TaskDispatcher:
         database = Database(url, outage_seconds)
         try:
             database.prepare()
-            database.run("create", lambda connection: creation.insert(connection, job, description, exist_ok, url))
+            attempts: list[int] = []
+
+            def insert(connection: sa.Connection) -> None:
+                attempts.append(1)  # the first one may have been committed, though its connection was lost
+                creation.insert(connection, job, description, exist_ok or len(attempts) > 1, database.url)
+
+            database.run("create", insert)
         finally:
             database.close()
         return cls(url, job, outage_seconds=outage_seconds)
@@ -169,7 +176,7 @@ class TaskDispatcher:
         The same report may be made again: the second one returns True and changes nothing.
         """
         size = len(task.numbers())
-        done = (size if success else 0) if records is None else records
+        done = (size if success else 0) if records is None else operator.index(records)
         if not 0 <= done <= size:
             raise ValueError(f"a task of {size} records can't have {done} processed")
         if not success and done == size:
@@ -191,7 +198,7 @@ class TaskDispatcher:
         Returns False, and changes nothing, if the lease is not in force any more: the task is another worker's. When
         all records are accounted for, the task is done, as after `report`.
         """
-        if not 0 <= records <= len(task.numbers()):
+        if not 0 <= operator.index(records) <= len(task.numbers()):
             raise ValueError(f"a task of {len(task.numbers())} records can't have {records} processed")
         values = {**self._lease(task, lease), "records": records, "seconds": self._job.lease_seconds}
         with recorded("dispatch.renew", self._database.url):
@@ -321,7 +328,7 @@ class TaskDispatcher:
             return None
         values = self._candidate(worker, lease, types[0])
         if (row := self._database.claim(queries.claim_todo, values)) is not None:
-            return self._dispatch(queries.DispatchedRow(*row), lease)
+            return self._dispatch(row, lease)
         waits = types[0] == self._job.type and self._database.claim(queries.waits_for_others, values) is not None
         return Dispatch(Task(type=TaskType.WAIT)) if waits else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -42,17 +42,11 @@ _DISPATCHED = (
 )
 
 
-class DispatchedRow(NamedTuple):
-    """A row of what the claims return."""
-
-    id: int
-    type: int
-    epoch: int
-    number: int
-    shard: str
-    start: int
-    end: int
-    progress: int
+_late = sa.or_(
+    tasks.c.deadline <= now(),
+    tasks.c.deadline > now() + _value("seconds", type_=sa.Float) + sa.literal_column("1"),
+)
+"""The condition that a lease of `seconds` is over: by its deadline, or because the clock was set back since."""
 
 
 def _claim(candidate: sa.Select[Any]) -> sa.Update:
@@ -75,7 +69,7 @@ _queue = sa.select(tasks.c.id).where(tasks.c.job == _value("job_id"), tasks.c.ty
 
 claim_todo = _claim(_queue.where(_is(TODO)).order_by(tasks.c.position))
 """Lease the next free task of a type."""
-claim_late = _claim(_queue.where(_is(DOING), tasks.c.deadline <= now()).order_by(tasks.c.deadline))
+claim_late = _claim(_queue.where(_is(DOING), _late).order_by(tasks.c.deadline))
 """Lease the task of a type whose lease ended first."""
 held = sa.select(*_DISPATCHED).where(
     tasks.c.job == _value("job_id"),
@@ -170,7 +164,7 @@ waits_for_others = sa.select(jobs.c.id).where(
     sa.or_(jobs.c.barrier, _is_last_epoch),
     sa.exists().where(*_of_queue, _is(DOING)),
     ~sa.exists().where(*_of_queue, _is(TODO)),
-    ~sa.exists().where(*_of_queue, _is(DOING), tasks.c.deadline <= now()),
+    ~sa.exists().where(*_of_queue, _is(DOING), _late),
 )
 """The job, if all tasks of its epoch are done or leased, and nothing follows before the leased ones are done."""
 locked_job = sa.select(jobs).where(jobs.c.id == _value("job_id")).with_for_update()
@@ -181,7 +175,7 @@ all_failed = (sa.select(tasks).where(tasks.c.job == _value("job_id"), _is(FAILED
     tasks.c.epoch, tasks.c.number
 )
 by_worker = (
-    sa.select(tasks.c.worker, sa.func.count(), sa.func.sum(sa.case((tasks.c.deadline <= now(), 1), else_=0)))
+    sa.select(tasks.c.worker, sa.func.count(), sa.func.sum(sa.case((_late, 1), else_=0)))
     .where(tasks.c.job == _value("job_id"), _is(DOING))
     .group_by(tasks.c.worker)
 )

@@ -15,6 +15,7 @@ from ..core.limits import parse_json
 from .entries import ManifestEntry, ascending
 
 HEADING = b'{"manifest":"fsabs","format":1}\n'
+_OTHER_FORMAT = b'{"manifest":"fsabs","format":'
 _BLOCK = 64 * 1024
 _REMOTE_BLOCK = 1024 * 1024
 _KEPT = 64 * 1024 * 1024  # bytes of blocks that are kept in memory
@@ -47,7 +48,10 @@ class JsonLinesTable:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._probes: dict[int, tuple[int, bytes, int]] = {}
         self._lock = process.Lock()
-        if blob.pread(len(HEADING), 0) != HEADING:
+        if (heading := blob.pread(len(HEADING), 0)) != HEADING:
+            if heading.startswith(_OTHER_FORMAT):
+                form = heading[len(_OTHER_FORMAT) :].partition(b"}")[0].decode("ascii", "replace")
+                raise errors.corrupt(blob.url, f"a manifest of format {form}, which this version can't read", "open")
             raise errors.corrupt(blob.url, "it does not begin as a manifest of JSON lines does", "open")
         self._start = len(HEADING)
         self._end, self.entries, self.bytes = self._read_footer()

@@ -1,6 +1,6 @@
 """Data preparation: from raw files to sharded RecordIO by a user's function, on this machine or on Spark.
 
-`prepare` is the function behind `fsabs prepare`. The names here are loaded when they are used.
+`run` is the function behind `fsabs prepare`. The names here are loaded when they are used.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from ..core.lazy import exports
 if TYPE_CHECKING:
     from .model import FeatureColumn, ModelError
     from .report import OutputShard, PrepareProgress, PrepareReport
-    from .run import PrepareError, prepare
+    from .running import PrepareError, run
 
 _HOMES = {
     "FeatureColumn": "model",
     "ModelError": "model",
-    "PrepareError": "run",
+    "PrepareError": "running",
     "OutputShard": "report",
     "PrepareProgress": "report",
     "PrepareReport": "report",
-    "prepare": "run",
+    "run": "running",
 }
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "PrepareError",
     "PrepareProgress",
     "PrepareReport",
-    "prepare",
+    "run",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..backends.local import Local
@@ -49,38 +49,40 @@ class InputListing(NamedTuple):
     files: list[InputFile]
     versions: list[str]
     """For each file, what changes when its content does, as far as the store says."""
-    urls: tuple[str, ...]
-    """The full URLs of the roots."""
 
 
-def list_files(source: str | os.PathLike[str], manifest: str | os.PathLike[str] | None = None) -> InputListing:
+def list_files(
+    source: str | os.PathLike[str],
+    manifest: str | os.PathLike[str] | None = None,
+    check: Callable[[FS], None] = lambda fs: None,
+) -> InputListing:
     """List the files at a URL, path or glob pattern; those that begin with a dot, or are below such, are left out.
 
     With a manifest of the data set at a URL, the files are those of the manifest, and the store is not listed.
 
     A pattern's matches are taken in their order; each is a file, a directory or an archive, whose members are meant.
+    `check` is called with each tree before it is listed; what it raises is raised.
     Raises `FileNotFoundError` where there is no file.
     """
     roots: list[Root] = []
     found: list[InputFile] = []
     versions: list[str] = []
-    full: list[str] = []
     pinned = None if manifest is None else _absolute(os.fspath(manifest))
     for url in _urls(os.fspath(source), pinned):
         root = Root(url, pinned)
         tree = root.open()
         try:
+            check(tree.fs)
             for stat in tree.list():
                 found.append(InputFile(len(roots), stat.filename, stat.size))
                 versions.append(stat.version or f"{stat.last_modified}")
-            full.append(tree.fs.url())
         finally:
             tree.close()
         roots.append(root)
     if not found:
         shown = errors.without_secrets(os.fspath(source))
         raise errors.error(errno.ENOENT, "prepare", shown, "there are no files")
-    return InputListing(tuple(roots), found, versions, tuple(full))
+    return InputListing(tuple(roots), found, versions)
 
 
 def _absolute(source: str) -> str:

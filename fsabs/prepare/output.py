@@ -10,6 +10,7 @@ in the middle of it completes it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -19,10 +20,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..backends.local import Local
-from ..core import errors, keys, registry
+from ..core import errors, identity, keys, registry
 from ..core.fs import FS
 from ..core.limits import parse_json
 from ..core.threads import Threads
+from ..disk.folders import Folder
 from ..readers.locate import PUBLISHING
 from ..urls import opening
 from .plan import UnitResult
@@ -104,16 +106,26 @@ class OutputDirectory:
 
     # ---- before the work
 
-    def check(self, inputs: Iterable[str]) -> None:
-        """Raise an error if the output may not be replaced, or if it and one of the inputs contain each other."""
-        mine = self.url + "/"
-        for url in inputs:
-            theirs = _real(url).rstrip("/") + "/"
-            if theirs.startswith(mine) or mine.startswith(theirs):
-                raise errors.error(
-                    errno.EINVAL, "prepare", self.url, f"the output and the input {url} contain each other"
-                )
+    def check_input(self, tree: FS) -> None:
+        """Raise an error if the output and a tree that is read contain each other, under whatever names."""
+        top, key = tree._cwd, self.fs._key(self._name, "prepare")
+        if identity.inside(tree, top, self.fs, key) or identity.inside(self.fs, key, tree, top):
+            reason = f"the output and the input {tree.url()} contain each other"
+            raise errors.error(errno.EINVAL, "prepare", self.url, reason)
+
+    def check(self) -> None:
+        """Raise an error if the output, or the staging directory, may not be replaced: if it is not ours."""
+        self._check_staging()
         self._check_ours()
+
+    def _check_staging(self) -> None:
+        """Raise `PermissionError` for a staging directory that another user of this machine has made, or may write to.
+
+        What is in it is trusted: it says which files become the output, and which are removed.
+        """
+        if isinstance(self.fs, Local):
+            with contextlib.suppress(FileNotFoundError):
+                Folder("/" + self.fs._key(self.staging, "prepare"), private=True).close()
 
     def _check_ours(self) -> None:
         if not self.fs.exists(self._name or "."):
@@ -151,6 +163,7 @@ class OutputDirectory:
         job = self._read_json("job.json")
         if job is None or job["fingerprint"] != fingerprint:
             self._remove_staging()
+        self._make_staging()
         for part in ("parts", "done", "failed"):
             self.fs.makedirs(f"{self._work}/{part}", exist_ok=True)
         for name in self._names("failed"):
@@ -158,6 +171,12 @@ class OutputDirectory:
         value = json.dumps({"fingerprint": fingerprint, "owner": self._token}).encode()
         self.fs.write_bytes(self._staged("job.json"), value)
         return self.done()
+
+    def _make_staging(self) -> None:
+        if not self.fs.capabilities.implied_directories:
+            with contextlib.suppress(FileExistsError):
+                self.fs.mkdir(self.staging, 0o700)
+        self._check_staging()
 
     # ---- during the work
 
@@ -276,9 +295,3 @@ class OutputDirectory:
     def close(self) -> None:
         """Close the FS."""
         self.fs.close()
-
-
-def _real(url: str) -> str:
-    """Return a URL; of a local path, the one without symbolic links."""
-    location = opening.parse(url)
-    return Local(os.path.realpath(location.path)).url() if location.scheme == "file" else url

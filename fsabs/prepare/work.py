@@ -17,7 +17,7 @@ from typing import Any
 from ..core.errors import CorruptFileError, stale, without_secrets
 from ..core.fs import FS
 from ..readers.prefetch import prefetch
-from ..readers.recordio import Writer
+from ..readers.recordio import RecordWriter
 from ..urls import opening
 from .inputs import InputFile, InputRoots
 from .model import Model, RecordError
@@ -173,7 +173,7 @@ class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
     def __init__(self, fs: FS, stem: str, job: PrepareJob) -> None:
         self.files: list[OutputFile] = []
         self._fs, self._stem, self._format = fs, stem, job.format
-        self._writer: Writer | None = None
+        self._writer: RecordWriter | None = None
         self._path = ""
 
     def write(self, record: bytes) -> None:
@@ -183,7 +183,7 @@ class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
         if self._writer is None:
             self._path = f"{self._stem}-{len(self.files):06}"
             options = self._format
-            self._writer = Writer(
+            self._writer = RecordWriter(
                 self._fs, self._path, compressor=options.compressor, max_chunk_bytes=options.max_chunk_bytes
             )
         self._writer.write(record)

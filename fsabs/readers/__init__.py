@@ -11,15 +11,15 @@ from ..core.lazy import exports
 
 if TYPE_CHECKING:
     from .instances import decode, encode
-    from .recordio import Index, Reader, Scanner, Skipped, Writer, open_recordio
+    from .recordio import Index, RecordReader, RecordWriter, Scanner, Skipped, open_recordio
     from .sharded import convert, repair, verify
 
 _HOMES = {
     "Index": "recordio",
-    "Reader": "recordio",
+    "RecordReader": "recordio",
     "Scanner": "recordio",
     "Skipped": "recordio",
-    "Writer": "recordio",
+    "RecordWriter": "recordio",
     "convert": "sharded",
     "decode": "instances",
     "encode": "instances",
@@ -30,10 +30,10 @@ _HOMES = {
 
 __all__ = [
     "Index",
-    "Reader",
+    "RecordReader",
+    "RecordWriter",
     "Scanner",
     "Skipped",
-    "Writer",
     "convert",
     "decode",
     "encode",

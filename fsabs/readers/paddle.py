@@ -20,7 +20,7 @@ from . import instances
 from .ahead import mapped, read_ahead
 from .children import in_processes
 from .locate import check_one_run, find
-from .recordio import Reader
+from .recordio import RecordReader
 from .recordio.index import OnError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _runs(paths: Sequence[Path], fs: FS | None, decode: Decode, on_error: OnErro
 
 
 def _runs_of(fs: FS, path: str, decode: Decode, on_error: OnError) -> Iterator[list[Any]]:
-    with Reader(fs, path, on_error=on_error) as reader:
+    with RecordReader(fs, path, on_error=on_error) as reader:
         scan = reader.scan()
         run: list[Any] = []
         try:

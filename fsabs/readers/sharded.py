@@ -22,7 +22,7 @@ from ..core.threads import Threads, most_at_once
 from ..urls.opening import from_url
 from . import instances
 from .locate import check_one_run, publishing_mark
-from .recordio import Writer
+from .recordio import RecordWriter
 from .shards import DataSetReport, ShardReport, repair, verify
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def convert(
         allow_pickle: pickle what `instances.encode` has no encoding for.
         encode: what makes bytes of an instance, in place of `instances.encode`.
         compressor: `none`, `snappy` or `gzip`.
-        max_chunk_bytes: of `Writer`; if None, 32 MiB, or less where the chunks of that many shards would be too much.
+        max_chunk_bytes: of `RecordWriter`; if None, 32 MiB, or less where the chunks of all shards would be too much.
         workers: threads that encode, compress and write; the order of the records does not depend on it.
         progress: called with the number of instances done so far, now and then, and at the end
             (`progress_bar()` gives one that shows a bar).
@@ -82,7 +82,7 @@ def convert(
         _check_other_runs(fs, name_prefix, names[-1])
         with _Writers(fs, name_prefix) as writers:
             for name in names:
-                writers.append(Writer(fs, name, compressor=compressor, max_chunk_bytes=limit))
+                writers.append(RecordWriter(fs, name, compressor=compressor, max_chunk_bytes=limit))
             jobs = ((number % num_shards, instance) for number, instance in enumerate(reader()))
             how = encode or _encoder(allow_pickle)
             _each_to_its_shard(jobs, writers, how, min(workers, num_shards), progress)
@@ -131,7 +131,7 @@ def convert_lines(
             if first is _END:
                 break
             names.append(f"{_prefix(name_prefix)}-{len(names):05}")
-            with Writer(fs, names[-1], compressor=compressor, max_chunk_bytes=max_chunk_bytes) as writer:
+            with RecordWriter(fs, names[-1], compressor=compressor, max_chunk_bytes=max_chunk_bytes) as writer:
                 if len(names) > 1:
                     writer.write(how(first))
                 for item in items if writer.records < line_count else ():
@@ -181,7 +181,7 @@ def _opened(where: Path | FS) -> Iterator[FS]:
         yield fs
 
 
-class _Writers(list[Writer]):
+class _Writers(list[RecordWriter]):
     """Shards that are completed together at the end of a `with` block, or thrown away together."""
 
     def __init__(self, fs: FS, prefix: str) -> None:
@@ -213,7 +213,7 @@ class _Writers(list[Writer]):
 
 def _each_to_its_shard(
     jobs: Iterator[tuple[int, Any]],
-    writers: list[Writer],
+    writers: list[RecordWriter],
     encode: Encode,
     workers: int,
     progress: Callable[[int], object] | None,
@@ -234,7 +234,9 @@ def _each_to_its_shard(
     tell(done)
 
 
-def _in_threads(jobs: Iterator[tuple[int, Any]], writers: list[Writer], encode: Encode, workers: int) -> Iterator[int]:
+def _in_threads(
+    jobs: Iterator[tuple[int, Any]], writers: list[RecordWriter], encode: Encode, workers: int
+) -> Iterator[int]:
     """Have threads encode and write, each of which has its own shards; yield how many instances they were given."""
     batches: list[list[tuple[int, Any]]] = [[] for _ in range(workers)]
     waiting: list[deque[Callable[[], None]]] = [deque() for _ in range(workers)]
@@ -255,6 +257,6 @@ def _in_threads(jobs: Iterator[tuple[int, Any]], writers: list[Writer], encode: 
             outcome()
 
 
-def _write(batch: list[tuple[int, Any]], writers: list[Writer], encode: Encode) -> None:
+def _write(batch: list[tuple[int, Any]], writers: list[RecordWriter], encode: Encode) -> None:
     for shard, instance in batch:
         writers[shard].write(encode(instance))

@@ -14,7 +14,7 @@ from ..core.errors import CorruptFileError
 from ..core.fs import FS, Path
 from ..core.threads import in_threads
 from .locate import find
-from .recordio import Reader, Skipped
+from .recordio import RecordReader, Skipped
 from .recordio.codecs import decompress
 from .recordio.format import HEADER, MAGIC, Chunk, Damage, count, crc32
 
@@ -130,7 +130,7 @@ def _in_threads(files: list[tuple[FS, str]], workers: int) -> Iterable[ShardRepo
 
 def _checked(fs: FS, path: str) -> ShardReport:
     try:
-        reader = Reader(fs, path, on_error="skip")
+        reader = RecordReader(fs, path, on_error="skip")
     except io.UnsupportedOperation as exc:  # another layout under the same magic number
         url, size = fs.url(path), fs.stat(path).size
         return ShardReport(url, size, 0, 0, (Skipped(url, 0, 0, size, None, str(exc.strerror)),))
@@ -144,7 +144,7 @@ def _checked(fs: FS, path: str) -> ShardReport:
 
 
 def _repair(fs: FS, path: str) -> None:
-    with Reader(fs, path, on_error="skip") as reader:
+    with RecordReader(fs, path, on_error="skip") as reader:
         blob, index = reader._blob, reader.index
         saved = (
             _saved(chunk, blob.pread(chunk.size, chunk.payload)) for chunk in map(index.chunk, range(index.chunks))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..core.fs import FS
+from ..core.fs import FS, TreeCounts
 from . import expect
 from .kit import check
 from .subject import Subject
@@ -62,7 +62,8 @@ def a_tree_is_copied_out(subject: Subject) -> None:
         names = listing(files, empty_directories(subject))
         expect.equal(sorted(local[1].list("here", recursive=True)), sorted([*names, "b"]), "names that were copied")
         directories = sum(name.endswith("/") for name in names)
-        expect.equal(tuple(copied), (len(files), directories, sum(map(len, files.values()))), "what copy_tree returns")
+        total = sum(map(len, files.values()))
+        expect.equal(copied, TreeCounts(len(files), directories, total), "what copy_tree returns")
         expect.equal(counts[-1], (copied.files, copied.bytes), "the last progress")
         expect.equal(counts, sorted(counts), "progress, which never goes back")
         fs.copy_tree("foo", "there/new", local[1], concurrency=1)
@@ -170,12 +171,14 @@ def _refused(kind: type[OSError], code: int, fs: FS, name: str, mode: str) -> No
 def a_tree_is_synchronized_out(subject: Subject) -> None:
     with subject.make(TREE) as fs, _local({}) as (place, local):
         size = sum(map(len, TREE.values()))
-        expect.equal(tuple(fs.sync_tree("", "here", local)), (len(TREE), 0, 0, size), "the first run")
-        expect.equal(tuple(fs.sync_tree("", "here", local)), (0, len(TREE), 0, 0), "the second run")
+        first, second = fs.sync_tree("", "here", local), fs.sync_tree("", "here", local)
+        expect.equal(first._replace(directories=0), TreeCounts(len(TREE), bytes=size), "the first run")
+        expect.equal(second, TreeCounts(skipped=len(TREE)), "the second run")
         local.write_bytes("here/more", b"more")
         local.write_bytes("here/a.txt", b"x" * len(TREE["a.txt"]))
         done = fs.sync_tree("", "here", local, delete=True, content=True)
-        expect.equal(tuple(done), (1, len(TREE) - 1, 1, len(TREE["a.txt"])), "what was changed, and what was removed")
+        changed = TreeCounts(1, 0, len(TREE["a.txt"]), len(TREE) - 1, 1)
+        expect.equal(done, changed, "what was changed, and what was removed")
         expect.equal(place.files(local), {f"here/{key}": data for key, data in TREE.items()}, "what is there")
 
 
@@ -184,12 +187,12 @@ def a_tree_is_synchronized_in(subject: Subject) -> None:
     with _local(TREE) as (_, local), subject.create() as fs:
         content = not fs.capabilities.settable_times  # else the times show it
         first = local.sync_tree("", "in/side", fs, concurrency=3)
-        expect.equal((first.copied, first.skipped), (len(TREE), 0), "the first run")
+        expect.equal((first.files, first.skipped), (len(TREE), 0), "the first run")
         second = local.sync_tree("", "in/side", fs, content=content)
-        expect.equal(tuple(second), (0, len(TREE), 0, 0), "the second run")
+        expect.equal(second, TreeCounts(skipped=len(TREE)), "the second run")
         local.remove("foo", recursive=True)
         gone = sum(key.startswith("foo/") for key in TREE)
         third = local.sync_tree("", "in/side", fs, content=content, delete=True)
-        expect.equal(tuple(third), (0, len(TREE) - gone, gone, 0), "what was removed")
+        expect.equal(third, TreeCounts(skipped=len(TREE) - gone, removed=gone), "what was removed")
         left = {f"in/side/{key}": data for key, data in TREE.items() if not key.startswith("foo/")}
         expect.equal(subject.files(fs), left, "what is there")

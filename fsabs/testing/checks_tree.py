@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 
-from ..core.fs import FileStat
+from ..core.fs import FileStat, TreeCounts
 from . import expect
 from .agreement import check_tree, listed
 from .kit import check
@@ -28,7 +28,7 @@ def usage_is_the_sum_of_the_files(subject: Subject) -> None:
     with subject.make(TREE, empty_directories(subject)) as fs:
         for base in ("", "foo", "foo/deep"):
             sizes = [len(data) for key, data in TREE.items() if not base or key.startswith(f"{base}/")]
-            expect.equal(tuple(fs.usage(base)), (len(sizes), sum(sizes)), f"usage({base!r})")
+            expect.equal(fs.usage(base), TreeCounts(len(sizes), bytes=sum(sizes)), f"usage({base!r})")
         expect.os_error(FileNotFoundError, errno.ENOENT, (fs, "none"), fs.usage, "none")
 
 

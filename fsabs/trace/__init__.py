@@ -1,10 +1,10 @@
 """Traces of where the time goes: a recorder of low overhead, and an analysis of the records of all processes.
 
-    with fsabs.trace.trace("trace-folder"):
+    with fsabs.trace.record("trace-folder"):
         fs = fsabs.from_url("s3://bucket/train.zip")
         for batch in fsabs.trace.steps(loader):
             ...
-    fsabs.trace.analyse("trace-folder").findings
+    fsabs.trace.analyze("trace-folder").findings
 
 `FSABS_TRACE=folder` in the environment does the same for a program that isn't changed.
 """
@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING
 from ..core.lazy import exports
 
 if TYPE_CHECKING:
-    from .analysis import analyse
+    from .analysis import analyze
     from .merge import merge
     from .reading import events
     from .reports import report
     from .results import Analysis
     from .schema import Event
-    from .session import span, start, step, steps, stop, trace
+    from .session import record, span, start, step, steps, stop
     from .terminal import summary
 
 _HOMES = {
     "Analysis": "results",
     "Event": "schema",
-    "analyse": "analysis",
+    "analyze": "analysis",
     "events": "reading",
     "merge": "merge",
+    "record": "session",
     "report": "reports",
     "span": "session",
     "start": "session",
@@ -38,16 +39,16 @@ _HOMES = {
     "steps": "session",
     "stop": "session",
     "summary": "terminal",
-    "trace": "session",
     "traced": "session",
 }
 
 __all__ = [
     "Analysis",
     "Event",
-    "analyse",
+    "analyze",
     "events",
     "merge",
+    "record",
     "report",
     "span",
     "start",
@@ -55,7 +56,6 @@ __all__ = [
     "steps",
     "stop",
     "summary",
-    "trace",
 ]
 
 __getattr__, __dir__ = exports(__name__, _HOMES)

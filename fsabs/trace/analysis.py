@@ -1,4 +1,4 @@
-"""`analyse`: one pass over a trace, in bounded memory, to all that tables and reports show."""
+"""`analyze`: one pass over a trace, in bounded memory, to all that tables and reports show."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class _Pass:
         )  # fmt: skip
 
 
-def analyse(folder: str | os.PathLike[str]) -> Analysis:
+def analyze(folder: str | os.PathLike[str]) -> Analysis:
     """Analyse a trace, of processes that have ended, were killed, or still run.
 
     It takes some seconds for each million of events. Raises `FileNotFoundError` where the folder is none of a trace.

@@ -84,7 +84,7 @@ def stop() -> None:
 
 
 @contextlib.contextmanager
-def trace(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
+def record(folder: str | os.PathLike[str], *, detail: Detail = "events", max_bytes: int = MAX_BYTES) -> Iterator[None]:
     """`start()` now and `stop()` at the end, as a context manager; within another into the same folder, neither."""
     before = _settings
     start(folder, detail=detail, max_bytes=max_bytes)

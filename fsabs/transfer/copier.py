@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core import errors, writemany
 from ..core.threads import TaskOutcome, Threads
-from .files import check_size, copy_file, new_mode, refuse_same
+from .files import check_size, copy_file, refuse_same
 
 if TYPE_CHECKING:
     from ..core.fs import FS
@@ -119,9 +119,8 @@ class Copier:
         self._concurrency = concurrency
         self._move = move
         self._verify = verify and not target.checks_writes and target.capabilities.read
-        keeps = source.capabilities.modes if keep_modes is None else keep_modes
+        self._keep_modes = source.capabilities.modes if keep_modes is None else keep_modes
         self._sets_times = target.capabilities.settable_times and not target.capabilities.modes
-        self._new_mode = None if keeps or not target.capabilities.modes else new_mode()
         self._size = concurrency or max(source.default_concurrency, target.default_concurrency)
         self._threads = Threads[None](self._size, wait=True)
         self._done: SimpleQueue[int | list[CopyResult] | _Ended] = SimpleQueue()
@@ -316,7 +315,7 @@ class Copier:
         return self._ended(file, len(content))
 
     def _kept(self, stat: FileStat) -> FileStat:
-        return stat if self._new_mode is None else stat._replace(mode=self._new_mode)
+        return stat if self._keep_modes else stat._replace(mode=0)
 
     def __enter__(self) -> Copier:
         return self

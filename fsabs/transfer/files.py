@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import stat as stat_bits
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from queue import SimpleQueue
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 RESUMED_FROM = 64 * 1024 * 1024
 """Bytes from which on a copy that is interrupted is continued by the next one."""
+_HOLE = 64 * 1024
+"""Bytes of zeros that may become a hole."""
 _WAITING = 3
 """Pieces that have been read and not yet written."""
 
@@ -77,16 +78,11 @@ def copy_file(
         if stat is None:
             stat = source._stat(src)
             if not source.capabilities.modes:
-                stat = stat._replace(mode=new_mode())
+                stat = stat._replace(mode=0)
         check_size(source, src, stat, blob.size)
         with target._naming("copy", dst):
             _copy_blob(blob, target, dst, count, stat, moved, verify)
         return blob.size
-
-
-def new_mode() -> int:
-    """Return the mode that a file gets by default."""
-    return stat_bits.S_IFREG | 0o666 & ~process.umask()
 
 
 def check_size(source: FS, src: str, stat: FileStat, size: int) -> None:
@@ -105,11 +101,14 @@ def _copy_blob(
     try:
         writer.keep(stat, moved=moved)
         count(start)
-        crc, done = 0, start
+        crc, done = _crc_before(blob, start) if check else 0, start
 
         def write(piece: bytes) -> None:
             nonlocal crc
-            writer.write(piece)
+            if blob.sparse:
+                _write_sparse(writer, piece)
+            else:
+                writer.write(piece)
             if check:
                 crc = _extend()(crc, piece)
 
@@ -132,6 +131,21 @@ def _copy_blob(
         target._set_modified(dst, stat.last_modified)
     if check:
         _check(target, dst, blob.size, crc)
+
+
+def _write_sparse(writer: Writer, piece: bytes) -> None:
+    """Write a piece, and what is zeros as holes."""
+    for at in range(0, len(piece), _HOLE):
+        part = piece[at : at + _HOLE]
+        writer.write_zeros(len(part)) if part == bytes(len(part)) else writer.write(part)
+
+
+def _crc_before(blob: Blob, end: int) -> int:
+    """Return the CRC32C of a blob up to `end`: of the parts that a store has from an earlier copy."""
+    crc = 0
+    for offset in range(0, end, PIECE):
+        crc = _extend()(crc, blob.pread(min(PIECE, end - offset), offset))
+    return crc
 
 
 def _give_up(writer: Writer, exc: BaseException) -> None:

@@ -8,12 +8,7 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core import errors, identity
 from ..core.blobs import Blob
-from ..core.fs import (
-    FS,
-    FileStat,
-    Path,
-    checked_fs,
-)
+from ..core.fs import FS, FileStat, Path, TreeCounts, checked_fs
 from .copier import SMALL, batches
 from .files import check_size
 
@@ -31,15 +26,6 @@ class TakesMembers(Protocol):
         """Add files by paths and contents, directories by None, in order; yield the size of each that is added."""
 
 
-class Packed(NamedTuple):
-    """The number of files and bytes that `pack` has added to a container."""
-
-    files: int
-    directories: int
-    bytes: int
-    """The sizes of the files, added up."""
-
-
 @runtime_checkable
 class TakesBlobs(Protocol):
     """A container that can be given a large file as it is, and needs no copy of it on the way."""
@@ -49,9 +35,9 @@ class TakesBlobs(Protocol):
 
 
 def pack(
-    src_fs: FS,
-    dst_fs: FS,
-    name: Path,
+    source: FS,
+    target: FS,
+    path: Path,
     *,
     force_type: str | None = None,
     mode: str = "w",
@@ -59,17 +45,17 @@ def pack(
     select: Callable[[FileStat], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
     concurrency: int | None = None,
-) -> Packed:
-    """Put all files and directories of `src_fs` into a new container `name` on `dst_fs`.
+) -> TreeCounts:
+    """Put all files and directories of `source` into a new container at `path` of `target`.
 
     The container has them in the order of their names, with the fixed times and permissions of its
     format, so that the same tree gives the same bytes wherever it lies. It becomes visible at the end, complete, or
     never. Files up to 1 MiB are read many at once, others in pieces; at most some 64 MiB are held in memory.
 
     Args:
-        src_fs: where the files are; `src_fs.subfs(path)` packs a part of it.
-        dst_fs: where the container is made; it may be `src_fs`, and the container is then not put into itself.
-        name: the container's path; its suffix tells the format.
+        source: where the files are; `source.subfs(part)` packs a part of it.
+        target: where the container is made; it may be `source`, and the container is then not put into itself.
+        path: the container's path; its suffix tells the format.
         force_type: the format by name (`zip`, `tar`, `hdf5`), whatever the suffix.
         mode: `w` to replace what is there, `x` to refuse (`FileExistsError`).
         options: keyword options of the container's class, as `compression`.
@@ -79,15 +65,15 @@ def pack(
         concurrency: how many small files are read at once, as in `read_many`.
 
     Returns how many files and directories, and how many bytes of files, are in it. Raises what reading and writing
-    raise, and `OSError` (EINVAL) if `src_fs` is in the container that would be replaced.
+    raise, and `OSError` (EINVAL) if `source` is in the container that would be replaced.
     """
     if mode not in ("w", "x"):
         raise ValueError(f"pack makes a new container: mode is 'w' or 'x', not {mode!r}")
-    src_fs, dst_fs = checked_fs(src_fs, "src_fs"), checked_fs(dst_fs, "dst_fs")
-    chosen = _chosen(src_fs, _archive(src_fs, dst_fs, name), select)
-    open_container = cast(Callable[..., FS], dst_fs.open_container)  # the options are the container's to check
-    with open_container(name, mode, force_type=force_type, **(options or {})) as container:
-        return _Packing(src_fs, container, progress, concurrency).run(chosen)
+    source, target = checked_fs(source, "source"), checked_fs(target, "target")
+    chosen = _chosen(source, _archive(source, target, path), select)
+    open_container = cast(Callable[..., FS], target.open_container)  # the options are the container's to check
+    with open_container(path, mode, force_type=force_type, **(options or {})) as container:
+        return _Packing(source, container, progress, concurrency).run(chosen)
 
 
 class _Archive(NamedTuple):
@@ -103,17 +89,17 @@ class _Archive(NamedTuple):
         return stat.size == self.size and identity.same(fs, key, self.fs, self.key) is not False
 
 
-def _archive(src_fs: FS, dst_fs: FS, name: Path) -> _Archive:
-    key = dst_fs._key(name, "pack")
-    if identity.inside(src_fs, src_fs._cwd, dst_fs, key):
-        raise errors.error(errno.EINVAL, "pack", dst_fs._url(key), "the container can't be packed into itself")
-    return _Archive(dst_fs, key, dst_fs.stat(name).size if dst_fs.isfile(name) else -1)
+def _archive(source: FS, target: FS, path: Path) -> _Archive:
+    key = target._key(path, "pack")
+    if identity.inside(source, source._cwd, target, key):
+        raise errors.error(errno.EINVAL, "pack", target._url(key), "the container can't be packed into itself")
+    return _Archive(target, key, target.stat(path).size if target.isfile(path) else -1)
 
 
-def _chosen(src_fs: FS, archive: _Archive, select: Callable[[FileStat], bool] | None) -> Iterator[FileStat]:
-    found: Iterable[FileStat] = src_fs.list(recursive=True, detail=True)
-    for stat in found if src_fs.capabilities.ordered else sorted(found):
-        is_it = not stat.directory and archive.is_at(src_fs, src_fs._key(stat.filename, "pack"), stat)
+def _chosen(source: FS, archive: _Archive, select: Callable[[FileStat], bool] | None) -> Iterator[FileStat]:
+    found: Iterable[FileStat] = source.list(recursive=True, detail=True)
+    for stat in found if source.capabilities.ordered else sorted(found):
+        is_it = not stat.directory and archive.is_at(source, source._key(stat.filename, "pack"), stat)
         if not is_it and (select is None or select(stat)):
             yield stat
 
@@ -130,14 +116,14 @@ class _Packing:
         self._concurrency = concurrency
         self._files = self._directories = self._bytes = 0
 
-    def run(self, chosen: Iterator[FileStat]) -> Packed:
+    def run(self, chosen: Iterator[FileStat]) -> TreeCounts:
         """Put everything in, in order."""
         for batch in batches(chosen, lambda stat: stat.size, max_files=_BATCH_FILES, max_bytes=_BATCH_BYTES):
             if batch[0].size > SMALL:
                 self._add_large(batch[0])
             else:
                 self._add_batch(batch)
-        return Packed(self._files, self._directories, self._bytes)
+        return TreeCounts(self._files, self._directories, self._bytes)
 
     def _add_batch(self, batch: list[FileStat]) -> None:
         """Directories and small files."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..core import errors, identity, keys
-from ..core.stats import FileStat
+from ..core.stats import FileStat, TreeCounts
 from ..core.writing import partial_name
 from .comparing import Comparison
 from .copier import Copier, CopyResult, FileCopy
@@ -27,28 +27,6 @@ if TYPE_CHECKING:
     from ..core.fs import FS
 
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
-
-
-class CopiedTree(NamedTuple):
-    """The number of files and bytes that `FS.copy_tree` has copied."""
-
-    files: int
-    directories: int
-    """Those that were there to be made; a store with implied directories is given the empty ones alone."""
-    bytes: int
-    """The sizes of the files, added up."""
-
-
-class SyncedTree(NamedTuple):
-    """The number of files that `FS.sync_tree` has copied, skipped and removed."""
-
-    copied: int
-    skipped: int
-    """Files that were the same already."""
-    removed: int
-    """Files that were not in the source."""
-    bytes: int
-    """The sizes of the copied files, added up."""
 
 
 class TreeEvent(NamedTuple):
@@ -119,7 +97,7 @@ class TreeTransfer:
         self._count = count
         self._concurrency = concurrency
         self._comparison = Comparison(source, target, plan.content or plan.move)
-        self._modes: list[tuple[str, int]] = []  # of directories that were made
+        self._modes: list[tuple[str, int]] = []  # that keys at the target get in the end
         self._moved: list[str] = []  # directories of the source
         self._unmade = ""  # a directory that could not be made: what is in it is left out
         self.directories: int = 0
@@ -140,6 +118,7 @@ class TreeTransfer:
         file = FileCopy(self._src, self._dst, stat)
         with self._copier() as copier:
             copier.run(self._copied(file, None if found is not None and found.directory else found, copier))
+        self._restore_modes()
 
     def _copier(self) -> Copier:
         source, target = self._source, self._target
@@ -147,12 +126,10 @@ class TreeTransfer:
 
     def run(self) -> None:
         """Copy the files; a move removes those that have arrived."""
-        target = self._target
         self._check()
         with self._copier() as copier:
             copier.run(self._copies(copier))
-        for key, mode in reversed(self._modes):
-            self._try("chmod", key, functools.partial(target._set_mode, key, mode))
+        self._restore_modes()
         if self._plan.move and not self._plan.dry_run:
             for key in reversed(["", *self._moved]):
                 self._remove_directory(self._source, keys.join(self._src, key))
@@ -166,12 +143,22 @@ class TreeTransfer:
             self._source, self._src, keep_links=self._keeps_links(), enters=self._wants, failed=self._source_failed
         )
         theirs = existing(self._target, self._dst, self._target_failed)
-        others = [there for here, there in side_by_side(ours, theirs) if here is None and there and self._wants(there)]
+        others: list[FileStat] = []
+        kept = {self._source._place(self._src)}  # directories of the source, which links and mounts have elsewhere, too
+        for here, there in side_by_side(ours, theirs):
+            if here is None and there and self._wants(there):
+                others.append(there)
+            elif here is not None and here.directory and self._source.capabilities.links:
+                kept.add(self._source._place(keys.join(self._src, here.filename)))
         if self.failed:
             return
         if self._plan.max_delete is not None and len(others) > self._plan.max_delete:
             reason = f"{len(others)} files and directories would be removed, over the limit of {self._plan.max_delete}"
             raise errors.error(errno.EPERM, "sync", self._target._url(self._dst), reason)
+        for stat in others:
+            if stat.directory and self._target._place(key := keys.join(self._dst, stat.filename)) in kept:
+                reason = "it is a directory of the source, by a link or a mount, and would be removed"
+                raise errors.error(errno.EINVAL, "sync", self._target._url(key), reason)
         for stat in others:
             if not stat.directory:
                 self._remove(stat)
@@ -283,6 +270,10 @@ class TreeTransfer:
             return False
         if found is not None and is_link(found):
             target._remove(file.dst)
+        elif found is not None and plan.replace_links and not found.mode & stat_bits.S_IWUSR:
+            target._set_mode(file.dst, found.mode | stat_bits.S_IWUSR)
+            if not plan.move:
+                self._modes.append((file.dst, found.mode))
         return True
 
     def _skip(self, file: FileCopy, copier: Copier) -> None:
@@ -398,6 +389,11 @@ class TreeTransfer:
         else:
             self._target._remove(key)
         self._target._makedirs(key, mode)
+
+    def _restore_modes(self) -> None:
+        """Give directories that were made, and files that had to be made writable, their permissions."""
+        for key, mode in reversed(self._modes):
+            self._try("chmod", key, functools.partial(self._target._set_mode, key, mode))
 
     # ---- moving and removing
 
@@ -524,6 +520,10 @@ class TransferTotals:
         """Count bytes."""
         self.bytes += size
         self._show()
+
+    def counts(self, directories: int) -> TreeCounts:
+        """Return what was done, with the number of directories that were made."""
+        return TreeCounts(self.files, directories, self.bytes, self.skipped, self.removed)
 
     def _show(self) -> None:
         if self._progress is not None:

@@ -19,12 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from ..core import errors, identity, keys, process
-from ..core.fs import (
-    FS,
-    FileStat,
-    Path,
-    checked_fs,
-)
+from ..core.fs import FS, FileStat, Path, TreeCounts, checked_fs
 from .copier import Copier, CopyResult, FileCopy, batches
 from .walks import is_link
 
@@ -39,15 +34,6 @@ _Report = tuple[int, int] | _Error
 """How many files and bytes were written, or why a file was not."""
 
 
-class Unpacked(NamedTuple):
-    """The number of files and bytes that `unpack` has written."""
-
-    files: int
-    directories: int
-    bytes: int
-    """The sizes of the files, added up."""
-
-
 def unpack(
     source: FS,
     target: FS,
@@ -56,7 +42,7 @@ def unpack(
     workers: int | None = None,
     progress: Progress | None = None,
     failed: Callable[[_Error], None] | None = None,
-) -> Unpacked:
+) -> TreeCounts:
     """Write all files and directories of `source`, a container or a directory in one, below `path` of `target`.
 
     Each file is written whole or not at all, and replaces the one that is there. On the local disk files get the times
@@ -97,7 +83,7 @@ def unpack(
     if target.capabilities.modes:
         for stat in reversed(directories):
             target._set_mode(run.place(stat.filename), run.permissions(stat) | stat_bits.S_IRWXU)
-    return Unpacked(totals.files, len(directories), totals.bytes)
+    return TreeCounts(totals.files, len(directories), totals.bytes)
 
 
 class _Totals:

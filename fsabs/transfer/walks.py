@@ -88,7 +88,7 @@ class _Walk:
             yield stat
             if stat.directory and (self._enters is None or self._enters(stat)):
                 path = keys.join(self._key, stat.filename)
-                linked = linked or _link_stat(self._fs, path, "") is not None
+                linked = linked or _leads_elsewhere(self._fs, path)
                 repeated = linked and self._entries.enter(self._fs._directory_identity(path))
                 stack.append((stat.filename + "/", self._members(path), linked, repeated))
 
@@ -103,21 +103,21 @@ class _Walk:
         yield from sorted(names)
 
     def _as_link(self, key: str, name: str) -> str:
-        return name[:-1] if _link_stat(self._fs, keys.join(key, name[:-1]), name) is not None else name
+        return name[:-1] if _leads_elsewhere(self._fs, keys.join(key, name[:-1])) else name
 
     def _found(self, base: str, member: FileStat | str) -> FileStat | None:
         """Return the stat of a member; None if it is gone since, or has failed."""
         name = base + (member.removesuffix("/") if isinstance(member, str) else member.filename)
         path = keys.join(self._key, name)
         try:
-            if self._keep_links and (link := _link_stat(self._fs, path, name)) is not None:
-                return link
+            if self._keep_links:
+                return self._fs._lstat(path)._replace(filename=name)
             stat = self._fs._stat(path) if isinstance(member, str) else member
             if stat.directory and self._fs._leads_back(path):
                 raise OSError(errno.ELOOP, f"{os.strerror(errno.ELOOP)}: it leads to a directory that it is in")
             return stat._replace(filename=name)
         except OSError as exc:
-            if not isinstance(exc, FileNotFoundError) or _link_stat(self._fs, path, name) is not None:
+            if not isinstance(exc, FileNotFoundError) or _leads_elsewhere(self._fs, path):
                 self._fail(name, exc)
             return None
 
@@ -165,23 +165,18 @@ class Existing:
 
 def entry(fs: FS, key: str) -> FileStat | None:
     """Return the stat of what is at `key`, a link's its own; None if nothing is there."""
-    if (link := _link_stat(fs, key, keys.name(key))) is not None:
-        return link
     try:
-        return fs._stat(key)
+        return fs._lstat(key)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _link_stat(fs: FS, key: str, name: str) -> FileStat | None:
-    """Return the stat of the link `key` itself; None if it is no link, or nothing is there."""
-    if not fs.capabilities.links:
-        return None
+def _leads_elsewhere(fs: FS, key: str) -> bool:
+    """Return whether `key` is a symbolic link, which may lead to nothing."""
     try:
-        leads_to = fs._read_link(key)
+        return fs._is_link(key)
     except (FileNotFoundError, NotADirectoryError):
-        return None
-    return None if leads_to is None else FileStat(name, len(leads_to), False, None, stat_bits.S_IFLNK | 0o777)
+        return False
 
 
 def existing(fs: FS, key: str, failed: Failed | None = None) -> Iterator[FileStat]:

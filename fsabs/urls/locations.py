@@ -11,6 +11,13 @@ from . import config
 
 VERBATIM = frozenset({"http", "https"})
 """Schemes whose paths are sent as they are written."""
+LONG_AUTHORITIES = {
+    "hf": re.compile(
+        r"(?:(?:datasets|spaces|kernels|models|buckets)/)?[^/@]+/[^/@]+"
+        r"(?:@(?:refs/convert/[^/]+|refs/pr/\d+|[^/]*))?(?=/|\Z)"
+    )
+}
+"""What names a store, by scheme, where that takes several segments: a repository and its revision."""
 PFS = "pfs"
 """The scheme of the datacenters' files; without one their paths are `/pfs/<datacenter>/...`."""
 _PFS_PATH = re.compile(r"/+pfs/+([^/]+)(/.*)?", re.DOTALL)
@@ -35,9 +42,12 @@ class Location(NamedTuple):
 def parse(url: str | os.PathLike[str]) -> Location:
     """Take a URL without a query apart; a path without a scheme is a local one."""
     location = parsed(url)
-    if location.query:
+    if not location.query:
+        return location
+    verbatim = _verbatim(os.fspath(url))
+    if verbatim is None:
         raise no_query(location)
-    return location
+    return verbatim
 
 
 def split(path: str) -> tuple[list[str], list[int]]:
@@ -67,14 +77,34 @@ def parsed(url: str | os.PathLike[str]) -> Location:
             return found
         return Location("file", "", path, "file://" + keys.to_url_path(path))
     rest = text[match.end() :]
-    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
     scheme, shown = match[1].lower(), redaction.distinct_url(text)
+    authority, slash, path = _authority(scheme, rest[2:]) if rest.startswith("//") else ("", "/", rest[1:])
     if scheme in VERBATIM:
-        return Location(scheme, authority, slash + path, shown)
+        served, (name, _, path) = registry.scheme_of_host(authority), path.partition("/")
+        if scheme == "http" or served is None or not name or "#" in path or "@" in authority:
+            return _verbatim(text) or Location(scheme, authority, "", shown)
+        scheme, authority = served, f"{keys.from_url_path(name)}@{authority}"
     path, mark, query = path.partition("?")
     if "#" in path or "#" in query:
         raise ValueError(f"a '#' in a path is written as %23: {shown}")
     return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
+
+
+def _authority(scheme: str, rest: str) -> tuple[str, str, str]:
+    """Return the authority in what follows `//`, the slash behind it, and the path without that."""
+    long = LONG_AUTHORITIES.get(scheme if scheme in registry.BUILTIN_SCHEMES else config.base_of(scheme))
+    match = long.match(rest) if long is not None else None
+    end = match.end() if match is not None else rest.find("/")
+    return (rest, "", "") if end < 0 else (rest[:end], rest[end : end + 1], rest[end + 1 :])
+
+
+def _verbatim(text: str) -> Location | None:
+    """Return the location of an address of the web as it is written; None for another URL."""
+    scheme, _, rest = text.partition("://")
+    if scheme.lower() not in VERBATIM:
+        return None
+    authority, slash, path = rest.partition("/")
+    return Location(scheme.lower(), authority, slash + path, redaction.distinct_url(text))
 
 
 def _in_datacenter(text: str) -> Location | None:

@@ -219,9 +219,10 @@ def _located(url: str, inside: bool) -> tuple[_Folder, str]:
     folder, slash, name = url.rpartition("/")
     if not url.startswith("/") and "://" not in url:  # relative to a directory that may change
         return _parsed(url, inside)
-    if inside or not slash or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in name or "#" in name:
+    if inside or not slash or folder.endswith(("/", ":")) or name in ("", ".", "..") or "?" in url or "#" in name:
         return _parsed(url, inside)
-    return _folder(folder), keys.from_url_path(name) if "%" in name and "://" in folder else name
+    decoded = "%" in name and "://" in folder and not folder.lower().startswith(("http:", "https:"))
+    return _folder(folder), keys.from_url_path(name) if decoded else name
 
 
 @functools.lru_cache(maxsize=1024)
@@ -231,10 +232,13 @@ def _folder(url: str) -> _Folder:
 
 def _parsed(url: str, inside: bool) -> tuple[_Folder, str]:
     location = opening.parse(url)
-    parts, at = split(location.path)
+    verbatim = location.scheme in ("http", "https")
+    path, mark, query = location.path.partition("?") if verbatim else (location.path, "", "")
+    parts, at = split(path)
+    if mark:  # of the last segment
+        parts.append((parts.pop() if parts else "") + "/" * path.endswith("/") + mark + query)
     name = "" if inside or not parts else parts.pop()
     store = f"{location.scheme}://{location.authority}/"
-    verbatim = location.scheme in ("http", "https")
     containers = tuple("/".join(parts[: end + 1]) for end in at if end < len(parts))
     last = len(containers[-1].split("/")) if containers else 0
     root = store + (containers[-1] if verbatim else keys.to_url_path(containers[-1])) if containers else store

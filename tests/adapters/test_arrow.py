@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,11 @@ def test_the_filesystem_is_pyarrows(fs: fsabs.FS) -> None:
     with arrow.open_input_file("data/part=0/x.parquet") as file:
         assert file.read_at(4, 0) == b"PAR1"
         assert (file.seek(-4, 2), file.read(), file.size()) == (file.size() - 4, b"PAR1", file.size())
+    assert pickle.loads(pickle.dumps(arrow)) == arrow != fsabs.Memory("another").arrow()
     if not fs.capabilities.write:
         return
+    with pytest.raises(OSError, match="metadata are not supported"):
+        arrow.open_output_stream("x", metadata={"Content-Type": "text/plain"})
     arrow.create_dir("new/deep", recursive=True)
     with arrow.open_output_stream("new/deep/x") as stream:
         stream.write(b"written")
@@ -97,6 +101,16 @@ class Counted(io.BytesIO):
         data = super().read(size)
         self.asked += len(data)
         return data
+
+
+def test_copies_are_equal_and_what_cannot_append_says_so(fs: fsabs.FS, tmp_path: Path) -> None:
+    arrow = fs.arrow()
+    assert arrow == pickle.loads(pickle.dumps(arrow))
+    assert arrow != fs.subfs("data").arrow()
+    assert arrow != fsabs.Local(tmp_path).arrow()
+    if not fs.capabilities.append:
+        with pytest.raises(NotImplementedError):
+            arrow.open_append_stream("new")
 
 
 def test_two_of_forty_columns_in_a_zip_on_s3_cost_their_bytes(request: Any, tmp_path: Path) -> None:

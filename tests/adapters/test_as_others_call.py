@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.adapters.options import translated
 from fsabs.adapters.torch import CheckpointManager
+from fsabs.backends.s3.aliases import translated
 from fsabs.core import errors
 
 
@@ -64,6 +65,25 @@ def test_files_say_what_they_are(tmp_path: Path) -> None:
         assert read_block(file, 1, 6, b"\n") == b"two\n"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fsspec leaves its file open
+@pytest.mark.parametrize("chain", ["blockcache", "simplecache", "filecache"])
+def test_caches_of_fsspec_take_files(chain: str, tmp_path: Path) -> None:
+    import fsspec
+
+    (tmp_path / "a.bin").write_bytes(bytes(range(256)) * 1000)
+    for _ in range(2):
+        options: Any = {chain: {"cache_storage": str(tmp_path / "cache")}}
+        with fsspec.open(f"{chain}::fsabs+file://{tmp_path}/a.bin", "rb", **options) as file:
+            file.seek(1000)
+            assert file.read(4) == bytes(range(232, 236))
+    assert list((tmp_path / "cache").iterdir())
+    theirs = fsabs.from_url(tmp_path).fsspec()
+    for kind in ("none", "readahead", "all", "background"):
+        with theirs.open("a.bin", cache_type=kind, block_size=1000) as file:
+            file.seek(-6, 2)
+            assert file.read() == bytes(range(250, 256))
+
+
 def test_no_keyword_is_swallowed(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     fs.mkdir("d")
@@ -76,6 +96,18 @@ def test_no_keyword_is_swallowed(tmp_path: Path) -> None:
         theirs.open("d/abc", "r", version_id="v1")
     with pytest.raises(TypeError, match="ServerSideEncryption"):
         theirs.pipe_file("d/new", b"x", ServerSideEncryption="AES256")
+    of_one = ("info", "exists", "ls", "cat_file", "cat", "mkdir", "touch", "find", "walk", "du", "pipe_file")
+    for name in of_one:
+        with pytest.raises(TypeError, match="version_id"):
+            list(getattr(theirs, name)("d", *([b""] if name == "pipe_file" else []), version_id="v1"))
+    for name in ("copy", "mv", "cp_file", "get_file", "put_file"):
+        source = str(tmp_path / "d/abc") if name == "put_file" else "d/abc"
+        with pytest.raises(TypeError, match="version_id"):
+            getattr(theirs, name)(source, str(tmp_path / "new"), version_id="v1")
+    with pytest.raises(TypeError, match="version_id"):
+        theirs.cat_ranges(["d/abc"], [0], [1], version_id="v1")
+    assert sorted(fs.list("d")) == ["abc", "xyz"]
+    assert theirs.ls("d", detail=False, refresh=True) == ["d/abc", "d/xyz"]
     assert theirs.find("d", prefix="a") == ["d/abc"]
     assert theirs.open("d/abc", "rb", block_size=5, cache_type="none").read() == b"x"
 
@@ -105,7 +137,7 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "default_fill_cache": False,
         "requester_pays": True,
     }
-    assert translated("s3", given) == {
+    assert translated(given) == {
         "aws_access_key_id": "K",
         "aws_secret_access_key": "S",
         "aws_session_token": "T",
@@ -120,11 +152,42 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "requester_pays": True,
     }
     with pytest.raises(TypeError, match="'nosuch'"):
-        translated("s3", {"client_kwargs": {"nosuch": 1}})
+        translated({"client_kwargs": {"nosuch": 1}})
     import fsspec
 
     with pytest.raises(TypeError, match="anonn"):
         fsspec.filesystem("fsabs+s3", anonn=True).ls("bucket")
+
+
+SCRIPT = """
+import sys
+endpoint, key, secret, region = sys.argv[1:]
+import dask.dataframe, fsabs, fsspec, pandas
+
+fsabs.register_fsspec("s3")
+options = {"key": key, "secret": secret, "client_kwargs": {"endpoint_url": endpoint, "region_name": region}}
+flat = {"key": key, "secret": secret, "endpoint_url": endpoint, "anon": False, "default_fill_cache": False}
+fsspec.filesystem("s3", **options).pipe("scripts/a.csv", b"x,y\\n1,2\\n3,4\\n")
+assert pandas.read_csv("s3://scripts/a.csv", storage_options=options)["x"].tolist() == [1, 3]
+pandas.DataFrame({"z": [5]}).to_parquet("s3://scripts/b.parquet", storage_options=flat)
+assert pandas.read_parquet("s3://scripts/b.parquet", storage_options=options)["z"].tolist() == [5]
+assert dask.dataframe.read_csv("s3://scripts/*.csv", storage_options=options).x.sum().compute() == 4
+table = dask.dataframe.from_pandas(pandas.DataFrame({"q": range(10)}), npartitions=3)
+table.to_parquet("s3://scripts/parts", storage_options=options)
+assert dask.dataframe.read_parquet("s3://scripts/parts", storage_options=options).q.sum().compute() == 45
+with fsspec.open("s3://scripts/t.txt", "w", **flat) as file:
+    file.write("t")
+with fsabs.patch("pandas"):
+    assert pandas.read_csv("s3://scripts/a.csv", storage_options=options)["y"].tolist() == [2, 4]
+"""
+
+
+@pytest.mark.timeout(100)
+def test_a_script_with_s3fss_options_runs_as_it_stands(moto: Any) -> None:
+    moto.create_bucket("scripts")
+    arguments = [moto.endpoint, moto.access_key, moto.secret_key, moto.region]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_library_that_is_there_and_fails_is_not_called_missing() -> None:

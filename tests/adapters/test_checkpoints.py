@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -43,18 +44,18 @@ def state(step: int) -> dict[str, Any]:
 
 def test_save_and_load(url: str, tmp_path: Path) -> None:
     stores.fill(url, {})
-    checkpoints.save(state(3), f"{url}/x.pt")
+    checkpoints.save_checkpoint(state(3), f"{url}/x.pt")
     for mmap in (None, True, False):
-        found = checkpoints.load(f"{url}/x.pt", mmap=mmap)
+        found = checkpoints.load_checkpoint(f"{url}/x.pt", mmap=mmap)
         assert torch.equal(found["w"], state(3)["w"])
     torch.save(state(4), tmp_path / "plain.pt")
-    assert checkpoints.load(tmp_path / "plain.pt")["step"] == 4
+    assert checkpoints.load_checkpoint(tmp_path / "plain.pt")["step"] == 4
     torch.save(state(4), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    assert checkpoints.load(tmp_path / "old.pt")["step"] == 4
+    assert checkpoints.load_checkpoint(tmp_path / "old.pt")["step"] == 4
     with pytest.raises(FileNotFoundError):
-        checkpoints.load(f"{url}/none.pt")
+        checkpoints.load_checkpoint(f"{url}/none.pt")
     with pytest.raises(Exception, match="pickle"):
-        checkpoints.save({"x": lambda: None}, f"{url}/bad.pt")
+        checkpoints.save_checkpoint({"x": lambda: None}, f"{url}/bad.pt")
     assert not fsabs.Path(f"{url}/bad.pt").exists()
 
 
@@ -90,7 +91,7 @@ def test_a_damaged_newest_is_passed_over(tmp_path: Path, caplog: Any) -> None:
         manager.load()
 
 
-class Slow(fsabs.LayerFS):
+class Slow(fsabs.spi.LayerFS):
     """A store that takes its time, or fails."""
 
     event = threading.Event()
@@ -221,7 +222,7 @@ def test_distributed_checkpoints(url: str) -> None:
         dcp_save(saved, storage_writer=DistributedWriter(f"{url}/one"), no_dist=True)
 
 
-class Full(fsabs.LayerFS):
+class Full(fsabs.spi.LayerFS):
     """A store in which files beyond the first can't be made."""
 
     made = 0
@@ -272,6 +273,73 @@ def test_files_of_a_distributed_checkpoint(tmp_path: Path, monkeypatch: pytest.M
         dcp_load(loaded, storage_reader=reader, no_dist=True)
         for name, value in saved.items():
             assert torch.equal(loaded[name], value) if isinstance(value, torch.Tensor) else loaded[name] == value, name
+
+
+DCP_RANKS = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import torch, torch.distributed as dist
+from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from fsabs.adapters.torch import Loader
+from fsabs.adapters.torch.distributed import DistributedReader, DistributedWriter
+
+what, kind, folder, rank, ranks = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
+dist.init_process_group("gloo", init_method=f"file://{folder}-{what}-{kind}-store", rank=rank, world_size=ranks)
+mesh = init_device_mesh("cpu", (ranks,))
+whole = torch.arange(10007.0)
+loader = Loader(list(range(64)), 4, seed=1, gather=True)
+seen = []
+
+def state(tensor):
+    model = {"w": distribute_tensor(tensor, mesh, [Shard(0)]), "b": torch.ones(3) * bool(tensor.sum())}
+    return {"model": model, "loader": loader.state_dict() if what == "save" else {}}
+
+if what == "save":
+    for number, batch in enumerate(loader):
+        seen += batch.tolist()
+        if number == 3:
+            break
+    writer = DistributedWriter(folder) if kind == "ours" else FileSystemWriter(folder)
+    save(state(whole), storage_writer=writer)
+else:
+    loaded = state(torch.zeros(10007))
+    loaded["loader"] = loader
+    reader = DistributedReader(folder) if kind == "ours" else FileSystemReader(folder)
+    load(loaded, storage_reader=reader)
+    assert torch.equal(loaded["model"]["w"].full_tensor(), whole)
+    assert loaded["model"]["b"].tolist() == [1, 1, 1]
+    for batch in loader:
+        seen += batch.tolist()
+print("seen", seen, flush=True)
+dist.barrier()
+os._exit(0)  # the end of a process group may abort a process
+"""
+
+
+@pytest.mark.timeout(240)
+def test_distributed_checkpoints_of_ranks_are_torchs_own(tmp_path: Path) -> None:
+    """Written by two ranks and read by one and by three, by ours and by torch's; the loader's state is in them."""
+
+    def run(what: str, kind: str, folder: Path, ranks: int) -> list[int]:
+        command = [sys.executable, "-c", DCP_RANKS, what, kind, str(folder)]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        running = [
+            subprocess.Popen([*command, str(rank), str(ranks)], env=env, stdout=subprocess.PIPE, text=True)
+            for rank in range(ranks)
+        ]
+        found = [process.communicate(timeout=100)[0] for process in running]
+        assert [process.returncode for process in running] == [0] * ranks
+        return [number for text in found for number in json.loads(text.partition("seen")[2])]
+
+    for writer, readers in (("ours", [("theirs", 1), ("ours", 3)]), ("theirs", [("ours", 1)])):
+        folder = tmp_path / writer
+        seen = run("save", writer, folder, 2)
+        for reader, ranks in readers:
+            assert sorted(seen + run("load", reader, folder, ranks)) == list(range(64)), (writer, reader, ranks)
 
 
 DCP_SAVES = """

@@ -123,13 +123,13 @@ def test_ranges_of_a_file_are_one_batch(url: str, monkeypatch: Any) -> None:
     path, data = f"{root}/a.bin", bytes(range(200))
     assert fs.cat_file(path) == data
     batches: list[int] = []
-    real = fsabs.Blob.pread_many
+    real = fsabs.spi.Blob.pread_many
 
-    def counted(blob: fsabs.Blob, ranges: Any) -> list[bytes]:
+    def counted(blob: fsabs.spi.Blob, ranges: Any) -> list[bytes]:
         batches.append(len(ranges))
         return real(blob, ranges)
 
-    monkeypatch.setattr(fsabs.Blob, "pread_many", counted)
+    monkeypatch.setattr(fsabs.spi.Blob, "pread_many", counted)
     starts, ends = [0, 10, -5, None, 150, 300, 20], [4, 30, None, 3, -10, 400, 10]
     expected = [data[slice(start, end)] for start, end in zip(starts, ends, strict=True)]
     assert fs.cat_ranges([path] * 7, starts, ends) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import http.server
 import os
 import pickle
 import subprocess
@@ -21,7 +22,10 @@ import fsabs
 from tests import soak
 from tests.adapters import stores
 
-LIBRARIES = ("builtins", "os", "shutil", "glob", "pathlib", "numpy", "PIL", "cv2", "tifffile", "torch")
+LIBRARIES = (
+    *("builtins", "os", "shutil", "glob", "pathlib"),
+    *("numpy", "PIL", "cv2", "tifffile", "imageio", "torch", "pandas", "h5py", "safetensors"),
+)
 FILES = {
     "a.txt": b"one\ntwo\nthree\n",
     "empty": b"",
@@ -32,7 +36,7 @@ FILES = {
 }
 SETUP = """
 import csv, glob, io, json, os, pathlib, pickle, shutil
-import cv2, numpy, tifffile, torch
+import cv2, h5py, imageio.v2, imageio.v3, numpy, pandas, safetensors.numpy, safetensors.torch, tifffile, torch
 from PIL import Image
 J = lambda *names: "/".join((ROOT, *names))
 PICTURE = numpy.arange(48, dtype="u1").reshape(4, 4, 3)
@@ -48,6 +52,16 @@ def two_pages():
 def two_pictures():
     for append in (False, True): tifffile.imwrite(J("t.tif"), PICTURE, append=append)
     return len(tifffile.TiffFile(J("t.tif")).pages)
+def file_of_two():
+    with open(J("two.pkl"), "wb") as file: pickle.dump(1, file) or pickle.dump(2, file)
+    with open(J("two.pkl"), "rb") as file: return pickle.load(file), pickle.load(file)
+def made_picture():
+    Image.fromarray(PICTURE).save(J("q.png"))
+    return Image.open(J("q.png"))
+def dataset():
+    with h5py.File(J("w.h5"), "w") as file: file["x"] = [1, 2]
+    with h5py.File(J("w.h5"), "a") as file: file["y"] = 3
+    with h5py.File(J("w.h5")) as file: return sorted(file) == ["x", "y"]
 """
 PROGRAMS = """
 content("a.txt")
@@ -153,6 +167,155 @@ numpy.genfromtxt(J("d", "t.csv"), delimiter=",", skip_header=1).tolist()
 torch.save({"x": torch.arange(3)}, J("t.pt")) or torch.load(J("t.pt"))["x"].tolist()
 torch.load(J("nosuch"))
 torch.load(J("a.txt"))
+put("a.txt", b"XX", "r+b") or content("a.txt")
+put("nosuch", b"XX", "r+b")
+put("fresh", b"1", "ab") or put("fresh", b"2", "ab") or content("fresh")
+put("fresh", b"1", "xb") or content("fresh")
+put("u.txt", "h\\u00e9llo\\n") or open(J("u.txt"), encoding="utf-8").read()
+put("d", "x")
+put("no/such/x", "x")
+put("a.txt", 5)
+put("a.txt", b"bytes", "w")
+open(J("a.txt"), "")
+open(J("a.txt"), "wr")
+open(J("a.txt"), "rt").read(4)
+open(J("a.txt"), mode="r", buffering=1).readline()
+open(J("a.txt"), "rb", 0).read(3)
+open(J("a.txt"), "r", 0)
+open(J("a.txt"), newline="\\n").readlines()
+open(file=J("a.txt")).read()
+open(J("a.txt"), encoding="nosuch")
+open(J("a.txt"), errors="ignore", encoding="ascii").read()
+(lambda file: (file.readable(), file.writable(), file.seekable()))(open(J("a.txt"), "rb"))
+(lambda file: (file.readable(), file.writable()))(open(J("w1"), "w"))
+(lambda file: (file.read(1), file.readline(), file.tell()))(open(J("a.txt"), "rb"))
+(lambda file: (file.seek(-3, 2), file.read()))(open(J("a.txt"), "rb"))
+(lambda file: file.seek(-1))(open(J("a.txt"), "rb"))
+(lambda file: (file.close(), file.read()))(open(J("a.txt"), "rb"))
+(lambda file: file.readinto(bytearray(4)))(open(J("a.txt"), "rb"))
+(lambda file: [line for line in file][-1])(open(J("a.txt")))
+(lambda file: (file.write("ab"), file.close()))(open(J("w2"), "w")) and content("w2")
+(lambda file: (file.writelines(["a\\n", "b\\n"]), file.close()))(open(J("w3"), "w")) and content("w3")
+(lambda file: file.mode)(open(J("a.txt"), "rb"))
+sum(len(line) for line in open(J("a.txt"), "rb"))
+max(open(J("a.txt")), key=len)
+"".join(reversed(open(J("a.txt")).read()))
+io.TextIOWrapper(open(J("a.txt"), "rb")).read()
+io.BufferedReader(open(J("a.txt"), "rb")).peek(3)[:3]
+os.path.exists(J("d")), os.path.exists(J("d", "e", "f g.txt")), os.path.exists(ROOT)
+os.path.isdir(J("nosuch")), os.path.isfile(J("nosuch"))
+os.path.isdir(J("d/")), os.path.isdir(ROOT)
+os.path.getsize(J("empty")), os.path.getsize(J("d", "t.csv"))
+os.path.getmtime(J("nosuch"))
+os.path.join(J("d"), "b.json") == J("d", "b.json"), os.path.basename(J("d", "b.json"))
+os.path.splitext(J("a.txt"))[1], os.path.dirname(J("d", "b.json")) == J("d")
+sorted(os.listdir(J("d")))
+[os.path.getsize(os.path.join(J("d"), name)) for name in sorted(os.listdir(J("d"))) if name.endswith("txt")]
+sorted(name for _, dirs, names in os.walk(J("d")) for name in dirs + names)
+[sorted(dirs) for _, dirs, _ in os.walk(ROOT, topdown=False)][-1]
+sorted(entry.name for entry in os.scandir(J("d")))
+[entry.is_symlink() for entry in os.scandir(J("d", "e"))]
+[sorted(entry.name for entry in entries) for entries in [os.scandir(J("d"))]]
+os.scandir(J("nosuch"))
+os.stat(J("d")).st_mode // 0o1000
+os.remove(J("d"))
+os.rmdir(J("nosuch"))
+os.rmdir(J("a.txt"))
+os.makedirs(J("a.txt"))
+os.makedirs(J("a.txt", "x"))
+os.makedirs(J("x", "y"), exist_ok=True) or os.makedirs(J("x", "y"), exist_ok=True) or sorted(os.listdir(J("x")))
+os.rename(J("a.txt"), J("d", "moved.txt")) or sorted(os.listdir(J("d")))
+os.rename(J("d", "e"), J("e")) or sorted(os.listdir(J("e")))
+os.replace(J("nosuch"), J("a.txt"))
+shutil.copyfile(J("a.txt"), J("a.txt"))
+shutil.copyfile(J("nosuch"), J("a.txt"))
+shutil.copyfile(J("d"), J("a.txt"))
+shutil.copy(J("a.txt"), J("nosuch", "x"))
+os.path.basename(shutil.copy2(J("a.txt"), J("b2.txt")))
+sorted(os.path.basename(name) for name in glob.glob(J("*")))
+sorted(os.path.basename(name) for name in glob.glob(J("?.txt")))
+sorted(os.path.basename(name) for name in glob.glob(J("[a-c]*")))
+sorted(os.path.basename(name) for name in glob.glob(J("*", "*.txt")))
+sorted(os.path.basename(name) for name in glob.glob(J("**", "*.txt"), recursive=True))
+[os.path.getsize(name) for name in sorted(glob.glob(J("d", "*")))  if os.path.isfile(name)]
+glob.glob(J("nosuch.txt"))
+pathlib.Path(J("a.txt")).read_bytes()
+pathlib.Path(J("d")).read_bytes()
+pathlib.Path(J("p")).write_bytes(b"new") and content("p")
+pathlib.Path(J("no", "such", "x")).write_text("x")
+sorted(path.name for path in pathlib.Path(ROOT).glob("*.txt"))
+sorted(path.name for path in pathlib.Path(ROOT).rglob("*.txt"))
+sorted(path.name for path in pathlib.Path(J("nosuch")).iterdir())
+pathlib.Path(J("nosuch")).stat()
+pathlib.Path(J("nosuch")).unlink()
+pathlib.Path(J("nosuch")).unlink(missing_ok=True)
+pathlib.Path(J("d")).mkdir()
+pathlib.Path(J("d")).mkdir(exist_ok=True) or pathlib.Path(J("d")).is_dir()
+pathlib.Path(J("x", "y")).mkdir()
+pathlib.Path(J("x", "y")).mkdir(parents=True) or pathlib.Path(J("x", "y")).is_dir()
+pathlib.Path(J("a.txt")).rename(J("q.txt")) and content("q.txt")
+pathlib.Path(J("d")).joinpath("b.json").read_text()
+pathlib.Path(J("a.txt")).with_suffix(".md").name, pathlib.Path(J("a.txt")).parent.name == pathlib.Path(ROOT).name
+pathlib.Path(J("d", "e")).parent == pathlib.Path(J("d")), pathlib.Path(J("a.txt")).exists()
+[line for line in pathlib.Path(J("a.txt")).open()]
+json.loads(pathlib.Path(J("d", "b.json")).read_text())
+json.load(open(J("nosuch")))
+json.dump({"a": {1}}, open(J("w.json"), "w"))
+pickle.loads(content("empty"))
+pickle.load(open(J("a.txt"), "rb"))
+[pickle.dump(number, file) for file in [open(J("two.pkl"), "wb")] for number in (1, 2)] and file_of_two()
+csv.writer(open(J("w.csv"), "w", newline="")).writerow([1, 2])
+[row["a"] for row in csv.DictReader(open(J("d", "t.csv"), newline=""))]
+Image.fromarray(PICTURE).save(J("p.jpg")) or Image.open(J("p.jpg")).size
+Image.fromarray(PICTURE).save(J("p.bmp")) or Image.open(J("p.bmp")).format
+Image.fromarray(PICTURE).save(J("p"), format="PNG") or Image.open(J("p")).getpixel((0, 0))
+Image.fromarray(PICTURE).save(J("no", "such", "p.png"))
+Image.open(J("d"))
+[picture.size for picture in [made_picture()] if picture.load()]
+cv2.imread(J("nosuch.png"))
+cv2.imwrite(J("c.jpg"), PICTURE) and cv2.imread(J("c.jpg"), cv2.IMREAD_GRAYSCALE).shape
+cv2.imwrite(J("c.png"), PICTURE) and cv2.imread(J("c.png"), flags=cv2.IMREAD_UNCHANGED).shape
+cv2.imwrite(filename=J("c.png"), img=PICTURE) and cv2.haveImageReader(J("c.png"))
+cv2.imwritemulti(J("m.tif"), [PICTURE, PICTURE]) and cv2.imcount(J("m.tif"))
+numpy.save(J("n.npy"), PICTURE) or numpy.load(J("n.npy"), allow_pickle=False).shape
+numpy.savez_compressed(J("n.npz"), x=PICTURE) or sorted(numpy.load(J("n.npz")).files)
+numpy.load(J("empty"))
+numpy.loadtxt(J("nosuch"))
+numpy.loadtxt(J("d", "t.csv"), delimiter=",", skiprows=1).tolist()
+numpy.fromfile(J("nosuch"), "u1")
+pandas.read_csv(J("d", "t.csv")).to_dict()
+pandas.read_csv(J("nosuch.csv"))
+pandas.read_csv(J("empty"))
+pandas.read_csv(J("d", "t.csv"), chunksize=1).get_chunk().to_dict()
+pandas.DataFrame({"a": [1]}).to_csv(J("w.csv")) or content("w.csv")
+pandas.DataFrame({"a": [1]}).to_csv(J("d", "t.csv"), mode="x")
+pandas.DataFrame({"a": [1]}).to_csv(J("d", "t.csv"), mode="a", header=False, index=False) or content("d/t.csv")
+pandas.DataFrame({"a": [1]}).to_csv(J("w.csv.gz")) or pandas.read_csv(J("w.csv.gz")).to_dict()
+pandas.DataFrame({"a": [1]}).to_json(J("w.json")) or pandas.read_json(J("w.json")).to_dict()
+pandas.DataFrame({"a": [1]}).to_pickle(J("w.pkl")) or pandas.read_pickle(J("w.pkl")).to_dict()
+pandas.DataFrame({"a": [1]}).to_parquet(J("w.parquet")) or pandas.read_parquet(J("w.parquet")).to_dict()
+pandas.read_parquet(J("nosuch.parquet"))
+pandas.read_parquet(J("a.txt"))
+pandas.DataFrame({"a": [1]}).to_feather(J("w.feather")) or pandas.read_feather(J("w.feather")).to_dict()
+pandas.read_json(J("d", "b.json")).to_dict()
+pandas.read_table(J("d", "t.csv"), sep=",").shape
+pandas.Series([1, 2]).to_csv(J("s.csv")) or content("s.csv")
+pandas.DataFrame({"a": [1]}).to_hdf(J("w.h5"), key="k") or pandas.read_hdf(J("w.h5"), "k").to_dict()
+h5py.File(J("w.h5"), "w").close() or sorted(h5py.File(J("w.h5"), "r"))
+h5py.File(J("nosuch.h5"), "r")
+h5py.File(J("a.txt"), "r")
+dataset() and h5py.File(J("w.h5"))["x"][:].tolist()
+torch.save([1, 2], J("l.pt")) or torch.load(J("l.pt"))
+torch.save({"x": torch.arange(3)}, f=J("k.pt")) or torch.load(f=J("k.pt"), weights_only=True)["x"].tolist()
+torch.save({"x": torch.arange(3)}, J("k.pt")) or torch.load(J("k.pt"), mmap=True)["x"].tolist()
+torch.save(lambda: None, J("bad.pt"))
+torch.load(J("empty"))
+safetensors.numpy.save_file({"x": PICTURE}, J("s.st")) or safetensors.numpy.load_file(J("s.st"))["x"].tolist()
+safetensors.torch.save_file({"x": torch.ones(2)}, J("s.st")) or safetensors.torch.load_file(J("s.st"))["x"].tolist()
+safetensors.numpy.load_file(J("nosuch"))
+safetensors.torch.load_file(J("a.txt"))
+imageio.v3.imwrite(J("i.png"), PICTURE) or imageio.v3.imread(J("i.png")).shape
+imageio.v2.imread(J("nosuch.png"))
 """.strip().splitlines()
 
 
@@ -163,11 +326,18 @@ def run(program: str, root: str) -> Any:
     try:
         found = eval(program, names)
     except Exception as exc:
-        return type(exc) if not isinstance(exc, OSError) else (type(exc), exc.errno)
+        return type(exc), getattr(exc, "errno", None)
     if hasattr(found, "read"):
         found.close()
         return "a file"
-    return repr(found).replace(root, "ROOT")
+    return repr(found).replace(root, "ROOT").replace("%2541", "%41")  # as a name is written that is joined to a URL
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Return whether two results are equal, of exceptions the types; errors of libraries may have no errno."""
+    if isinstance(found, tuple) and isinstance(expected, tuple) and expected[1] is None:
+        return bool(found[0] is expected[0])
+    return bool(found == expected)
 
 
 def in_thread(program: Callable[[], Any]) -> Any:
@@ -203,6 +373,7 @@ PLACES: dict[str, Callable[[Callable[[], Any]], Any]] = {
     "here": lambda program: program(),
     "thread": in_thread,
     "fork": in_fork,
+    "decorated": decorated,
 }
 
 
@@ -213,16 +384,18 @@ PLACES: dict[str, Callable[[Callable[[], Any]], Any]] = {
 def test_programs(place: str, tmp_path: Path) -> None:
     different: list[str] = []
     programs = PROGRAMS if place != "fork" else PROGRAMS[:: max(1, len(PROGRAMS) // soak.rounds(15))]
+    if place == "thread":  # whose files are in memory, where none is updated; pandas has a memory:// of its own
+        programs = [program for program in programs if not any(word in program for word in ("pandas", "r+b"))]
     for number, program in enumerate(programs):
         (local := tmp_path / f"{number}").mkdir()
         stores.fill(f"file://{local}", FILES)
-        url = f"file://{tmp_path}/url{number}" if place == "fork" else f"memory://programs-{place}/{number}"
+        url = f"memory://programs/{number}" if place == "thread" else f"file://{tmp_path}/url{number}"
         fsabs.from_url(url, create=True)
         stores.fill(url, FILES)
         expected = run(program, str(local))
-        with fsabs.patch(*LIBRARIES):
+        with contextlib.nullcontext() if place == "decorated" else fsabs.patch(*LIBRARIES):
             found = PLACES[place](functools.partial(run, program, url))
-        if found != expected:
+        if not same(found, expected):
             different.append(f"{program}: {found}, not {expected}")
     soak.count("patched programs", len(programs))
     assert not different, "\n".join(different)
@@ -374,3 +547,33 @@ def test_an_unknown_name_in_the_environment_is_one_line() -> None:
     assert done.stdout == "['builtins'] False\n"  # what opens URLs is loaded with the first one
     assert len(done.stderr.splitlines()) == 1
     assert "'nosuch' can't be patched" in done.stderr
+
+
+def test_urls_of_web_servers_are_sent_as_they_are_written() -> None:
+    asked: list[str] = []
+
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(b"hello")
+
+        do_HEAD = do_GET  # noqa: N815 - of http.server
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            with fsabs.patch("builtins"):
+                for path in ("/a%2Fb", "/d/?f=1", "/d/x?x=a%20b&y=/z", "/?q=a/b"):
+                    asked.clear()
+                    with open(f"http://127.0.0.1:{server.server_port}{path}", "rb") as file:
+                        assert file.read() == b"hello"
+                    assert set(asked) == {path}
+        finally:
+            server.shutdown()

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
 import fsabs
-from fsabs import FS, LayerFS
+from fsabs import FS
 from fsabs.adapters.torch import (
     EpochSampler,
     FileDataset,
@@ -33,7 +33,8 @@ from fsabs.adapters.torch import (
 from fsabs.adapters.torch.reading import EpochRecords
 from fsabs.core.errors import CorruptFileError
 from fsabs.readers.prefetch import read_ahead
-from fsabs.readers.recordio import Writer
+from fsabs.readers.recordio import RecordWriter
+from fsabs.spi import LayerFS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -217,7 +218,7 @@ def shards(tmp_path: Path) -> Logged:
     inner = fsabs.from_url(str(tmp_path / "shards"), create=True)
     numbers = iter(EVERYTHING)
     for shard in range(4):
-        with Writer(inner, f"{shard}.recordio", max_chunk_bytes=8) as writer:
+        with RecordWriter(inner, f"{shard}.recordio", max_chunk_bytes=8) as writer:
             for _ in range(TOTAL // 4):
                 writer.write(b"%d" % next(numbers))
     return Logged(inner, str(tmp_path / "log"))

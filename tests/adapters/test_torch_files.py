@@ -13,10 +13,11 @@ from PIL import Image
 from torch.utils.data import DataLoader, SequentialSampler
 
 import fsabs
-from fsabs import FS, LayerFS
+from fsabs import FS
 from fsabs.adapters.torch import FileDataset, ImageFolder, Loader, PlannedBatches, RecordIODataset
 from fsabs.readers.data import recordio as data_recordio
-from fsabs.readers.recordio import Index, Writer
+from fsabs.readers.recordio import Index, RecordWriter
+from fsabs.spi import LayerFS
 
 
 class Counting(LayerFS):
@@ -63,6 +64,13 @@ def test_transform_paths_and_url(fs: Counting, tmp_path: Path) -> None:
     assert [chosen[0], *pickle.loads(pickle.dumps(chosen)).__getitems__([1])] == [4, 4]
     with pytest.raises(FileNotFoundError, match="none"):
         FileDataset(fs, ["d/05", "none"]).__getitems__([0, 1])
+
+
+def test_a_transform_may_take_the_path(fs: Counting) -> None:
+    data = FileDataset(fs, transform=lambda content, *, path: (len(content), path))
+    assert data[2] == data.__getitems__([2])[0] == (len(fs.read_bytes(data.paths[2])), data.paths[2])
+    data.transform = len
+    assert data[2] == len(fs.read_bytes(data.paths[2]))
 
 
 def test_batches_of_a_plan_are_read_ahead(fs: Counting) -> None:
@@ -208,7 +216,7 @@ def test_recordio_dataset(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     everything: list[bytes] = []
     for name, count in {"a": 5, "b": 0, "c": 7, "d": 1}.items():
-        with Writer(fs, name, max_chunk_bytes=8) as writer:
+        with RecordWriter(fs, name, max_chunk_bytes=8) as writer:
             for number in range(count):
                 everything.append(f"{name}{number}".encode() * (number % 3))
                 writer.write(everything[-1])
@@ -228,7 +236,7 @@ def test_recordio_dataset(tmp_path: Path) -> None:
 def test_shards_of_a_recordio_dataset_share_one_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsabs.from_url(tmp_path)
     for name in "abcd":
-        with Writer(fs, name) as writer:
+        with RecordWriter(fs, name) as writer:
             for number in range(10):
                 writer.write(f"{name}{number}".encode() * 1000)
     monkeypatch.setattr(data_recordio, "KEPT_BYTES", 50_000)
@@ -242,11 +250,11 @@ def test_shards_of_a_recordio_dataset_share_one_bound(tmp_path: Path, monkeypatc
 def test_shards_that_are_opened_again_are_not_scanned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsabs.from_url(tmp_path)
     for name in "abc":
-        with Writer(fs, name, max_chunk_bytes=4) as writer:
+        with RecordWriter(fs, name, max_chunk_bytes=4) as writer:
             for number in range(10):
                 writer.write(f"{name}{number}".encode())
     data = RecordIODataset(fs)
-    monkeypatch.setattr(data_recordio, "OPEN_AT_ONCE", 1)
+    monkeypatch.setattr(data_recordio.RecordIODataReader, "open_at_once", 1)
     monkeypatch.setattr(Index, "of", None)
     assert data.__getitems__([29, 0, 10, 1, 20]) == [b"c9", b"a0", b"b0", b"a1", b"c0"]
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler
 
 import fsabs
 from fsabs.adapters.torch import FileDataset, Loader, PlannedBatches, RecordIODataset, ShardedDataset
-from fsabs.readers.recordio import Writer
+from fsabs.readers.recordio import RecordWriter
 
 # More workers than this machine has cores are no mistake here.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -36,7 +36,7 @@ def shards(tmp_path: Path) -> tuple[str, list[int]]:
     """A directory of RecordIO files, and the numbers that are in it."""
     total = 0
     for name, count in enumerate([40, 0, 7, 50, 3]):
-        with Writer(fsabs.from_url(tmp_path), f"{name}.rec", max_chunk_bytes=32) as writer:
+        with RecordWriter(fsabs.from_url(tmp_path), f"{name}.rec", max_chunk_bytes=32) as writer:
             for _ in range(count):
                 writer.write(str(total).encode())
                 total += 1

@@ -9,7 +9,7 @@ import os
 import pickle
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fsabs
 from fsabs import CorruptFileError
 from fsabs.adapters.torch import Loader, ShardedDataset
 from fsabs.readers.data import Task
+from fsabs.readers.recordio import RecordWriter
+from fsabs.spi import Blob, BlobLayer, LayerFS
 
 from .workers import ByRuns, Numbers, WorkerInfo, Workers, in_worker, saved
 
@@ -363,7 +366,7 @@ def test_a_state_after_the_last_batch_is_of_the_next_epoch() -> None:
         dataset = ShardedDataset(reader, seed=1)
         loader = Loader(dataset, batch_size, num_workers=0, drop_last=drop_last)
         passes = iter(loader) if workers == 0 else iter(Workers(dataset, workers, batch_size, drop_last))
-        batches = len(loader) if workers == 0 else dataset.epochs.batches(workers, batch_size, drop_last)
+        batches = len(loader) if workers == 0 else sum(dataset.epochs.batches(workers, batch_size, drop_last))
         for _ in range(batches):
             next(passes)
         state = saved(dataset)
@@ -430,6 +433,84 @@ def test_a_state_is_small(tmp_path: Path) -> None:
     dataset = ShardedDataset(Numbers([1000] * 1000), seed=1, buffer_size=1000, block_size=100)
     run(dataset, 16, 10, 50)
     assert len(json.dumps(dataset.state_dict())) < 2000
+
+
+class Counted(LayerFS):
+    """Counts the bytes that all processes read."""
+
+    def __init__(self, inner: fsabs.FS, log: Path) -> None:
+        super().__init__(inner)
+        self.log = log
+
+    def _open_blob(self, key: str) -> Blob:
+        inner = self.inner._open_blob(key)
+        return _CountedBlob(self, key, inner, inner.size, inner.version)
+
+    def read(self) -> int:
+        """Return how many bytes were read since the last call."""
+        found = sum(map(int, self.log.read_text().split()))
+        self.log.write_text("")
+        return found
+
+
+class _CountedBlob(BlobLayer):
+    def _note(self, size: int) -> None:
+        assert isinstance(self._origin, Counted)
+        with self._origin.log.open("a") as file:
+            file.write(f"{size}\n")
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        self._note(size)
+        return super()._pread(size, offset)
+
+    def _pread_into(self, view: memoryview, offset: int) -> int:
+        self._note(len(view))
+        return super()._pread_into(view, offset)
+
+    def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._note(sum(size for size, _ in ranges))
+        return super()._pread_many(ranges)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_blocks_of_a_shard_cost_their_own_bytes(workers: int, tmp_path: Path) -> None:
+    """No chunk is read to count the records before another, by the workers or after a resume on a new machine."""
+    fs = Counted(fsabs.Memory(), tmp_path / "log")
+    fs.log.write_text("")
+    for shard in range(2):
+        with RecordWriter(fs.inner, f"{shard}.recordio", compressor="none", max_chunk_bytes=20 * 8008) as writer:
+            for number in range(400):
+                writer.write(b"%08d" % (400 * shard + number) + bytes(8000))
+    total = sum(fs.inner.stat(f"{shard}.recordio").size for shard in range(2))
+
+    def loader() -> Loader:
+        dataset = ShardedDataset(fs, _number, seed=1, block_size=20, max_bytes=200_000)
+        return Loader(dataset, 8, num_workers=workers, multiprocessing_context="fork" if workers else None)
+
+    first = loader()
+    assert fs.read() < 0.15 * total  # the headers
+    seen, states = [], []
+    for batch in first:
+        seen += batch.tolist()
+        states.append(first.state_dict())
+        if len(states) == 1:
+            before = fs.read()
+            assert workers or before < 0.25 * total  # workers have read on by now
+    assert sorted(seen) == list(range(800))
+    assert before + fs.read() < 1.1 * total
+    resumed = loader()
+    fs.read()
+    resumed.load_state_dict(states[90])
+    assert sorted(seen[:728] + samples_of(resumed)) == list(range(800))
+    assert fs.read() < 0.2 * total
+
+
+def _number(record: bytes) -> int:
+    return int(record[:8])
+
+
+def samples_of(loader: Loader) -> list[int]:
+    return [sample for batch in loader for sample in batch.tolist()]
 
 
 def test_importing_fsabs_does_not_import_torch() -> None:

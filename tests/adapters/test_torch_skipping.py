@@ -12,7 +12,7 @@ import fsabs
 from fsabs import CorruptFileError
 from fsabs.adapters.torch import Loader, RecordIODataset, ShardedDataset
 from fsabs.readers.data import RecordIODataReader, Task, shards_of
-from fsabs.readers.recordio import Reader, Writer
+from fsabs.readers.recordio import RecordReader, RecordWriter
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 EVERYTHING = set(range(60))
@@ -24,12 +24,12 @@ def folder(tmp_path: Path) -> Path:
     """Three shards of four chunks of five records; two of the chunks are damaged."""
     fs = fsabs.from_url(tmp_path / "shards", create=True)
     for shard in range(3):
-        with Writer(fs, f"{shard}", max_chunk_bytes=10, compressor="none") as writer:
+        with RecordWriter(fs, f"{shard}", max_chunk_bytes=10, compressor="none") as writer:
             for number in range(20 * shard, 20 * shard + 20):
                 writer.write(b"%02d" % number)
     for shard, chunk in ((1, 1), (2, 2)):
         data = bytearray(fs.read_bytes(f"{shard}"))
-        with Reader(fs, f"{shard}") as reader:
+        with RecordReader(fs, f"{shard}") as reader:
             data[reader.index.chunk(chunk).payload + 5] ^= 1
         fs.write_bytes(f"{shard}", data)
     return tmp_path / "shards"

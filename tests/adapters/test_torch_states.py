@@ -15,7 +15,7 @@ from fsabs import StaleFileError
 from fsabs.adapters.torch import FileDataset, Loader, RecordIODataset, ShardedDataset
 from fsabs.readers.data import shards_of
 from fsabs.readers.data.order import EpochOrder
-from fsabs.readers.recordio import Writer
+from fsabs.readers.recordio import RecordWriter
 
 from .workers import Numbers, saved
 
@@ -24,7 +24,7 @@ def shards_in(folder: Path, counts: list[int]) -> list[bytes]:
     everything = []
     folder.mkdir(exist_ok=True)
     for number, count in enumerate(counts):
-        with Writer(fsabs.from_url(folder), f"{number}.rec") as writer:
+        with RecordWriter(fsabs.from_url(folder), f"{number}.rec") as writer:
             for record in range(count):
                 everything.append(f"{number}/{record}".encode())
                 writer.write(everything[-1])
@@ -62,7 +62,7 @@ def test_a_state_names_content_and_not_where_it_lies(tmp_path: Path, monkeypatch
         resumed = ShardedDataset(location, seed=1, buffer_size=5)
         resumed.load_state_dict(state)
         assert sorted([*first, *resumed]) == sorted(everything)
-    with Writer(fsabs.from_url(tmp_path), "two/1.rec") as writer:  # as many records of the same sizes
+    with RecordWriter(fsabs.from_url(tmp_path), "two/1.rec") as writer:  # as many records of the same sizes
         for number in range(20):
             writer.write(b"x/%d" % number)
     other = ShardedDataset(tmp_path / "two", seed=1, buffer_size=5)

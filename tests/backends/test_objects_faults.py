@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 import pytest
 
 import fsabs
+from fsabs.backends.hub import Hub
 from fsabs.backends.objects import ObjectStore
 from tests import soak
 from tests.backends.test_s3_reads import certificate
 from tests.backends.tiny import TinyFS, TinyStore
+from tests.servers.azure_store import ACCOUNT, KEY, AzureStore
+from tests.servers.gcs_store import GcsStore
 from tests.servers.hostile_store import FAULTS, LISTED, HostileStore, content
+from tests.servers.hub import HostileHub
 
 SECONDS = 20.0
 """What an operation may take."""
@@ -156,13 +160,46 @@ def _opened_s3(store: HostileStore, pem: str) -> ObjectStore:
     return fs
 
 
+def _opened_gcs(store: HostileStore, pem: str) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+    fs = fsabs.from_url("gs://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", access_token="token", **limits)
+    assert isinstance(fs, ObjectStore)
+    return fs
+
+
+def _opened_azure(store: HostileStore, pem: str) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+    account: dict[str, Any] = {"account_name": ACCOUNT, "account_key": KEY}
+    fs = fsabs.from_url("az://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", **account, **limits)
+    assert isinstance(fs, ObjectStore)
+    return fs
+
+
 def _opened_tiny(store: HostileStore, pem: str) -> ObjectStore:
     return TinyFS(store.endpoint, f"{pem}.crt")
 
 
-KINDS: dict[str, tuple[type[HostileStore], Callable[[HostileStore, str], ObjectStore]]] = {
-    "s3": (HostileStore, _opened_s3),
-    "tiny": (TinyStore, _opened_tiny),
+def _opened_hub(store: HostileStore, pem: str) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 0.6, "max_attempts": 3}
+    fs = fsabs.from_url("hf://datasets/o/n", endpoint=store.endpoint, verify=f"{pem}.crt", token=False, **limits)
+    assert isinstance(fs, ObjectStore)
+    return fs
+
+
+class Kind(NamedTuple):
+    """A store, how its FS is made, and what is done with it."""
+
+    store: type[HostileStore]
+    opened: Callable[[HostileStore, str], ObjectStore]
+    operations: tuple[str, ...] = OPERATIONS
+
+
+KINDS = {
+    "s3": Kind(HostileStore, _opened_s3),
+    "gcs": Kind(GcsStore, _opened_gcs),
+    "azure": Kind(AzureStore, _opened_azure),
+    "tiny": Kind(TinyStore, _opened_tiny),
+    "hub": Kind(HostileHub, _opened_hub, READS),  # it is written to by another library
 }
 
 
@@ -171,22 +208,26 @@ class Opened(NamedTuple):
 
     store: HostileStore
     fs: ObjectStore
+    operations: tuple[str, ...]
 
 
 @pytest.fixture(params=[f"{kind} {how}" for kind in KINDS for how in ("plain", "tls")])
 def opened(request: pytest.FixtureRequest, pem: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    kind, how = request.param.split()
-    make, open_ = KINDS[kind]
-    with make(pem if how == "tls" else None, seed=soak.seed(1)) as store:
-        yield Opened(store, open_(store, pem))
+    # Listings of the hub are asked for each time: what is known of a commit is asked for once.
+    monkeypatch.setenv("FSABS_CACHE_DIR", "")
+    monkeypatch.setattr(Hub, "_tree", property(lambda fs: fs.dialect.new_tree()))
+    name, how = request.param.split()
+    kind = KINDS[name]
+    with kind.store(pem if how == "tls" else None, seed=soak.seed(1)) as store:
+        yield Opened(store, kind.opened(store, pem), kind.operations)
 
 
 def run(opened: Opened, seed: str, threads: int, operations: Callable[[random.Random], list[str]]) -> list[Job]:
-    store, fs = opened
+    store, fs, known = opened
     faults, store.faults = store.faults, ()
     warmed = Job(fs, store, f"{seed} before")
-    warmed.run(["read_bytes", "pread", "write"])
+    warmed.run([name for name in ("read_bytes", "pread", "write") if name in known])
     assert (warmed.wrong, warmed.raised) == ([], 0)
     store.faults = faults
     jobs = [Job(fs, store, f"{seed} {number}") for number in range(threads)]
@@ -201,7 +242,7 @@ def run(opened: Opened, seed: str, threads: int, operations: Callable[[random.Ra
 
 
 def test_without_faults_every_operation_succeeds(opened: Opened) -> None:
-    (job,) = run(opened, "none", 1, lambda _: list(OPERATIONS))
+    (job,) = run(opened, "none", 1, lambda _: list(opened.operations))
     assert (job.wrong, job.raised) == ([], 0)
 
 
@@ -217,7 +258,7 @@ def test_each_fault_in_turn(opened: Opened) -> None:
     for name in names:
         store.faults, store.rate = (name,), 0.3
         for turn in range(rounds):
-            (job,) = run(opened, f"{seed} {name} {turn}", 1, lambda chance: chance.sample(OPERATIONS, 1))
+            (job,) = run(opened, f"{seed} {name} {turn}", 1, lambda chance: chance.sample(opened.operations, 1))
             wrong += job.wrong
     soak.count("requests to a store that answers wrongly", store.requests)
     assert not wrong, "\n".join(wrong)
@@ -229,7 +270,7 @@ def test_each_fault_in_turn(opened: Opened) -> None:
 def test_all_faults_at_once_and_many_threads(opened: Opened) -> None:
     store, seed, count = opened.store, soak.seed(2), soak.rounds(3)
     store.faults, store.rate = tuple(sorted(FAULTS)), 0.05
-    quick = [name for name in OPERATIONS if name not in ("stream", "multipart")]
+    quick = [name for name in opened.operations if name not in ("stream", "multipart")]
     jobs = run(opened, f"{seed} all", 16, lambda chance: chance.choices(quick, k=count))
     wrong = [text for job in jobs for text in job.wrong]
     soak.count("requests to a store that answers wrongly", store.requests)

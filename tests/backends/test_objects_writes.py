@@ -292,9 +292,9 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 def _ours(exc: BaseException) -> str:
     """What is shown of an exception and of those that led to it, but for the frames of the test itself."""
     found: Any = traceback.TracebackException.from_exception(exc, capture_locals=True)
-    text = ""
+    package, text = os.path.dirname(fsabs.__file__), ""
     while found is not None:
-        frames = (f"{frame.name} {frame.locals}\n" for frame in found.stack if "/fsabs/" in frame.filename)
+        frames = (f"{frame.name} {frame.locals}\n" for frame in found.stack if frame.filename.startswith(package))
         text += "".join([*found.format_exception_only(), *frames])
         found = found.__cause__ or found.__context__
     return text

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs.backends.objects.buffers import MIN_ADVISED, BodyBuffer
+from fsabs.core.buffers import MIN_ADVISED, BytesBuffer
 
 pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize("size", [0, 2, 5000, MIN_ADVISED - 1, MIN_ADVISED, MIN_ADVISED + 12_345])
 def test_the_bytes_are_those_that_were_filled(size: int) -> None:
-    buffer = BodyBuffer(size)
+    buffer = BytesBuffer(size)
     assert len(buffer.view) == size
     for start in range(0, size, 1 << 20):
         part = buffer.view[start : start + (1 << 20)]
@@ -43,7 +43,7 @@ def test_the_bytes_are_those_that_were_filled(size: int) -> None:
     reason="a kernel without huge pages",
 )
 def test_large_ones_ask_for_huge_pages() -> None:
-    buffer = BodyBuffer(MIN_ADVISED)
+    buffer = BytesBuffer(MIN_ADVISED)
     assert "hg" in _flags(ctypes.addressof(ctypes.c_char.from_buffer(buffer.view)) + MIN_ADVISED // 2)
     buffer.release()
 
@@ -54,7 +54,7 @@ def test_one_that_is_given_up_with_its_views_is_freed_silently() -> None:
         """Refers to a buffer, to a view of it, and to itself."""
 
     failure = Failure()
-    buffer = BodyBuffer(5000)
+    buffer = BytesBuffer(5000)
     failure.__dict__ |= {"itself": failure, "buffer": buffer, "part": buffer.view[10:20]}
     freed = weakref.ref(buffer)
     del buffer, failure

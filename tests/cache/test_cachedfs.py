@@ -81,13 +81,13 @@ def test_many_of_a_store_that_takes_its_time(store: Store, folder: str) -> None:
 
 def test_a_trace_tells_of_hits_and_misses(store: Store, folder: str, tmp_path: Path) -> None:
     fs = cached(store, folder)
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         for _ in range(3):
             assert list(fs.read_many(NAMES)) == CONTENTS
         fs.read_bytes("large.bin")
     counts = fs.status()
     assert (counts["hits"], counts["misses"]) == (40, 20 + 13)
-    assert trace.analyse(tmp_path / "trace").cache == CacheUse(hits=40, misses=33, evictions=0)
+    assert trace.analyze(tmp_path / "trace").cache == CacheUse(hits=40, misses=33, evictions=0)
 
 
 def test_large_files_are_kept_by_blocks(store: Store, folder: str) -> None:

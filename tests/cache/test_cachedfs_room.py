@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fsabs import TreeCounts
 from fsabs.backends.local import Local
 from fsabs.cache import CachedFS
 from fsabs.cache.content import MemoryCache
@@ -223,15 +224,15 @@ def test_warm_fetches_a_tree_and_tells_how_far_it_is(store: Store, folder: str) 
     fs.read_bytes("00.bin")
     told: list[tuple[int, int]] = []
     filled = fs.warm(progress=lambda files, size: told.append((files, size)))
-    assert filled == (23, 70_007, 69_007)
+    assert filled == TreeCounts(23, bytes=70_007, fetched=69_007)
     assert told[-1] == (23, 70_007)
     assert len(told) == 23
     store.opened.clear()
     assert list(fs.read_many(NAMES)) == CONTENTS
     assert fs.read_bytes("large.bin") == noise(50_000)
     assert store.reads == 0
-    assert fs.warm("dir", progress=lambda files, size: None) == (1, 7, 0)
-    assert fs.warm("large.bin", progress=lambda files, size: None) == (1, 50_000, 0)
+    assert fs.warm("dir", progress=lambda files, size: None) == TreeCounts(1, bytes=7)
+    assert fs.warm("large.bin", progress=lambda files, size: None) == TreeCounts(1, bytes=50_000)
     with pytest.raises(FileNotFoundError):
         fs.warm("no such")
 
@@ -258,7 +259,7 @@ def test_prefetch_reads_ahead_in_order_and_within_its_bound(store: Store, folder
 def test_prefetch_passes_over_what_it_cant_fetch_and_can_be_cancelled(store: Store, folder: str) -> None:
     fs = cached(store, folder)
     ahead = fs.prefetch(["00.bin", "no such", "01.bin", "large.bin", "dir"])
-    assert ahead.wait(5)[:2] == (4, 52_000)
+    assert (ahead.wait(5).files, ahead.wait(5).bytes) == (4, 52_000)
     assert ahead.failed == 1
     stopped = fs.prefetch(NAMES * 100, max_bytes=1)
     stopped.cancel()

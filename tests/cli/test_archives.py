@@ -179,7 +179,7 @@ def test_nothing_is_written_outside(tmp_path: Path, make: object) -> None:
 def test_members_are_left_out_through_layers(tmp_path: Path) -> None:
     _hostile_tar(tmp_path / "a.tar")
     with library.from_url(tmp_path / "a.tar", cache=tmp_path / "cache") as fs:
-        assert library.unpack(fs, Local(tmp_path), "out") == (2, 1, 8)
+        assert library.unpack(fs, Local(tmp_path), "out") == library.TreeCounts(2, 1, 8)
     assert read_tree(tmp_path / "out") == {"good": b"good", "folder/through-the-link": b"evil"}
 
 
@@ -259,7 +259,7 @@ def test_recordio_is_verified_and_repaired(tmp_path: Path) -> None:
 
     (tmp_path / "set").mkdir()
     for shard in range(2):
-        with recordio.Writer(Local(tmp_path / "set"), f"x-0000{shard}-of-00001", max_chunk_bytes=40) as writer:
+        with recordio.RecordWriter(Local(tmp_path / "set"), f"x-0000{shard}-of-00001", max_chunk_bytes=40) as writer:
             for at in range(20):
                 writer.write(b"record %d" % at)
     assert fsabs("verify", "set", cwd=tmp_path) == ("", "verified 2, damaged 0\n", 0)

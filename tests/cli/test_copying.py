@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fsabs as library
+from fsabs import TreeCounts
 from tests.cli.commands import FILES, MTIME, fsabs, make_tree, read_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
@@ -180,12 +181,12 @@ def test_the_roots_and_oneself_are_refused(tmp_path: Path) -> None:
 def test_sync_tree(tmp_path: Path) -> None:
     make_tree(tmp_path / "d")
     with library.Local(str(tmp_path)) as fs, library.from_url("memory://synced", create=True) as memory:
-        assert fs.sync_tree("d", "e") == (4, 0, 0, SIZE)
-        assert fs.sync_tree("d", "e") == (0, 4, 0, 0)
+        assert fs.sync_tree("d", "e")._replace(directories=0) == TreeCounts(4, bytes=SIZE)
+        assert fs.sync_tree("d", "e") == TreeCounts(skipped=4)
         fs.makedirs("e/more")
         fs.write_bytes("e/more/x", b"x")
         fs.write_bytes("e/sub/b.bin", bytes(2048))
-        assert fs.sync_tree("d", "e", delete=True) == (1, 3, 1, 2048)
-        assert fs.sync_tree("d", "", memory, content=True) == (4, 0, 0, SIZE)
-        assert fs.sync_tree("d", "", memory, content=True) == (0, 4, 0, 0)
+        assert fs.sync_tree("d", "e", delete=True) == TreeCounts(1, 0, 2048, 3, 1)
+        assert fs.sync_tree("d", "", memory, content=True)._replace(directories=0) == TreeCounts(4, bytes=SIZE)
+        assert fs.sync_tree("d", "", memory, content=True) == TreeCounts(skipped=4)
     assert read_tree(tmp_path / "e") == FILES

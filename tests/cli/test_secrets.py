@@ -160,3 +160,33 @@ def test_no_spelling_of_a_secret_in_an_option_is_printed(
             out, err = capfd.readouterr()
             assert SECRET not in out + err, (command, out, err)
     assert len(written) >= 30
+
+
+VARIABLES = [
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_CONNECTION_STRING"),
+    *("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET", "HF_TOKEN", "GITHUB_PAT", "CI_JOB_JWT"),
+    *(
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "REDISCLI_AUTH",
+        "KEYTAB_PASSPHRASE",
+        "OPENAI_API_KEY",
+        "SSH_PRIVATE",
+        "CORP_SIGNATURE",
+    ),
+]
+
+
+def test_no_secret_of_the_environment_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = [f"{number}{SECRET}" for number, _ in enumerate(VARIABLES)]
+    for name, value in zip(VARIABLES, values, strict=True):
+        monkeypatch.setenv(name, value)
+    for value in values:
+        for command in (["stat"], ["ls"], ["cp", "-"], ["rm"], ["explain"]):
+            for option in ("--debug", "--json"):
+                main([*command, f"none/{value}/x", option])
+                out, err = capfd.readouterr()
+                assert SECRET not in out + err, (command, out, err)

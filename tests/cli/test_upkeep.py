@@ -20,11 +20,11 @@ SIZE = sum(map(len, FILES.values()))
 
 def test_trace(tmp_path: Path) -> None:
     data = make_tree(tmp_path / "data")
-    with trace.trace(tmp_path / "trace"), library.from_url(data) as fs:
+    with trace.record(tmp_path / "trace"), library.from_url(data) as fs:
         for name in FILES:
             fs.read_bytes(name)
     out = fsabs("trace", "summary", "trace", cwd=tmp_path).out
-    assert out == trace.summary(trace.analyse(tmp_path / "trace"))
+    assert out == trace.summary(trace.analyze(tmp_path / "trace"))
     lines = fsabs("trace", "summary", "trace", "--json", cwd=tmp_path).out.splitlines()
     operations = [one["operation"] for one in map(json.loads, lines) if "operation" in one]
     assert sum(one["calls"] for one in operations if one["operation"] == "read_bytes") == len(FILES)

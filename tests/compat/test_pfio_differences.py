@@ -217,7 +217,7 @@ def test_unknown_options_warn_once(tmp_path: Path) -> None:
 
 def test_traces(tmp_path: Path) -> None:
     _write(ours.v2.Local(str(tmp_path)), "a")
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fs = ours.v2.Local(str(tmp_path), trace=True)
         assert fs.is_traced
         assert fs.open("a").read() == "x"

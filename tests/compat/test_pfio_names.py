@@ -171,7 +171,8 @@ def test_attributes(objects: dict[str, Any]) -> None:
     assert {name for name, there in wanted.items() if not there} == MISSING & wanted.keys()
 
 
-def test_the_own_interface_has_the_keywords_of_pfio() -> None:
+def test_the_own_interface_has_the_arguments_of_pfio_in_their_order() -> None:
+    """A path is `path` everywhere; PFIO's names for it are those of `fsabs.compat.pfio` alone."""
     for name in (
         "open",
         "open_zip",
@@ -188,8 +189,9 @@ def test_the_own_interface_has_the_keywords_of_pfio() -> None:
         theirs = [one for one in _shape(getattr(pfio.v2.fs.FS, name)) if one[0] not in ("closefd", "opener", "dir_fd")]
         here = [parameter for parameter, _, _ in _shape(getattr(fsabs.FS, name))]
         wanted = [parameter for parameter, kind, _ in theirs if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-        assert here[: len(wanted)] == wanted, name
-    assert [parameter for parameter, _, _ in _shape(fsabs.FS.subfs)] == ["self", "rel_path"]
+        own = ["path" if one in ("file_path", "path_or_prefix") else one for one in wanted]
+        assert here[: len(wanted)] == own, name
+    assert [parameter for parameter, _, _ in _shape(fsabs.FS.subfs)] == ["self", "path"]
 
 
 def test_the_web_server_for_tests_is_for_this_machine_alone() -> None:

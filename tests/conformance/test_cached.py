@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from fsabs import FS, S3, Capabilities
+from fsabs import FS, S3
 from fsabs.backends.local import Local
 from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS, HTTPCachedFS
 from fsabs.core import identity
+from fsabs.spi import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, SubFSSubject, Subject, WrappedSubject
 from fsabs.testing.kit import MODULES
 from fsabs.testing.subject import Files

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from fsabs import Capabilities
 from fsabs.backends.fsspec import Fsspec
+from fsabs.spi import Capabilities
 from fsabs.testing import FSConformance, Subject
 from fsabs.testing.subjects import SubFSSubject
 from tests.conformance.selections import WithoutProcesses

@@ -6,8 +6,9 @@ import itertools
 import shutil
 import tempfile
 
-from fsabs import FS, Capabilities
+from fsabs import FS
 from fsabs.manifest import ManifestFS, create
+from fsabs.spi import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, Subject, WrappedSubject
 from tests.conformance.archives import deflated_zip_in
 from tests.conformance.selections import WithoutProcesses

@@ -18,7 +18,7 @@ from tests.conformance.selections import WithoutProcesses
 @pytest.fixture(scope="class")
 def tracing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A trace is on."""
-    with trace.trace(tmp_path_factory.mktemp("trace")):
+    with trace.record(tmp_path_factory.mktemp("trace")):
         yield
 
 

@@ -1,4 +1,4 @@
-"""An archive for the tests of seek points, in all the ways that compressors make blocks and frames."""
+"""An archive for the tests of seek points, in the ways that compressors make blocks and frames."""
 
 from __future__ import annotations
 
@@ -111,23 +111,21 @@ def _number(data: bytes) -> tuple[int, int]:
             return value, at
 
 
-FOUND: dict[str, Callable[[bytes], bytes]] = {
+GZ: dict[str, Callable[[bytes], bytes]] = {
     "stored": deflated(0),
-    "fast": deflated(1),
     "usual": deflated(6),
     "best": deflated(9),
     "huffman": deflated(6, zlib.Z_HUFFMAN_ONLY),
-    "runs": deflated(6, zlib.Z_RLE),
     "fixed and stored": deflated(6, zlib.Z_FIXED),
     "small blocks": deflated(6, memory=1),
     "isal": _isal(1),
+    "one block": _isal(0),
     "flushed": _flushed,
     "flushed fully": lambda data: _flushed(data, zlib.Z_FULL_FLUSH),
     "varying": _varying,
     "members": _members,
-    "xz": blocks_of_xz,
 }
-NOT_FOUND: dict[str, Callable[[bytes], bytes]] = {
-    "one block": _isal(0),
+XZ: dict[str, Callable[[bytes], bytes]] = {
+    "xz": blocks_of_xz,
     "streams of xz": lambda data: blocks_of_xz(data[:1_500_000]) + blocks_of_xz(data[1_500_000:]),
 }

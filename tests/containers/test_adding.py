@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import FS, Blob, FileStat, Local, Memory, StaleFileError
+from fsabs import FS, FileStat, Local, Memory, StaleFileError
 from fsabs.core.layers import LayerFS
+from fsabs.spi import Blob
 
 pytestmark = pytest.mark.quick
 

@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 
 from fsabs.backends.memory import Memory
-from fsabs.containers.spool import SpooledWriter
+from fsabs.containers.base import SpooledWriter
 from tests import scarce
 
 pytestmark = pytest.mark.quick

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import functools
 import gzip
 import lzma
 import pickle
 import random
+import sys
 import tarfile
 import threading
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -24,8 +25,9 @@ from fsabs import (
     Local,
     Memory,
 )
-from fsabs.containers.tar import Tar, points, streams
-from fsabs.core import process
+from fsabs.containers import decoding
+from fsabs.containers.decoding import SeekPoint, SeekPoints
+from fsabs.containers.tar import Tar
 from fsabs.core.blobs import Blob, BytesBlob
 
 from .forks import all_end_well, forked
@@ -51,9 +53,10 @@ def archive(request: pytest.FixtureRequest) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _small_spacing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points.Points.__init__, "__defaults__", ((points.Point(0, 0),), 200_000))
-    monkeypatch.setattr(streams, "_PIECE", 64 * 1024)
-    monkeypatch.setattr(streams, "_NEAR", 32 * 1024)
+    monkeypatch.setattr(decoding, "SPACING", 200_000)
+    monkeypatch.setattr(decoding, "PIECE", 64 * 1024)
+    monkeypatch.setattr(decoding, "NEAR", 32 * 1024)
+    monkeypatch.setitem(sys.modules, "indexed_gzip.indexed_gzip", None)  # see test_tar_points.py
 
 
 def test_members_in_any_order(archive: bytes) -> None:
@@ -203,10 +206,7 @@ def test_many_frames(kind: str) -> None:
         data = b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + data
     tar = opened(data)
     assert tar.compression == kind
-    assert tar._stream is not None
-    assert len(tar._stream._points) > 5
     twin = pickle.loads(pickle.dumps(tar))
-    assert len(twin._stream._points) > 5  # the starts of frames travel along
     for name in sorted(BIG, reverse=True):
         assert tar.read_bytes(name) == twin.read_bytes(name) == BIG[name]
 
@@ -236,10 +236,8 @@ def _counted(kind: str, monkeypatch: pytest.MonkeyPatch) -> Tar:
 
 
 def test_gz_starts_again_at_a_point_and_not_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_FIRST_FETCH", 8 * 1024)
+    monkeypatch.setattr(decoding, "FIRST_FETCH", 8 * 1024)
     tar = _counted("gz", monkeypatch)
-    assert tar._stream is not None
-    assert len(tar._stream._points) > 10
     size = tar._reader().size
     for name in ("m23", "m12", "m22", "m02"):
         assert tar.read_bytes(name) == BIG[name]
@@ -259,25 +257,39 @@ def test_two_readers_side_by_side_do_not_send_a_decoder_back_and_forth(monkeypat
 
 
 def test_points_are_bounded_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "MAX_POINTS", 8)
-    found = points.Points(spacing=10)
+    monkeypatch.setattr(decoding, "MAX_POINTS", 8)
+    found = SeekPoints(spacing=10)
     for at in range(10, 1000, 10):
-        found.add(points.Point(at, at))
+        found.add(SeekPoint(at, at))
     assert len(found) <= 8
-    assert max(at - found.nearest(at) for at in range(0, 1000, 7)) <= 320
-    assert found.nearest(5) == 0
+    assert max(at - found.before(at).out for at in range(0, 1000, 7)) <= 320
+    assert found.before(5).out == 0
 
 
-def test_a_state_in_use_at_the_fork_is_left_alone() -> None:
-    encoder = zlib.compressobj(wbits=31, strategy=zlib.Z_FIXED)  # whose blocks can't be found
-    tar = opened(encoder.compress(PLAIN) + encoder.flush())
-    assert tar._stream is not None
-    found = tar._stream._points
-    chosen = found._before(1_500_000)
-    assert chosen.state is not None
-    found._in_use = (process.generation(), chosen)  # as if another thread were copying it
-    assert all_end_well(forked(lambda: tar.read_bytes("m08") == BIG["m08"] and chosen not in found._points))
-    assert chosen in found._points
+def test_a_state_that_is_copied_at_the_fork_is_not_used_by_the_child() -> None:
+    """The child would wait for a lock of the state that a thread of its parent has."""
+
+    class Slow(decoding.Inflate):
+        def copy(self) -> None:
+            copying.set()
+            assert forking.wait(40)
+
+    copying, forking = threading.Event(), threading.Event()
+    codec = decoding.Codec("slow", "slow", lambda: Slow(31))
+    points = SeekPoints([SeekPoint(0, 0), SeekPoint(100, 50, state=Slow(31))])
+
+    def copy() -> None:
+        with contextlib.suppress(AssertionError):
+            points.start(200, codec)
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    assert copying.wait(40)
+    child = forked(lambda: points.start(200, codec)[0] == SeekPoint(0, 0))
+    forking.set()
+    thread.join()
+    assert all_end_well(child)
+    assert len(points) == 2
 
 
 def test_a_changed_file_is_not_read_on(tmp_path: Path) -> None:

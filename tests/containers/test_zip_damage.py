@@ -248,9 +248,9 @@ def test_a_member_of_another_size(method: int, told: int) -> None:
 
 def test_bytes_behind_a_stream() -> None:
     member = packed("x", b"content")
-    with pytest.raises(CorruptFileError, match="4 bytes are left behind"):
+    with pytest.raises(CorruptFileError, match="4 bytes behind the deflate data"):
         opened(by_hand([member._replace(data=member.data + b"junk")])).read_bytes("x")
-    with pytest.raises(CorruptFileError, match="no end"):
+    with pytest.raises(CorruptFileError, match="ends in the middle"):
         data = member.data[:-1]
         opened(by_hand([member._replace(data=data)])).read_bytes("x")
 
@@ -289,7 +289,7 @@ def test_a_bomb_that_claims_to_be_small(method: int, monkeypatch: pytest.MonkeyP
 
     archive_ = opened(by_hand([made]))
     tracemalloc.start()
-    with pytest.raises(CorruptFileError, match="more in it"):
+    with pytest.raises(CorruptFileError, match="holds more than the"):
         archive_.read_bytes("x")
     assert tracemalloc.get_traced_memory()[1] < 12 << 20
     tracemalloc.stop()

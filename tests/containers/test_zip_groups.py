@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fsabs import Memory
-from fsabs.containers.zip import Zip, compressors, headers, writing
+from fsabs.containers.zip import Zip, compressors, records, writing
 
 pytestmark = pytest.mark.quick
 
@@ -49,7 +49,7 @@ def tree(seed: int) -> Members:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_bytes_are_those_of_single_writes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 3 == 0:  # members need zip64 records by size, or by where they begin
-        monkeypatch.setattr(headers, "LIMIT32", 600 if seed % 2 else 1_000_000)
+        monkeypatch.setattr(records, "LIMIT32", 600 if seed % 2 else 1_000_000)
     members = tree(seed)
     options = {"compression": "stored" if seed % 4 else "deflated", "compresslevel": None if seed % 4 else 1}
     assert written(members, True, **options) == written(members, False, **options)

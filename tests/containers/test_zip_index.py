@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fsabs import FS, Local, Memory, StaleFileError
-from fsabs.containers.zip import Zip, directory, entries, index, members, table
+from fsabs.containers.zip import Zip, directory, index, members, records, table
 
 from .zips import DEFLATED, STORED, CountingFS, Made, by_hand, contents, extra_field, opened, packed, zipped
 
@@ -109,7 +109,7 @@ def test_a_small_member_is_one_read_and_the_rest_if_its_header_is_long(method: i
     store = counting(by_hand([Made(b"a", b"before"), member, Made(b"z", b"behind")]))
     archive = Zip(store, "a.zip")
     store.taken()
-    more = max(0, 4 + local_extra - entries.SLACK)  # what doesn't fit into the first read
+    more = max(0, 4 + local_extra - records.SLACK)  # what doesn't fit into the first read
     for read in (archive.read_bytes, archive.read_bytes, lambda path: next(archive.read_many([path]))):
         assert read("x") == data
         taken = store.taken()
@@ -120,14 +120,14 @@ def test_a_small_member_is_one_read_and_the_rest_if_its_header_is_long(method: i
 
 @pytest.mark.quick
 def test_the_first_members_are_remembered_and_all_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "SEEN", 3)
+    monkeypatch.setattr(index, "REMEMBERED", 3)
     files = {f"{n}": f"{n}".encode() * 3 for n in range(10)}
     archive = opened(zipped(files))
     for _ in range(2):
         assert [archive.read_bytes(name) for name in files] == list(files.values())
         assert list(archive.read_many(files)) == list(files.values())
         assert [archive.open(name, "rb").read() for name in files] == list(files.values())
-        assert list(archive._index().known) == ["0", "1", "2"]
+        assert list(archive._index().small_reads) == ["0", "1", "2"]
 
 
 @pytest.mark.quick
@@ -287,7 +287,7 @@ def test_the_index_is_inherited_by_a_fork_and_left_behind_by_a_pickle(tmp_path: 
     text = pickle.dumps(archive)
     assert len(text) < 1500
     copy = pickle.loads(text)
-    assert copy._held.index is None
+    assert copy._loaded.index is None
     assert contents(copy) == {"x": b"x", "d/y": b"y"}
     sub = archive.subfs("d")
     store.taken()
@@ -315,7 +315,7 @@ def test_as_many_reads_at_once_as_the_store_can_do() -> None:
 
 
 def test_a_streamed_archive_is_read_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "SMALL", 1000)
+    monkeypatch.setattr(records, "SMALL", 1000)
     parent = Memory()
     parent.default_concurrency = 8
     parent.write_bytes("a.zip", zipped({"o.zip": zipped({"i.zip": zipped({"x": bytes(5000)})})}, DEFLATED))

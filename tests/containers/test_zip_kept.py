@@ -216,7 +216,7 @@ def told(archive: FS, parent: FS) -> Any:
             found[name] = archive._stat(name), archive._open_blob(name).version
         except OSError as exc:
             found[name] = type(exc), str(exc)
-    return found, archive.info(), archive._held.index.layout  # type: ignore[attr-defined]
+    return found, archive.info(), archive._loaded.index.layout  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
+from fsabs import TreeCounts
 
 pytestmark = pytest.mark.quick
 
@@ -23,6 +24,6 @@ def test_usage_of_many_members_is_that_of_a_walk(tmp_path: Path) -> None:
     with fsabs.from_url(tmp_path / "a.zip") as fs:
         for base in ("", "0", "3"):
             files = [stat for stat in fs.list(base, recursive=True, detail=True) if not stat.directory]
-            assert fs.usage(base) == (len(files), sum(stat.size for stat in files)), base
+            assert fs.usage(base) == TreeCounts(len(files), bytes=sum(stat.size for stat in files)), base
         with pytest.raises(NotADirectoryError):
             fs.usage("0/0")

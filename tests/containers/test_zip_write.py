@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsabs import FS, Local, Memory
-from fsabs.containers import spool
-from fsabs.containers.zip import Zip, headers, writing
+from fsabs.containers import base
+from fsabs.containers.zip import Zip, records, writing
 
 from .zips import (
     METHODS,
@@ -334,7 +334,7 @@ def test_a_store_that_fails() -> None:
 
 def test_several_members_at_once_and_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_IN_MEMORY", 1000)
-    assert spool.MAX_IN_MEMORY > 1000
+    assert base.MAX_IN_MEMORY > 1000
     parent = Memory()
     files = {f"{n % 5}/{n}": os.urandom(n * 371) for n in range(100)}
     with Zip(parent, "a.zip", "w", compression="deflated") as archive:
@@ -398,7 +398,7 @@ def test_an_inner_archive_that_is_still_open() -> None:
 
 
 def test_zip64_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headers, "LIMIT32", 1000)
+    monkeypatch.setattr(records, "LIMIT32", 1000)
     monkeypatch.setattr(writing, "LIMIT16", 4)
     files = {f"{n}": bytes(n * 300) for n in range(8)}
     for compression in ("stored", "deflated"):

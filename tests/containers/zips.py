@@ -9,9 +9,10 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fsabs import FS, LayerFS, Memory
+from fsabs import FS, Memory
 from fsabs.containers.zip import Zip
 from fsabs.core.blobs import Blob
+from fsabs.spi import LayerFS
 
 STORED, DEFLATED, BZIP2, LZMA = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA
 METHODS = (STORED, DEFLATED, BZIP2, LZMA)

@@ -6,15 +6,18 @@ import errno
 import os
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import fsabs
+from fsabs.core import process
 from fsabs.core.stats import FileStat
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.disk import files
@@ -22,7 +25,7 @@ from fsabs.disk.descriptors import open_ours
 from fsabs.disk.files import Replacement, ResumedReplacement
 from fsabs.disk.folders import Folder
 from tests import namespaces
-from tests.users import ALICE, BOB, as_user, needs_root, shared
+from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
 WAYS = ("write_bytes", "open", "copy", "write_many", "container")
@@ -69,6 +72,15 @@ def test_permissions_stay_and_setuid_goes(tmp_path: Path, way: str, mode: int) -
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.mark.parametrize("mode", ["ab", "a", "r+b", "r+"])
+def test_a_file_that_is_added_to_is_no_longer_setuid(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    (tmp_path / "x").chmod(0o6755)
+    with fsabs.Local(tmp_path).open("x", mode) as file:
+        file.write(b"new" if mode.endswith("b") else "new")
+    assert mode_of(tmp_path / "x") == 0o755
+
+
 def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
@@ -82,7 +94,7 @@ def test_a_new_file_has_what_the_umask_leaves(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("way", WAYS)
 def test_root_leaves_a_users_file_to_its_user(tmp_path: Path, way: str) -> None:
-    path = shared(tmp_path / "shared") / "x"
+    path = shared_folder() / "x"
     path.write_bytes(b"old")
     os.chown(path, ALICE, BOB)
     path.chmod(0o6777)
@@ -94,7 +106,7 @@ def test_root_leaves_a_users_file_to_its_user(tmp_path: Path, way: str) -> None:
 @needs_root
 def test_another_users_file_is_written_in_place(tmp_path: Path) -> None:
     """In a sticky directory no name can be moved over it, and a new file would belong to the writer."""
-    folder = shared(tmp_path / "shared")
+    folder = shared_folder()
     path = folder / "x"
     path.write_bytes(b"old and long")
     os.chown(path, ALICE, ALICE)
@@ -115,7 +127,7 @@ def test_another_users_file_is_written_in_place(tmp_path: Path) -> None:
 
 @needs_root
 def test_a_group_that_the_writer_is_in_stays(tmp_path: Path) -> None:
-    folder = shared(tmp_path / "shared", 0o777)
+    folder = shared_folder(0o777)
     path = folder / "x"
     path.write_bytes(b"old")
     os.chown(path, ALICE, BOB)
@@ -132,7 +144,7 @@ def test_a_group_that_the_writer_is_in_stays(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("way", WAYS[:-1])
 def test_a_file_in_a_directory_that_takes_no_names(tmp_path: Path, way: str) -> None:
-    folder = shared(tmp_path / "shared", 0o755)
+    folder = shared_folder(0o755)
     path = folder / "x"
     path.write_bytes(b"old and long")
     os.chown(path, ALICE, ALICE)
@@ -228,12 +240,85 @@ def test_a_copied_files_mode_and_time(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "old") == 0o711
 
 
+def without_unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+
+
+def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object, **__: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "no /proc")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+@pytest.mark.parametrize("lacks", [None, without_unnamed, without_links])
+def test_a_small_new_file_is_written_at_once(
+    tmp_path: Path, lacks: Callable[[pytest.MonkeyPatch], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacks is not None:
+        lacks(monkeypatch)
+    path = tmp_path / "x"
+    for mode, expected in ((0o640, 0o640), (0o777, 0o777), (0, 0), (None, 0o666 & ~process.umask())):
+        assert files.write_new(str(path), b"new", mode, 1_234_567_890_500_000_000, durable=True)
+        assert (mode_of(path), path.stat().st_mtime) == (expected, 1234567890.5)
+        assert not files.write_new(str(path), b"newer", mode, None)
+        path.chmod(0o600)
+        assert path.read_bytes() == b"new"
+        path.unlink()
+    (tmp_path / "l").symlink_to("nothing")
+    assert not files.write_new(str(tmp_path / "l"), b"new", None, None)
+    with pytest.raises(FileNotFoundError):
+        files.write_new(str(tmp_path / "none/x"), b"", None, None)
+    assert os.listdir(tmp_path) == ["l"]
+
+
 # ---- nobody else sees it before
+
+
+def access_list(user: int, rights: int) -> bytes:
+    """Return a POSIX access control list: owner and group may do all, `user` has the rights, others none."""
+    none = 0xFFFFFFFF
+    entries = ((0x01, 7, none), (0x02, rights, user), (0x04, 7, none), (0x10, 7, none), (0x20, 0, none))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="this system has no such lists")
+def test_a_directorys_access_list_lets_nobody_read_a_private_file(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        os.setxattr(tmp_path, "system.posix_acl_default", access_list(BOB, 4))
+    except OSError:
+        pytest.skip("this file system has no such lists")
+    try:
+        (tmp_path / "builtin").touch()  # others get nothing, whatever the umask says
+        fs, memory = fsabs.Local(tmp_path), fsabs.Memory()
+        memory.mkdir("d")
+        for name in ("d/small", "d/large"):
+            memory.write_bytes(name, bytes(2_000_000) if name == "d/large" else b"x")
+        memory.copy_tree("d", ".", fs)
+        for name in ("small", "large"):
+            assert mode_of(tmp_path / name) == mode_of(tmp_path / "builtin") == 0o660
+        resumed = ResumedReplacement.of(str(tmp_path / "resumed"), "id", 1)
+        assert resumed is not None
+        resumed.commit()
+        assert mode_of(tmp_path / "resumed") == 0o660
+        os.removexattr(tmp_path / "small", "system.posix_acl_access")
+        for mode in (0o640, 0o600):
+            (tmp_path / "small").chmod(mode)
+            fs.copy("small", f"new{mode}")
+            fs.write_bytes("small", b"newer")
+            fs.makedirs("source", exist_ok=True)
+            fs.rename("small", "source/small")
+            fs.copy_tree("source", ".")
+            for path in (tmp_path / f"new{mode}", tmp_path / "source/small", tmp_path / "small"):
+                assert (mode_of(path), os.listxattr(path)) == (mode, [])
+    finally:
+        os.umask(before)
 
 
 @needs_root
 def test_another_user_sees_no_byte_of_a_private_file(tmp_path: Path) -> None:
-    folder = shared(tmp_path / "shared")
+    folder = shared_folder()
     (folder / "x").write_bytes(b"old")
     (folder / "x").chmod(0o600)
     stop = folder / "stop"
@@ -275,7 +360,7 @@ def test_names_of_partial_files_can_not_be_foreseen(tmp_path: Path) -> None:
 @needs_root
 def test_a_strangers_partial_of_a_large_copy_is_not_adopted(tmp_path: Path) -> None:
     """Neither his content, nor a link that he has put in its place, to a file of the writer's."""
-    folder, victim = shared(tmp_path / "shared"), tmp_path / "victim"
+    folder, victim = shared_folder(), tmp_path / "victim"
     victim.write_bytes(b"precious")
     path = str(folder / "big")
     first = ResumedReplacement.of(path, "identity", 100)
@@ -407,7 +492,7 @@ def test_a_directory_with_leftovers_alone_is_empty(tmp_path: Path, monkeypatch: 
 
 @needs_root
 def test_nothing_is_swept_that_is_another_users_or_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = shared(tmp_path / "shared")
+    folder = shared_folder()
     (folder / f".theirs.01{PARTIAL_SUFFIX}").touch()
     os.chown(folder / f".theirs.01{PARTIAL_SUFFIX}", BOB, BOB)
     (folder / f".link.01{PARTIAL_SUFFIX}").symlink_to("x")

@@ -1,36 +1,44 @@
 """Writers of every kind on files of every kind, by root and by a user, against builtin `open` on the same file.
 
-Mode, owner, group and content are builtin's afterwards, but that setuid and setgid bits are gone; where builtin fails,
-so do they, with the same errno. Meanwhile another user reads whatever can be read in the folder, and sees no byte of a
-private file.
+Mode, owner, group, attributes and content are builtin's afterwards, but that setuid and setgid bits are gone; where
+builtin fails, so do they, with the same errno. At every step of a write another user reads whatever can be read in the
+folder and among the temporary files, and sees no byte of a private file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import multiprocessing
 import os
 import random
 import shutil
 import stat
-from collections.abc import Callable
-from multiprocessing.synchronize import Event
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import fsabs
+from fsabs.transfer.unpack import unpack
 from tests import soak
-from tests.users import ALICE, BOB, as_user, needs_root, shared
+from tests.users import ALICE, BOB, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.soak
 CAROL = 54323
 """The user who looks on."""
-SECRET = b"secret"
-WAYS = ("wb", "w", "xb", "ab", "r+b", "write_bytes", "write_many", "copy", "zip", "tar", "unpack")
-REPLACES = ("wb", "w", "write_bytes", "write_many", "copy", "zip", "tar", "unpack")
+SECRET, OLD = b"secret" * 100, b"old, longer than new" * 100
+ARCHIVES = {"zip": "zip", "tar": "tar", "h5": "hdf5", "zip a": "zip", "h5 a": "hdf5"}
+"""The formats of what is written in some of the ways."""
+REPLACES = ("wb", "w", "write_bytes", "write_many", "copy", "copy_local", "copy_tree", "unpack", *ARCHIVES)
+WAYS = (*REPLACES, "xb", "ab", "a", "r+b")
+STEPS = ("open", "os.chmod", "os.chown", "os.link", "os.remove", "os.rename", "os.removexattr", "os.setxattr")
+"""Audit events of a write, at which another user looks on."""
+ACL, DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
 
 
 class Case(NamedTuple):
@@ -45,7 +53,15 @@ class Case(NamedTuple):
     folder_mode: int
     exists: bool
     attribute: bool
+    acl: bool
+    default_acl: bool
     linked: bool
+    mounted: bool
+
+    @property
+    def private(self) -> bool:
+        """Whether another user must not see what is written."""
+        return self.exists and not self.mode & 0o004
 
 
 def drawn(rng: random.Random) -> Case:
@@ -60,8 +76,18 @@ def drawn(rng: random.Random) -> Case:
         folder_mode=rng.choice((0o755, 0o777, 0o1777, 0o555, 0o2777)),
         exists=rng.random() < 0.85,
         attribute=rng.random() < 0.3,
+        acl=rng.random() < 0.15,
+        default_acl=rng.random() < 0.15,
         linked=rng.random() < 0.2,
+        mounted=rng.random() < 0.15,
     )
+
+
+def access_list(user: int) -> bytes:
+    """Return a POSIX access control list: owner and group may do all, `user` may read, others nothing."""
+    none = 0xFFFFFFFF
+    entries = ((0x01, 7, none), (0x02, 4, user), (0x04, 7, none), (0x10, 7, none), (0x20, 0, none))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
 def made(folder: Path, case: Case) -> Path:
@@ -69,36 +95,82 @@ def made(folder: Path, case: Case) -> Path:
     folder.mkdir()
     path = folder / "file"
     if case.exists:
-        path.write_bytes(b"old content, longer than new")
+        path.write_bytes(old_content(case))
         if case.attribute:
             os.setxattr(path, "user.origin", b"camera 7")
         os.chown(path, case.owner, case.group)
+        if case.acl:
+            os.setxattr(path, ACL, access_list(BOB))
         path.chmod(case.mode)
-        if case.linked:
-            (folder / "link").symlink_to("file")
-            path = folder / "link"
+        if case.mounted:
+            mounted = Path(f"{folder}.mounted")
+            path.rename(mounted)
+            path.touch()
+            subprocess.run(["mount", "--bind", mounted, path], check=True)
+    if case.linked:
+        (folder / "link").symlink_to("file")
+    if case.default_acl:
+        os.setxattr(folder, DEFAULT_ACL, access_list(CAROL))
     os.chown(folder, case.folder_owner, case.folder_owner)
     folder.chmod(case.folder_mode)
-    return path
+    return folder / "link" if case.linked else path
 
 
-def content(case: Case) -> bytes:
-    """Return what is written: the bytes of an archive where it is one."""
+def remove(folder: Path) -> None:
+    """Remove what `made` has made."""
+    mounted = Path(f"{folder}.mounted")
+    if mounted.exists():
+        subprocess.run(["umount", folder / "file"], check=True)
+        mounted.unlink()
+    shutil.rmtree(folder)
+
+
+def can_mount() -> bool:
+    """Return whether this machine lets root mount."""
+    folder = shared_folder()
+    source, target = folder / "source", folder / "target"
+    for path in (source, target):
+        path.touch()
+    good = subprocess.run(["mount", "--bind", source, target], capture_output=True).returncode == 0
+    if good:
+        subprocess.run(["umount", target], check=True)
+    return good
+
+
+def can_make_names(case: Case) -> bool:
+    """Return whether the writer can make files in the folder."""
+    return not case.writer or bool(case.folder_mode & (0o200 if case.folder_owner == case.writer else 0o002))
+
+
+def old_content(case: Case) -> bytes:
+    """Return what a file has that is there: an archive where it is added to."""
+    return content(case._replace(exists=False), OLD) if case.way.endswith(" a") else OLD
+
+
+def content(case: Case, data: bytes = SECRET) -> bytes:
+    """Return what builtin `open` has to write for what the way of a case writes: an archive where it is one."""
+    if case.way not in ARCHIVES:
+        return data
     memory = fsabs.Memory()
-    if case.way not in ("zip", "tar"):
-        return SECRET * 100
-    with memory.open_container("x", "w", force_type=case.way) as archive:
-        archive.write_bytes("member", SECRET * 100)
+    if case.way.endswith(" a") and case.exists:
+        memory.write_bytes("x", old_content(case))
+    write_archive(memory, "x", case, data)
     return memory.read_bytes("x")
+
+
+def write_archive(fs: fsabs.FS, name: str, case: Case, data: bytes) -> None:
+    """Write an archive with one member, or add one."""
+    mode = "a" if case.way.endswith(" a") else "w"
+    with fs.open_container(name, mode, force_type=ARCHIVES[case.way]) as archive:
+        archive.write_bytes("added" if mode == "a" and case.exists else "member", data)
 
 
 def write_by_fsabs(path: Path, case: Case) -> None:
     """Write to the file in the way of the case."""
-    fs, name, data = fsabs.Local(path.parent), path.name, content(case)
-    memory = fsabs.Memory()
-    if case.way in ("zip", "tar"):
-        with fs.open_container(name, "w", force_type=case.way) as archive:
-            archive.write_bytes("member", SECRET * 100)
+    fs, name = fsabs.Local(path.parent), path.name
+    memory, data = fsabs.Memory(), SECRET
+    if case.way in ARCHIVES:
+        write_archive(fs, name, case, data)
     elif case.way == "write_bytes":
         fs.write_bytes(name, data)
     elif case.way == "write_many":
@@ -106,11 +178,19 @@ def write_by_fsabs(path: Path, case: Case) -> None:
     elif case.way == "copy":
         memory.write_bytes("x", data)
         memory.copy("x", name, fs)
+    elif case.way == "copy_local":
+        fsabs.Local().copy(f"{path.parents[1]}/source", str(path))
+    elif case.way == "copy_tree":
+        memory.mkdir("tree")
+        memory.write_bytes(f"tree/{name}", data)
+        memory.copy_tree("tree", "", fs)
     elif case.way == "unpack":
-        memory.write_bytes("x", data)
-        memory.copy_tree("", "", fs) if name == "x" else memory.copy("x", name, fs)
-    elif case.way == "w":
-        with fs.open(name, "w") as text:
+        with memory.open_zip("x.zip", "w") as archive:
+            archive.write_bytes(name, data)
+        with memory.open_zip("x.zip") as archive:
+            unpack(archive, fs)
+    elif case.way in ("w", "a"):
+        with fs.open(name, case.way) as text:
             text.write(data.decode())
     else:
         with fs.open(name, case.way) as file:
@@ -119,91 +199,163 @@ def write_by_fsabs(path: Path, case: Case) -> None:
 
 def write_by_builtin(path: Path, case: Case) -> None:
     """Write to the file as builtin `open` does."""
-    with open(path, "wb" if case.way in REPLACES else case.way) as file:
+    new = not path.exists()
+    with open(path, "wb" if case.way in REPLACES else case.way.removesuffix("b") + "b") as file:
         file.write(content(case))
+    if new and case.way in ("copy_local", "unpack"):  # a new copy has the permissions of its source
+        path.chmod(0o644)
 
 
-def outcome(path: Path, case: Case, write: Callable[[Path, Case], None]) -> int:
+def outcome(path: Path, case: Case, write: Callable[[Path, Case], None], onlooker: Onlooker | None = None) -> int:
     """Write as the user of the case; return the errno of a failure, 0 for success."""
 
     def attempt() -> int:
         os.umask(0o022)
+        tempfile.tempdir = str(path.parents[1] / "tmp")
+        if onlooker is not None:
+            onlooker.look_at_each_step(path.parent, case.private)
         try:
             write(path, case)
         except OSError as exc:
             return exc.errno or -1
         return 0
 
-    return as_user(case.writer, attempt) if case.writer else as_user(0, attempt)
+    return as_user(case.writer, attempt)
 
 
-def seen(path: Path) -> tuple[object, ...] | None:
-    """Return what a `stat` and a read say of a file, without setuid, setgid and sticky bits."""
-    path = path.parent / "file"
+def seen(folder: Path) -> tuple[object, ...] | None:
+    """Return what a `stat` and a read say of the file in a folder, without setuid, setgid and sticky bits."""
+    path = folder / "file"
     if not path.exists():
         return None
     status = path.stat()
-    attributes = {name: os.getxattr(path, name) for name in os.listxattr(path) if name.startswith("user.")}
+    attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)}
     return status.st_uid, status.st_gid, status.st_mode & 0o777, attributes, path.read_bytes()
 
 
-def look_on(folder: str, found: str, ready: Event, stop: Event) -> None:
-    """Read all that can be read in the folders of the cases, as another user; note private content."""
-    os.setgroups([])
-    os.setgid(CAROL)
-    os.setuid(CAROL)
-    ready.set()
-    while not stop.is_set():
+class Onlooker:
+    """A process of another user, who reads what can be read in folders, whenever a writer takes a step.
+
+    Args:
+        folder: where the tests write, with `tmp` for temporary files, which are always looked at.
+        found: where the names of files are noted that have the secret.
+    """
+
+    def __init__(self, folder: Path, found: Path) -> None:
+        self.folder = folder
+        self.found = found
+        asked, self._ask = os.pipe()
+        self._told, tell = os.pipe()
+        self._child = os.fork()
+        if not self._child:
+            try:
+                os.close(self._ask)  # so that the end of the tests ends it
+                os.setgroups([])
+                os.setgid(CAROL)
+                os.setuid(CAROL)
+                with open(asked) as folders:
+                    for line in folders:
+                        self._look(line.rstrip("\n"))
+                        os.write(tell, b".")
+            finally:
+                os._exit(0)
+        os.close(asked)
+        os.close(tell)
+
+    def _look(self, folder: str) -> None:
         with contextlib.suppress(OSError):
-            for case in os.scandir(folder):
-                for entry in os.scandir(case.path):
-                    with contextlib.suppress(OSError), open(entry.path, "rb") as file:
-                        private = os.path.exists(os.path.join(case.path, "..", f"{case.name}.private"))
-                        if private and SECRET in file.read(1 << 20):
-                            with open(found, "a") as note:
-                                note.write(f"{entry.path}\n")
+            for entry in os.scandir(folder):
+                with contextlib.suppress(OSError), open(entry.path, "rb") as file:
+                    if b"secret" in file.read():
+                        with open(self.found, "a") as note:
+                            note.write(f"{entry.path}\n")
+
+    def look(self, folder: Path) -> None:
+        """Have the other user read what is in a folder."""
+        os.write(self._ask, f"{folder}\n".encode())
+        assert os.read(self._told, 1) == b".", "the onlooker is gone"
+
+    def look_at_each_step(self, folder: Path, private: bool) -> None:
+        """Have the other user look on at every step of this process, which writes to a file in `folder`."""
+        looking = False
+
+        def hook(event: str, arguments: object) -> None:
+            nonlocal looking
+            if event in STEPS and not looking:
+                looking = True
+                if private:
+                    self.look(folder)
+                self.look(self.folder / "tmp")
+                looking = False
+
+        sys.addaudithook(hook)
+
+    def close(self) -> None:
+        """End the process."""
+        os.close(self._ask)
+        os.waitpid(self._child, 0)
+        os.close(self._told)
+
+
+@pytest.fixture
+def onlooker() -> Iterator[Onlooker]:
+    """Another user, who looks on."""
+    folder = shared_folder(0o777)
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o1777)
+    looking = Onlooker(folder, shared_folder() / "seen")
+    yield looking
+    looking.close()
 
 
 @needs_root
 @pytest.mark.timeout(60 + soak.rounds(60))
-def test_writers_leave_what_builtin_open_leaves(tmp_path: Path) -> None:
-    root = shared(tmp_path / "shared", 0o777)
+def test_writers_leave_what_builtin_open_leaves(onlooker: Onlooker) -> None:
+    root = onlooker.folder
+    (root / "source").write_bytes(SECRET)
     seed = soak.seed(27)
-    rng, rounds = random.Random(seed), soak.rounds(150)
+    rng, rounds, mounts = random.Random(seed), soak.rounds(150), can_mount()
     for way in WAYS:  # what they import, the users may not be able to read
         warm = drawn(rng)._replace(way=way, exists=False, writer=0)
         with contextlib.suppress(OSError):
-            write_by_fsabs(tmp_path / way, warm)
-    found = shared(tmp_path / "found", 0o777) / "seen"
-    ready, stop = multiprocessing.Event(), multiprocessing.Event()
-    onlooker = multiprocessing.Process(target=look_on, args=(str(root), str(found), ready, stop), daemon=True)
-    onlooker.start()
-    ready.wait(30)
-    try:
-        for number in range(rounds):
-            compare(root, number, drawn(rng), f"seed {seed}, round {number}")
-    finally:
-        stop.set()
-        onlooker.join(30)
-    assert not found.exists(), found.read_text()
+            write_by_fsabs(root / way, warm)
+    for number in range(rounds):
+        case = drawn(rng)
+        if not mounts:
+            case = case._replace(mounted=False)
+        compare(root, number, case, f"seed {seed}, round {number}", onlooker)
+        assert not onlooker.found.exists(), f"seed {seed}, {number}: {case}: {onlooker.found.read_text()} was read"
     soak.count("writes beside builtin open", rounds)
 
 
-def compare(root: Path, number: int, case: Case, where: str) -> None:
+def compare(root: Path, number: int, case: Case, where: str, onlooker: Onlooker) -> None:
     """Write to two equal files, by fsabs and by builtin `open`, and compare what becomes of them."""
-    private = case.exists and case.mode & 0o004 == 0 and case.folder_owner != CAROL
     ours, theirs = root / f"{number}", root / f"{number}.builtin"
-    if private:
-        (root / f"{number}.private").touch()
     mine, builtins = made(ours, case), made(theirs, case)
-    codes = outcome(mine, case, write_by_fsabs), outcome(builtins, case, write_by_builtin)
-    assert codes[0] == codes[1], f"{where}: {case}: {[errno.errorcode.get(code, code) for code in codes]}"
-    assert seen(mine) == seen(builtins), f"{where}: {case}"
-    if case.way in REPLACES and codes[0] == 0 and case.exists:
-        assert not stat.S_IMODE((ours / "file").stat().st_mode) & 0o6000, f"{where}: {case}"
-    left = sorted(os.listdir(ours))
-    assert left == sorted(os.listdir(theirs)), f"{where}: {case}"
-    if case.linked and case.exists:
-        assert (ours / "link").is_symlink()
-    for folder in (ours, theirs):
-        shutil.rmtree(folder)
+    before = seen(ours)
+    try:
+        codes = outcome(mine, case, write_by_fsabs, onlooker), outcome(builtins, case, write_by_builtin)
+        shown = f"{where}: {case}: {[errno.errorcode.get(code, code) for code in codes]}"
+        refused = case.way == "unpack" and (case.linked or not can_make_names(case)) and codes == (errno.EACCES, 0)
+        dangling = case.way.endswith(" a") and case.linked and not case.exists and codes[0] == errno.EEXIST
+        if refused or dangling:
+            assert seen(ours) == before, shown
+            return
+        assert codes[0] == codes[1], shown
+        assert seen(ours) == seen(theirs), shown
+        if codes[0] == 0 and case.exists:
+            assert not stat.S_IMODE((ours / "file").stat().st_mode) & 0o6000, shown
+        assert sorted(os.listdir(ours)) == sorted(os.listdir(theirs)), shown
+        assert not os.listdir(root / "tmp"), shown
+    finally:
+        for folder in (ours, theirs):
+            remove(folder)
+
+
+@needs_root
+def test_the_onlooker_sees_what_is_not_private(onlooker: Onlooker) -> None:
+    for name, mode in (("file", 0o644), ("private", 0o640)):
+        (onlooker.folder / name).write_bytes(SECRET)
+        (onlooker.folder / name).chmod(mode)
+    onlooker.look(onlooker.folder)
+    assert onlooker.found.read_text() == f"{onlooker.folder}/file\n"

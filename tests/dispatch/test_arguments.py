@@ -11,7 +11,7 @@ import fsabs
 from fsabs.dispatch import TaskDispatcher
 from fsabs.dispatch.arguments import JobArguments, add_arguments, create_job
 from fsabs.dispatch.service import get_dataset
-from fsabs.readers import Writer
+from fsabs.readers import RecordWriter
 
 MODEL = """
 from fsabs.readers.data import AbstractDataReader
@@ -37,7 +37,7 @@ def job_of(tmp_path: Path, *given: str) -> JobArguments:
 
 def test_recordio_files(tmp_path: Path) -> None:
     for name in ("train", "valid"):
-        with Writer(fsabs.from_url(str(tmp_path / name), create=True), "0.recordio") as writer:
+        with RecordWriter(fsabs.from_url(str(tmp_path / name), create=True), "0.recordio") as writer:
             for number in range(10):
                 writer.write(f"{name} {number}".encode())
     given = [f"--training_data={tmp_path}/train", f"--validation_data={tmp_path}/valid", "--records_per_task=4"]
@@ -104,7 +104,7 @@ def test_the_names_of_elasticdls_documents(tmp_path: Path, capsys: pytest.Captur
 
     (tmp_path / "model.py").write_text(KEYWORDS)
     for name in ("train", "valid"):
-        with Writer(fsabs.from_url(str(tmp_path / name), create=True), "0.recordio") as writer:
+        with RecordWriter(fsabs.from_url(str(tmp_path / name), create=True), "0.recordio") as writer:
             for number in range(100):
                 writer.write(f"{name} {number}".encode())
     database = f"--task_database=sqlite:///{tmp_path}/job.db"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+import fsabs
 from fsabs.dispatch import Task, TaskDispatcher, TaskType, schema
 from tests import scarce
 
@@ -56,9 +58,30 @@ def test_urls() -> None:
 def test_a_missing_job(url: str, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no job was created in this database"):
         TaskDispatcher(url)
-    with pytest.raises(OSError, match="unable to open") as caught:
+    with pytest.raises(FileNotFoundError, match="no job was created in this database"):
         TaskDispatcher(f"sqlite:///{tmp_path}/no/folder/x.db")
-    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError, match="create the tables"):
+        create(f"sqlite:///{tmp_path}/no/folder/x.db")
+    assert not list(tmp_path.iterdir())  # opening makes no file
+
+
+def test_a_file_that_is_replaced(tmp_path: Path) -> None:
+    """A connection would go on with the file that is gone, and two workers would report one task."""
+    path = tmp_path / "odd name#.db"
+    url = f"sqlite:///{path}"
+    dispatcher = create(url)
+    task, lease = dispatcher.get("w")
+    for other in (dispatcher, pickle.loads(pickle.dumps(dispatcher))):
+        assert other.status().tasks.doing == 1
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+    (tmp_path / "copy").rename(path)
+    for call in (dispatcher.status, lambda: dispatcher.get("w"), lambda: dispatcher.report(task, lease)):
+        with pytest.raises(fsabs.StaleFileError, match="replaced by another file"):
+            call()
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        dispatcher.report(task, lease)
+    dispatcher.close()
 
 
 def test_tasks_that_are_none(url: str) -> None:
@@ -70,6 +93,10 @@ def test_tasks_that_are_none(url: str) -> None:
             dispatcher.report(task, lease, success=False, records=2)
         with pytest.raises(ValueError, match="a task of 2 records can't have -1 processed"):
             dispatcher.renew(task, lease, -1)
+        with pytest.raises(TypeError):
+            dispatcher.renew(task, lease, 1.5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            dispatcher.report(task, lease, records=1.5)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="nothing to report on a task of the type WAIT"):
             dispatcher.report(Task(type=TaskType.WAIT), 0)
         assert not dispatcher.report(task._replace(task_id=999), lease)
@@ -199,7 +226,7 @@ def test_a_postgresql_that_is_read_only(url: str) -> None:
 
 def test_a_file_of_sqlite_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     create(f"sqlite:///{tmp_path}/before.db").close()
-    with scarce.no_descriptors(), pytest.raises(OSError, match="unable to open") as caught:
+    with scarce.no_descriptors(), pytest.raises(OSError, match="Too many open files") as caught:
         create(f"sqlite:///{tmp_path}/x.db")
     assert caught.value.errno == errno.EMFILE
     with create(f"sqlite:///{tmp_path}/x.db") as dispatcher:

@@ -11,8 +11,9 @@ import time
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from fsabs.dispatch import TaskDispatcher, TaskType
+from fsabs.dispatch import TaskDispatcher, TaskType, creation
 from tests import soak
 from tests.dispatch.chaos import PostgreSQLFaults, SQLiteFaults, chaos
 from tests.servers.postgresql import PostgreSQL
@@ -91,8 +92,12 @@ def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any, monkey
         held = [dispatcher.get("w") for _ in range(10)]
         shift[0] = 3600.0  # forward: every lease is over
         assert not any(dispatcher.report(*dispatch) for dispatch in held)
-        shift[0] = -3600.0  # backward: they last an hour longer
+        shift[0] = -3600.0  # backward: who has one may report, and no other worker waits for the hour
         assert all(dispatcher.report(*dispatch) for dispatch in held[:5])
+        assert dispatcher.status().late == 5
+        others = [dispatcher.get("other") for _ in range(35)]
+        assert {dispatch.task.start for dispatch in others} >= {dispatch.task.start for dispatch in held[5:]}
+        assert dispatcher.get("other").task.type == TaskType.WAIT
         shift[0] = 7200.0
         done = set()
         while (dispatch := dispatcher.get("w")).task.type == TaskType.TRAINING:
@@ -102,6 +107,26 @@ def test_a_clock_that_jumps_costs_repetition_and_no_record(tmp_path: Any, monkey
         assert dispatcher.status().tasks.records == 40
         assert not any(dispatcher.report(*dispatch) for dispatch in held[5:])
         assert len(done) == 35
+
+
+def test_a_creator_whose_commit_is_not_answered_has_created_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    made = creation.insert
+    lost: list[int] = []
+
+    def insert(connection: Any, *arguments: Any) -> None:
+        made(connection, *arguments)
+        if not lost:
+            lost.append(1)
+            connection.commit()  # and the answer to it never comes
+            raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+
+    monkeypatch.setattr(creation, "insert", insert)
+    settings: dict[str, Any] = {"training": [("a", 0, 4)], "records_per_task": 1}
+    with TaskDispatcher.create(url, **settings) as dispatcher:
+        assert dispatcher.status().tasks.todo == 4
+    with pytest.raises(FileExistsError):
+        TaskDispatcher.create(url, **settings)
 
 
 def test_the_creator_may_die(url: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import fsabs
 from fsabs.dispatch import JobFailedError, Task, TaskDataService, TaskDispatcher, TaskType, get_dataset
-from fsabs.readers import Writer
+from fsabs.readers import RecordWriter
 from fsabs.readers.data import AbstractDataReader, RecordIODataReader
 
 
@@ -200,7 +200,7 @@ def test_the_consumer_reads_local_files_itself(sqlite: str, tmp_path: Path) -> N
             yield from super().read_records(task)
 
     found: set[str] = set()
-    with Writer(fsabs.from_url(tmp_path / "data", create=True), "a") as writer:
+    with RecordWriter(fsabs.from_url(tmp_path / "data", create=True), "a") as writer:
         for number in range(4000):
             writer.write(b"%d" % number)
     reader = Threads(tmp_path / "data")
@@ -320,7 +320,7 @@ def test_the_next_task_is_read_ahead(sqlite: str) -> None:
 def test_recordio_files(tmp_path: Path, sqlite: str) -> None:
     fs = fsabs.from_url(str(tmp_path / "data"), create=True)
     for shard in range(3):
-        with Writer(fs, f"{shard}.recordio") as writer:
+        with RecordWriter(fs, f"{shard}.recordio") as writer:
             for number in range(50):
                 writer.write(b"" if number % 7 == 0 else f"{shard}/{number}".encode())
     reader = RecordIODataReader(str(tmp_path / "data"))

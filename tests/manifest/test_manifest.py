@@ -187,7 +187,7 @@ def jsonl(*entries: bytes, count: int | None = None, total: int = 0) -> bytes:
     ("content", "reason"),
     [
         (b"", "does not begin as a manifest"),
-        (b'{"manifest":"fsabs","format":2}\n{"entries":0,"bytes":0}\n', "does not begin as a manifest"),
+        (b'{"manifest":"fsabs","format":2}\n{"entries":0,"bytes":0}\n', "a manifest of format 2"),
         (HEADING, "it was cut off"),
         (jsonl(b'{"name":"a","size":0}')[:-1], "it was cut off"),
         (jsonl(b'{"name":"a","size":0}')[:-24], "it was cut off"),

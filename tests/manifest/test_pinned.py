@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs import FS, Blob, CachedFS, FileStat, LayerFS, Local, StaleFileError, manifest
+from fsabs import FS, CachedFS, FileStat, Local, StaleFileError, manifest
 from fsabs.manifest import Drift, Manifest, ManifestFS
+from fsabs.spi import Blob, LayerFS
 from tests.servers.moto import MotoServer
 
 FILES = {"a.txt": b"1", "a/1": b"22", "a/b/2": b"333", "z": b"4444", "large": bytes(range(256)) * 8192}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.readers import Writer
+from fsabs.readers import RecordWriter
 from tests.prepare.data import digest, visible
 from tests.prepare.drivers import ROOT
 from tests.prepare.test_splits import EXPECTED, FILES
@@ -76,7 +76,7 @@ print(json.dumps(found))
 
 def test_pyspark_data_source(folder: Path) -> None:
     require(spark.missing)
-    with Writer(fsabs.from_url(folder / "damaged", create=True), "good") as writer:
+    with RecordWriter(fsabs.from_url(folder / "damaged", create=True), "good") as writer:
         writer.write(b"good")
     (folder / "damaged" / "zzz").write_bytes(b"\x04\x03\x02\x01 damaged")
     spark.write_defaults(folder / "conf")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -13,13 +16,15 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs import StaleFileError, manifest
+from fsabs import StaleFileError, manifest, prepare
 from fsabs.cli import main
-from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport, prepare
+from fsabs.core import process
+from fsabs.prepare import FeatureColumn, ModelError, PrepareError, PrepareProgress, PrepareReport
 from fsabs.prepare.model import FUNCTION, Model, ModelSource, RecordError
 from fsabs.readers import decode
 from tests.prepare.data import MODEL, digest, plain_loop, raw_files, records_below, visible, write_tree, zipped
 from tests.servers.moto import MotoServer
+from tests.users import ALICE, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -39,7 +44,7 @@ def contents(where: Path) -> dict[str, bytes]:
 
 
 def test_the_records_are_those_of_a_plain_loop(folder: Path) -> None:
-    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=3, records_per_file=7)
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=3, records_per_file=7)
     records = records_below(folder / "out")
     assert digest(records) == digest(plain_loop(FILES))
     assert len(records) == 60
@@ -57,7 +62,9 @@ def test_the_records_are_those_of_a_plain_loop(folder: Path) -> None:
 
 def test_the_output_does_not_depend_on_the_number_of_workers(folder: Path) -> None:
     for workers in (1, 4):
-        prepare(folder / "model.py", folder / "raw", folder / f"out{workers}", num_workers=workers, records_per_file=5)
+        prepare.run(
+            folder / "model.py", folder / "raw", folder / f"out{workers}", num_workers=workers, records_per_file=5
+        )
     assert contents(folder / "out1") == contents(folder / "out4")
 
 
@@ -93,7 +100,7 @@ def test_forms_of_functions_over_trees_and_archives(folder: Path, form: str, sou
     (folder / "raw.zip").write_bytes(zipped(FILES))
     with tarfile.open(folder / "raw.tar.gz", "w:gz") as archive:
         archive.add(folder / "raw", ".")
-    prepare(folder / "model.py", folder / source, folder / "out", num_workers=1)
+    prepare.run(folder / "model.py", folder / source, folder / "out", num_workers=1)
     found = [decode(record) for record in records_below(folder / "out")]
     wanted = [record for path in visible(FILES) for record in expected(path, FILES[path])]
     assert len(found) == len(wanted)
@@ -103,7 +110,7 @@ def test_forms_of_functions_over_trees_and_archives(folder: Path, form: str, sou
 
 def test_bytes_are_written_as_they_are(folder: Path) -> None:
     (folder / "model.py").write_text("def prepare_data_for_a_single_file(f, name):\n    yield f.read()\n    yield b''")
-    prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, compressor="none")
+    prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, compressor="none")
     assert records_below(folder / "out") == [part for path in visible(FILES) for part in (FILES[path], b"")]
 
 
@@ -111,7 +118,7 @@ def test_a_pattern_names_archives_and_directories(folder: Path) -> None:
     half = dict(list(FILES.items())[:30])
     (folder / "a.zip").write_bytes(zipped(half))
     (folder / "b.zip").write_bytes(zipped(FILES))
-    report = prepare(folder / "model.py", f"{folder}/*.zip", folder / "out", num_workers=2, records_per_file=8)
+    report = prepare.run(folder / "model.py", f"{folder}/*.zip", folder / "out", num_workers=2, records_per_file=8)
     assert digest(records_below(folder / "out")) == digest(plain_loop(half) + plain_loop(FILES))
     assert report.files == 90
 
@@ -121,13 +128,13 @@ def test_a_manifest_has_the_files_and_pins_them(folder: Path) -> None:
         manifest.create(fs, folder / "raw.jsonl", versions=False, digest="sha256")
     (folder / "raw" / "3" / "added.jpg").write_bytes(b"not in the manifest")
     arguments = folder / "model.py", folder / "raw", folder / "out"
-    report = prepare(*arguments, manifest=folder / "raw.jsonl", num_workers=1)
+    report = prepare.run(*arguments, manifest=folder / "raw.jsonl", num_workers=1)
     assert report.files == 60
     assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
     path = folder / "raw" / "3" / "0010.jpg"
     path.write_bytes(bytes(len(FILES["3/0010.jpg"])))
     with pytest.raises(StaleFileError, match=r"0010\.jpg"):
-        prepare(*arguments, manifest=folder / "raw.jsonl", num_workers=1, on_error="skip", prefix="new")
+        prepare.run(*arguments, manifest=folder / "raw.jsonl", num_workers=1, on_error="skip", prefix="new")
     assert digest(records_below(folder / "out")) == digest(plain_loop(FILES))
 
 
@@ -140,7 +147,7 @@ def test_a_zip_on_s3_becomes_shards_on_s3(folder: Path, moto: MotoServer, monkey
     with fsabs.from_url("s3://prepared/in") as fs:
         fs.write_bytes("raw.zip", zipped(FILES))
     for per_file in (20, 30):  # the second run replaces the first one's files
-        prepare(
+        prepare.run(
             folder / "model.py",
             "s3://prepared/in/raw.zip",
             "s3://prepared/out",
@@ -175,7 +182,7 @@ WRONG_MODELS = {
 def test_a_model_file_that_is_wrong(folder: Path, text: str) -> None:
     (folder / "model.py").write_text(text)
     with pytest.raises(ModelError) as caught:
-        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     assert WRONG_MODELS[text] in str(caught.value)
     assert str(folder / "model.py") in str(caught.value)
     assert not (folder / "out").exists()
@@ -225,15 +232,15 @@ def test_a_file_that_fails_is_named_or_left_out(folder: Path) -> None:
     failing = MODEL.replace("return", "assert '0010' not in filename, 'no label'\n    return")
     (folder / "model.py").write_text(failing)
     with pytest.raises(PrepareError) as caught:
-        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
     raised = "prepare_data_for_a_single_file raised AssertionError: no label (line 7 of model.py)"
     assert str(caught.value) == f"{folder}/raw/3/0010.jpg: {raised}"
     assert not (folder / "out").exists()
     (folder / "only").mkdir()
     (folder / "only" / "0010").write_bytes(b"x")
     with pytest.raises(PrepareError, match=rf"no records; the first reason: {folder}/only/0010: prepare_data_for_a"):
-        prepare(folder / "model.py", folder / "only", folder / "out", num_workers=1, on_error="skip")
-    report = prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1, on_error="skip")
+        prepare.run(folder / "model.py", folder / "only", folder / "out", num_workers=1, on_error="skip")
+    report = prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1, on_error="skip")
     assert [tuple(failure) for failure in report.failures] == [(f"{folder}/raw/3/0010.jpg", raised)]
     assert digest(records_below(folder / "out")) == digest(
         plain_loop({path: data for path, data in FILES.items() if "0010" not in path})
@@ -245,8 +252,8 @@ def test_empty_and_damaged_files(folder: Path) -> None:
     data[data.index(b"damaged")] ^= 1
     (folder / "raw.zip").write_bytes(data)
     with pytest.raises(PrepareError, match=r"1 of 4 files are empty: file://.*/raw\.zip/1/a"):
-        prepare(folder / "model.py", folder / "raw.zip", folder / "out", num_workers=1)
-    report = prepare(folder / "model.py", folder / "raw.zip", folder / "out", num_workers=1, on_error="skip")
+        prepare.run(folder / "model.py", folder / "raw.zip", folder / "out", num_workers=1)
+    report = prepare.run(folder / "model.py", folder / "raw.zip", folder / "out", num_workers=1, on_error="skip")
     assert [failure.file[-9:] for failure in report.failures] == ["w.zip/1/a", "w.zip/2/c"]
     assert [decode(record)[0].tobytes() for record in records_below(folder / "out")] == [b"good", b"good"]
 
@@ -269,8 +276,47 @@ def test_directories_that_can_not_be_used(folder: Path) -> None:
         (raw, f"{folder}/out.zip", OSError, "archive"),
     ):
         with pytest.raises(kind, match=text):
-            prepare(model, source, target, num_workers=1)
+            prepare.run(model, source, target, num_workers=1)
     assert sorted(path.name for path in folder.iterdir()) == ["empty", "foreign", "link", "model.py", "raw"]
+
+
+@needs_root
+def test_the_output_is_not_in_the_input_by_a_mount(folder: Path) -> None:
+    (folder / "mounted").mkdir()
+    before = sorted(folder.joinpath("raw").rglob("*"))
+    if subprocess.run(["mount", "--bind", folder / "raw", folder / "mounted"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        with pytest.raises(OSError, match="contain each other"):
+            prepare.run(folder / "model.py", folder / "raw", folder / "mounted" / "out", num_workers=1)
+    finally:
+        subprocess.run(["umount", folder / "mounted"], check=True)
+    assert sorted(folder.joinpath("raw").rglob("*")) == before
+
+
+@needs_root
+def test_a_staging_directory_of_another_user_is_not_trusted(folder: Path) -> None:
+    shared = shared_folder()
+    (shared / "own").write_bytes(b"own")
+    staging = shared / ".out.fsabs-prepare"
+
+    def plant() -> None:
+        os.umask(0)
+        staging.mkdir()
+        commit = {"moves": {"own": "../gone"}, "report": {"shards": [{"name": "own"}]}}
+        (staging / "commit.json").write_text(json.dumps(commit))
+
+    as_user(ALICE, plant)
+    with pytest.raises(PermissionError, match="another user"):
+        prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+    os.chown(staging, 0, 0)
+    with pytest.raises(PermissionError, match="others may write"):
+        prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+    assert (shared / "own").read_bytes() == b"own"
+    shutil.rmtree(staging)
+    prepare.run(folder / "model.py", folder / "raw", shared / "out", num_workers=1)
+    assert sorted(os.listdir(shared)) == ["out", "own"]
+    assert stat.S_IMODE((shared / "out").stat().st_mode) == 0o777 & ~process.umask()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +325,7 @@ def test_directories_that_can_not_be_used(folder: Path) -> None:
 )
 def test_options_that_make_no_sense(folder: Path, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
-        prepare(folder / "model.py", folder / "raw", folder / "out", **options)  # type: ignore[arg-type]
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", **options)  # type: ignore[arg-type]
 
 
 # ---- the command
@@ -304,7 +350,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_progress_reaches_the_end(folder: Path) -> None:
     seen: list[PrepareProgress] = []
-    prepare(
+    prepare.run(
         folder / "model.py", folder / "raw", folder / "out", num_workers=2, records_per_file=6, progress=seen.append
     )
     assert (seen[0].files, seen[0].seconds_left) == (0, None)
@@ -336,4 +382,4 @@ def test_an_answer_that_can_not_be_unpickled_is_an_error(folder: Path) -> None:
         "work.UnitWorker.run = lambda self, unit: Bad()\n"
     )
     with pytest.raises(ChildProcessError, match=r"at files '0/0000.jpg' to .*invalid literal for int"):
-        prepare(folder / "model.py", folder / "raw", folder / "out", num_workers=1)
+        prepare.run(folder / "model.py", folder / "raw", folder / "out", num_workers=1)

@@ -60,14 +60,15 @@ def folder(tmp_path: Path) -> Path:
 
 SESSION = """
 import json, sys
-from fsabs.prepare import PrepareError, prepare
+from fsabs import prepare
+from fsabs.prepare import PrepareError
 from pyspark.sql import SparkSession
 session = SparkSession.builder.master(sys.argv[1]).config("spark.speculation", "true").config(
     "spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1").config(
     "spark.speculation.quantile", "0.3").config("spark.speculation.efficiency.enabled", "false").getOrCreate()
 for job in json.loads(sys.argv[2]):
     try:
-        print(json.dumps(prepare(*job, "cluster", records_per_file=6).to_json()))
+        print(json.dumps(prepare.run(*job, "cluster", records_per_file=6).to_json()))
     except PrepareError as exc:
         print("PrepareError", exc)
 assert session.sparkContext.parallelize([1]).count() == 1  # it is the user's, and was not stopped

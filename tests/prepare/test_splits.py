@@ -9,7 +9,7 @@ import pytest
 import fsabs
 from fsabs import StaleFileError
 from fsabs.adapters.splits import SCHEMAS, SplitPlan, matching, plan_splits, read_split
-from fsabs.readers import Writer
+from fsabs.readers import RecordWriter
 from tests.prepare.data import raw_files, visible, write_tree, zipped
 
 FILES = raw_files(30)
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     """`shards` with RecordIO files, `raw` and `raw.zip` with the same files."""
     fs = fsabs.from_url(tmp_path / "shards", create=True)
     for path, records in RECORDS.items():
-        with Writer(fs, path, max_chunk_bytes=2000, compressor="none") as writer:
+        with RecordWriter(fs, path, max_chunk_bytes=2000, compressor="none") as writer:
             for one in records:
                 writer.write(one)
     fs.write_bytes(".hidden", b"x")

@@ -14,7 +14,7 @@ import pytest
 
 import fsabs
 from fsabs import CorruptFileError
-from fsabs.readers import Writer
+from fsabs.readers import RecordWriter
 from fsabs.readers.data import (
     AbstractDataReader,
     ImageFolderDataReader,
@@ -292,7 +292,7 @@ class Records(AbstractDataReader):
 
 def test_tasks_of_elasticdls_later_protocol(tmp_path: Path) -> None:
     """Their shard is an object of its own: `task.shard.name`, `.start`, `.end`, `.indices`."""
-    with Writer(fsabs.from_url(tmp_path), "f") as writer:
+    with RecordWriter(fsabs.from_url(tmp_path), "f") as writer:
         for number in range(20):
             writer.write(b"%d" % number)
     (tmp_path / "rows.csv").write_text("".join(f"{number},x\n" for number in range(20)))

@@ -25,11 +25,11 @@ from fsabs.readers.data import (
     shards_of,
 )
 from fsabs.readers.data.files import Files
-from fsabs.readers.recordio import Writer
+from fsabs.readers.recordio import RecordWriter
 
 
 def write_records(fs: FS, path: str, records: list[bytes]) -> None:
-    with Writer(fs, path) as writer:
+    with RecordWriter(fs, path) as writer:
         for record in records:
             writer.write(record)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import re
 import shutil
 import struct
 import zlib
@@ -113,12 +114,36 @@ def edited(tmp_path: Path, kind: str, edit: Callable[[dict[str, Any]], Any]) -> 
     return folder
 
 
+@pytest.mark.parametrize(("name", "codec"), [("br:5", "brotli"), ("snappy", "snappy")])
+def test_shards_that_are_compressed_otherwise(tmp_path: Path, name: str, codec: str) -> None:
+    import gzip
+
+    import pyarrow
+
+    def compressed(index: dict[str, Any]) -> None:
+        for shard in index["shards"]:
+            path = tmp_path / "gz" / shard["zip_data"]["basename"]
+            data = pyarrow.compress(gzip.decompress(path.read_bytes()), codec=codec, asbytes=True)
+            path.write_bytes(data)
+            shard["zip_data"].update(bytes=len(data), hashes={})
+            shard["compression"] = name
+
+    found = read_all(MDSDataReader(edited(tmp_path, "gz", compressed)))
+    good = read_all(MDSDataReader(SAMPLES / "gz"))
+    assert re.sub("0x[0-9A-F]+", "", repr(found)) == re.sub("0x[0-9A-F]+", "", repr(good))  # of images
+    path = next((tmp_path / "gz").glob("shard*"))
+    for damaged in (path.read_bytes()[:-7], b"\xff" + path.read_bytes()[1:]):
+        path.write_bytes(damaged.ljust(path.stat().st_size, b"\0"))
+        with pytest.raises(CorruptFileError):
+            read_all(MDSDataReader(tmp_path / "gz"))
+
+
 @pytest.mark.parametrize(
     ("edit", "match"),
     [
         (lambda index: index.update(version=3), "version 3"),
         (lambda index: index["shards"][0].update(format="csv"), "'csv'"),
-        (lambda index: index["shards"][0].update(compression="br:5"), "'br'.*zstd"),
+        (lambda index: index["shards"][0].update(compression="lzo:5"), "'lzo'.*zstd"),
         (lambda index: index["shards"][0]["column_encodings"].__setitem__(0, "pkl"), "allow_pickle=True"),
         (lambda index: index["shards"][0]["column_encodings"].__setitem__(0, "video"), "'video'"),
         (lambda index: index["shards"][0]["column_encodings"].__setitem__(0, "ndarray:complex64"), "complex64"),

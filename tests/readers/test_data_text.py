@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsabs import Blob, CorruptFileError, Memory, StaleFileError
+from fsabs import CorruptFileError, Memory, StaleFileError
 from fsabs.core.blobs import BytesBlob
 from fsabs.readers.data import Task, TextDataReader, shards_of, text
+from fsabs.spi import Blob
 
 
 def rows_of(reader: TextDataReader, start: int, end: int) -> list[Any]:

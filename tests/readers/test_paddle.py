@@ -36,7 +36,7 @@ from fsabs.readers.paddle import (
     shuffle,
     xmap_readers,
 )
-from fsabs.readers.recordio import Writer
+from fsabs.readers.recordio import RecordWriter
 from fsabs.readers.sharded import convert
 from tests.containers.forks import all_end_well, forked
 
@@ -112,7 +112,7 @@ def test_no_match_is_an_error(folder: Path, nothing: Any, monkeypatch: pytest.Mo
 
 def test_a_record_that_is_no_instance_is_named(folder: Path) -> None:
     fs = fsabs.from_url(folder)
-    with Writer(fs, "c") as writer:
+    with RecordWriter(fs, "c") as writer:
         for record in (encode(0), encode(1), b"\x80\x05.", encode(3)):
             writer.write(record)
     items = creator.RecordIO(folder / "c")()

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import FS, LayerFS
+from fsabs import FS
 from fsabs.cache import CachedFS
 from fsabs.core.fs import Path as FsPath
 from fsabs.readers.ahead import Ahead
 from fsabs.readers.prefetch import TakesOrder, prefetch, read_ahead
+from fsabs.spi import LayerFS
 
 
 class Watching(LayerFS):

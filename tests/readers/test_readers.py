@@ -14,7 +14,7 @@ import fsabs
 from fsabs import readers
 from fsabs.core import hooks
 from fsabs.core.errors import StaleFileError
-from fsabs.readers import Index, Reader, Writer
+from fsabs.readers import Index, RecordReader, RecordWriter
 from fsabs.readers.paddle import creator
 from fsabs.readers.sharded import convert, verify
 from tests.servers.moto import MotoServer
@@ -44,10 +44,10 @@ def test_all_is_read_without_isal() -> None:
 import sys
 sys.modules["isal"] = None
 import fsabs, zlib
-from fsabs.readers.recordio import Reader, format
+from fsabs.readers.recordio import RecordReader, format
 assert format.crc32 is zlib.crc32
 fs = fsabs.from_url({str(SAMPLES)!r})
-print(sum(len(list(Reader(fs, name))) for name in fs.glob("*.recordio")))
+print(sum(len(list(RecordReader(fs, name))) for name in fs.glob("*.recordio")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == str(3 + 6 + 3 + 3 + 8 + 3 + 200)
@@ -62,11 +62,11 @@ def test_decompression_is_told_to_the_instrument() -> None:
             told.append(what)
 
     fs = fsabs.Memory()
-    with Writer(fs, "f", compressor="gzip") as writer:
+    with RecordWriter(fs, "f", compressor="gzip") as writer:
         writer.write(b"x" * 100)
     before = hooks.install(Instrument())
     try:
-        list(Reader(fs, "f"))
+        list(RecordReader(fs, "f"))
     finally:
         hooks.install(before)
     assert [(kind, size, where) for kind, name, _, size, where in told if name == "recordio.decompress"] == [
@@ -81,7 +81,7 @@ def test_on_s3(moto: MotoServer) -> None:
     with fsabs.from_url("s3://recordio/sets", **options) as fs:
         names = convert(fs, lambda: iter(range(20_000)), 3, "p", workers=2, max_chunk_bytes=2000)
         assert verify(fs).records == 20_000
-        reader = Reader(fs, names[1], cache_bytes=5000)
+        reader = RecordReader(fs, names[1], cache_bytes=5000)
         assert [readers.decode(record) for record in reader.read_many([0, 6000, -1])] == [1, 18_001, 19_999]
         copy = pickle.loads(pickle.dumps(reader))
         assert len(list(copy)) == 6667

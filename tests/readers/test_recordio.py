@@ -23,7 +23,7 @@ from fsabs.core.blobs import Blob
 from fsabs.core.errors import CorruptFileError
 from fsabs.core.writing import Writer as FileWriter
 from fsabs.readers import recordio
-from fsabs.readers.recordio import Index, Reader, Scanner, Writer, writer
+from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner, writer
 
 from . import minimal
 
@@ -42,7 +42,7 @@ def memory() -> Any:
 def written(records: list[bytes], compressor: str = "none", limit: int = 32 << 20) -> Any:
     """An FS with the file `f`."""
     fs = memory()
-    with Writer(fs, "f", compressor=compressor, max_chunk_bytes=limit) as writer:
+    with RecordWriter(fs, "f", compressor=compressor, max_chunk_bytes=limit) as writer:
         for record in records:
             writer.write(record)
         assert writer.records == len(records)
@@ -52,7 +52,7 @@ def written(records: list[bytes], compressor: str = "none", limit: int = 32 << 2
 @quick
 @pytest.mark.parametrize("entry", MANIFEST, ids=lambda entry: str(entry["file"]))
 def test_samples_of_the_go_implementation(entry: dict[str, Any]) -> None:
-    with Reader(fsabs.from_url(SAMPLES), entry["file"]) as reader:
+    with RecordReader(fsabs.from_url(SAMPLES), entry["file"]) as reader:
         records = list(reader)
         digest = hashlib.sha256(b"".join(struct.pack("<I", len(one)) + one for one in records)).hexdigest()
         assert digest == entry["sha256_of_le32len_prefixed_records"]
@@ -77,7 +77,7 @@ def test_samples_of_the_go_implementation(entry: dict[str, Any]) -> None:
 def test_round_trip(records: list[bytes], compressor: str, limit: int, source: random.Random) -> None:
     fs = written(records, compressor, limit)
     assert minimal.records(fs.read_bytes("f")) == records
-    reader = Reader(fs, "f", cache_bytes=source.choice([0, 500, 1 << 20]))
+    reader = RecordReader(fs, "f", cache_bytes=source.choice([0, 500, 1 << 20]))
     assert list(reader) == reader[:] == records
     start, stop = (source.randint(-50, 50) for _ in range(2))
     assert list(reader.scan(start, stop)) == reader[start:stop] == records[start:stop]
@@ -127,7 +127,7 @@ def test_a_frame_for_each_write_is_read() -> None:
     fs = memory()
     for stored in (stream, padded):
         fs.write_bytes("f", minimal.chunk([b""] * 3, 1, stored))
-        assert list(Reader(fs, "f")) == [b"", b"one", b"two" * 50]
+        assert list(RecordReader(fs, "f")) == [b"", b"one", b"two" * 50]
 
 
 @quick
@@ -137,14 +137,14 @@ def test_gzip_of_several_members_is_read() -> None:
     fs = memory()
     payload = struct.pack("<I", 4) + b"abcd"
     fs.write_bytes("f", minimal.chunk([b"abcd"], 2, gzip.compress(payload[:5]) + gzip.compress(payload[5:])))
-    assert list(Reader(fs, "f")) == [b"abcd"]
+    assert list(RecordReader(fs, "f")) == [b"abcd"]
 
 
 @quick
 def test_no_records_are_a_file_of_no_bytes() -> None:
     fs = written([])
     assert fs.read_bytes("f") == b""
-    with Reader(fs, "f") as reader:
+    with RecordReader(fs, "f") as reader:
         assert len(reader) == 0
         assert list(reader) == reader.read_many([]) == reader[:] == []
         with pytest.raises(IndexError):
@@ -157,9 +157,9 @@ def test_empty_records_are_records() -> None:
     records = [b"", b"", b"x", b"", b""]
     for compressor in COMPRESSORS:
         fs = written(records, compressor, 1)
-        assert list(Reader(fs, "f")) == records
-        assert Reader(fs, "f").read_many([0, 3, 2]) == [b"", b"", b"x"]
-    assert len(Reader(written([b""] * 3), "f")) == 3
+        assert list(RecordReader(fs, "f")) == records
+        assert RecordReader(fs, "f").read_many([0, 3, 2]) == [b"", b"", b"x"]
+    assert len(RecordReader(written([b""] * 3), "f")) == 3
 
 
 @quick
@@ -185,7 +185,7 @@ def test_scanner_takes_what_the_go_scanner_takes(start: int, length: int, expect
 @quick
 def test_what_a_writer_takes() -> None:
     fs = memory()
-    with Writer(fs, "f", compressor="none", max_chunk_bytes=4) as writer:
+    with RecordWriter(fs, "f", compressor="none", max_chunk_bytes=4) as writer:
         for record in (
             bytearray(b"ab"),
             memoryview(b"abcdef")[::2],
@@ -195,38 +195,38 @@ def test_what_a_writer_takes() -> None:
             writer.write(record)
         with pytest.raises(TypeError):
             writer.write("text")  # type: ignore[arg-type]
-    assert list(Reader(fs, "f")) == [b"ab", b"ace", b"abcdefgh", b"acegi"]
+    assert list(RecordReader(fs, "f")) == [b"ab", b"ace", b"abcdefgh", b"acegi"]
     writer.close()
     with pytest.raises(ValueError):
         writer.write(b"")
     for wrong in ({"compressor": "zstd"}, {"max_chunk_bytes": 0}):
         with pytest.raises(ValueError):
-            Writer(fs, "g", **wrong)
+            RecordWriter(fs, "g", **wrong)
     assert not fs.exists("g")
 
 
 @quick
 def test_a_file_is_whole_or_not_there() -> None:
     fs = written([b"before"])
-    with pytest.raises(KeyError), Writer(fs, "f", max_chunk_bytes=1) as writer:
+    with pytest.raises(KeyError), RecordWriter(fs, "f", max_chunk_bytes=1) as writer:
         writer.write(b"new")
         writer.write(b"newer")
         raise KeyError
     assert writer.closed
-    assert list(Reader(fs, "f")) == [b"before"]
+    assert list(RecordReader(fs, "f")) == [b"before"]
 
 
 @quick
 def test_records_are_not_lost_where_compression_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = memory()
-    with Writer(fs, "f", max_chunk_bytes=1) as file:
+    with RecordWriter(fs, "f", max_chunk_bytes=1) as file:
         file.write(b"1")
         with monkeypatch.context() as patch:
             patch.setattr(writer, "compress", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 file.write(b"2")
         file.write(b"2")
-    assert list(Reader(fs, "f")) == [b"1", b"2"]
+    assert list(RecordReader(fs, "f")) == [b"1", b"2"]
 
 
 @quick
@@ -235,7 +235,7 @@ def test_small_records_take_no_more_memory_than_their_chunk(monkeypatch: pytest.
     fs = memory()
     tracemalloc.start()
     try:
-        with Writer(fs, "f", compressor="none", max_chunk_bytes=1000) as file:
+        with RecordWriter(fs, "f", compressor="none", max_chunk_bytes=1000) as file:
             for _ in range(20_000):
                 file.write(b"")  # which alone never fill a chunk
             most = tracemalloc.get_traced_memory()[1]
@@ -250,21 +250,21 @@ def test_small_records_take_no_more_memory_than_their_chunk(monkeypatch: pytest.
 def test_an_index_at_hand_is_used_for_its_version_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsabs.from_url(tmp_path)
     for records in ([b"a"], [b"b", b"c"]):
-        with Writer(fs, "f") as file:
+        with RecordWriter(fs, "f") as file:
             for record in records:
                 file.write(record)
         if len(records) == 1:
             index = Index.load(fs, "f")
             with monkeypatch.context() as patch:
                 patch.setattr(Index, "of", None)
-                assert list(Reader(fs, "f", index=index)) == [b"a"]
+                assert list(RecordReader(fs, "f", index=index)) == [b"a"]
         else:
-            assert list(Reader(fs, "f", index=index)) == [b"b", b"c"]
+            assert list(RecordReader(fs, "f", index=index)) == [b"b", b"c"]
 
 
 @quick
 def test_numbers_that_are_not_there() -> None:
-    reader = Reader(written([b"a", b"b"]), "f")
+    reader = RecordReader(written([b"a", b"b"]), "f")
     for wrong in (2, -3):
         with pytest.raises(IndexError, match="memory:"):
             reader[wrong]
@@ -276,12 +276,12 @@ def test_numbers_that_are_not_there() -> None:
         with pytest.raises(IndexError):
             reader.index.chunk(number)
     with pytest.raises(ValueError):
-        Reader(written([]), "f", on_error="ignore")  # type: ignore[arg-type]
+        RecordReader(written([]), "f", on_error="ignore")  # type: ignore[arg-type]
 
 
 @quick
 def test_a_closed_reader_reads_no_more() -> None:
-    reader = Reader(written([b"a"]), "f")
+    reader = RecordReader(written([b"a"]), "f")
     reader.close()
     reader.close()
     assert reader.closed
@@ -292,7 +292,7 @@ def test_a_closed_reader_reads_no_more() -> None:
 @quick
 def test_a_file_by_its_url(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
-    with Writer(fs, "50% #1.recordio") as writer:
+    with RecordWriter(fs, "50% #1.recordio") as writer:
         writer.write(b"x")
     for url in (tmp_path / "50% #1.recordio", fs.url("50% #1.recordio")):
         with recordio.open_recordio(url) as reader:
@@ -306,7 +306,7 @@ def test_a_file_by_its_url(tmp_path: Path) -> None:
 # ---- the index, and what is read
 
 
-class Counting(fsabs.LayerFS):
+class Counting(fsabs.spi.LayerFS):
     """Counts the reads of blobs, and their bytes."""
 
     def __init__(self, inner: fsabs.FS) -> None:
@@ -336,7 +336,7 @@ class CountedBlob(Blob):
 @quick
 def test_an_index_by_a_path_as_the_go_codes_wrapper_makes_it(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
-    with Writer(fs, "f", max_chunk_bytes=10) as writer:
+    with RecordWriter(fs, "f", max_chunk_bytes=10) as writer:
         for number in range(20):
             writer.write(b"%05d" % number)
     with contextlib.closing(Index(tmp_path / "f")) as index:
@@ -357,7 +357,7 @@ def test_an_index_by_a_path_as_the_go_codes_wrapper_makes_it(tmp_path: Path) -> 
 
 def test_an_index_reads_heads_and_not_payloads(tmp_path: Path) -> None:
     fs = Counting(fsabs.from_url(tmp_path))
-    with Writer(fs, "large", compressor="none", max_chunk_bytes=1 << 20) as writer:
+    with RecordWriter(fs, "large", compressor="none", max_chunk_bytes=1 << 20) as writer:
         for _ in range(20):
             writer.write(bytes(1 << 20))
     time.sleep(0.1)  # what was written just now is not kept
@@ -367,10 +367,10 @@ def test_an_index_reads_heads_and_not_payloads(tmp_path: Path) -> None:
     fs.reads.clear()
     assert Index.load(fs, "large").records == 20  # kept in the cache directory
     assert not fs.reads
-    with Writer(fs, "large", compressor="none", max_chunk_bytes=1 << 20) as writer:
+    with RecordWriter(fs, "large", compressor="none", max_chunk_bytes=1 << 20) as writer:
         writer.write(b"another version")
     assert Index.load(fs, "large").records == 1
-    with Writer(fs, "small", compressor="none", max_chunk_bytes=10) as writer:
+    with RecordWriter(fs, "small", compressor="none", max_chunk_bytes=10) as writer:
         for _ in range(20_000):
             writer.write(bytes(10))
     fs.reads.clear()
@@ -383,7 +383,7 @@ def test_an_index_reads_heads_and_not_payloads(tmp_path: Path) -> None:
 @quick
 def test_reading_in_order_reads_each_byte_once() -> None:
     fs = Counting(written([bytes(1000)] * 2000, limit=10_000))
-    reader = Reader(fs, "f")
+    reader = RecordReader(fs, "f")
     fs.reads.clear()
     assert sum(map(len, reader)) == 2_000_000
     assert 1 <= len(fs.reads) <= 4
@@ -394,12 +394,12 @@ def test_reading_in_order_reads_each_byte_once() -> None:
 def test_what_was_read_is_kept_within_bounds() -> None:
     records = [bytes([number]) * 1000 for number in range(200)]
     fs = Counting(written(records, limit=100_000))
-    reader = Reader(fs, "f", cache_bytes=1 << 20)
+    reader = RecordReader(fs, "f", cache_bytes=1 << 20)
     fs.reads.clear()
     assert reader.read_many(range(0, 200, 7)) == records[::7]
     assert [reader[number] for number in range(200)] == records
     assert sum(fs.reads) == 2 * 100_400  # each chunk once
-    reader = Reader(fs, "f", cache_bytes=100_000)
+    reader = RecordReader(fs, "f", cache_bytes=100_000)
     assert reader[:] == records
     assert (reader[3], reader[150]) == (records[3], records[150])  # the first chunk had to go
     fs.reads.clear()
@@ -413,7 +413,7 @@ def test_what_was_read_is_kept_within_bounds() -> None:
 @quick
 def test_a_record_that_is_read_alone_is_checked() -> None:
     fs = written([bytes([number]) * 1000 for number in range(200)], limit=100_000)
-    reader = Reader(fs, "f", cache_bytes=0)
+    reader = RecordReader(fs, "f", cache_bytes=0)
     reader.read_many([0, 150])
     blob = reader._blob
     blob._data = blob._data.replace(b"\x05" * 1000, b"\x05" * 999 + b"\xff")  # type: ignore[attr-defined]
@@ -469,7 +469,11 @@ class SparseWriter(FileWriter):
 def test_a_record_of_2_gib_less_a_byte() -> None:
     fs = Sparse()
     huge = 2**31 - 1
-    with mmap.mmap(-1, huge + 1) as zeros, memoryview(zeros) as view, Writer(fs, "f", compressor="none") as writer:
+    with (
+        mmap.mmap(-1, huge + 1) as zeros,
+        memoryview(zeros) as view,
+        RecordWriter(fs, "f", compressor="none") as writer,
+    ):
         with pytest.raises(ValueError, match="2147483647"):
             writer.write(view)
         with view[:huge] as record:
@@ -477,12 +481,12 @@ def test_a_record_of_2_gib_less_a_byte() -> None:
     assert fs.size == 20 + 4 + huge
     magic, _, compressor, size, count, length = struct.unpack("<6I", fs.head)
     assert (magic, compressor, size, count, length) == (0x01020304, 0, huge + 4, 1, huge)
-    with Reader(fs, "f") as reader:
+    with RecordReader(fs, "f") as reader:
         (found,) = reader
         assert type(found) is bytes
         assert len(found) == huge
     with pytest.raises(CorruptFileError, match="max_chunk_bytes"):
-        Reader(fs, "f", max_chunk_bytes=huge)[0]
+        RecordReader(fs, "f", max_chunk_bytes=huge)[0]
 
 
 @pytest.mark.parametrize(("seconds", "largest"), [(0.0, 16 << 10), (0.01, 256 << 10)])
@@ -490,10 +494,10 @@ def test_scans_read_more_at_once_where_reading_waits(
     seconds: float, largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fs, clock, sizes = fsabs.Memory(), [0.0], [0]
-    with Writer(fs, "a", max_chunk_bytes=1 << 10, compressor="none") as file:
+    with RecordWriter(fs, "a", max_chunk_bytes=1 << 10, compressor="none") as file:
         for number in range(1000):
             file.write(b"%0500d" % number)
-    reader = Reader(fs, "a")
+    reader = RecordReader(fs, "a")
     stored = reader._stored
 
     def slow(chunk: Any, end: int) -> bytes:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import fsabs
 from fsabs.core.blobs import BytesBlob
 from fsabs.core.errors import CorruptFileError
-from fsabs.readers.recordio import Index, Reader, Scanner, Writer
+from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner
 from fsabs.readers.recordio.codecs import decompress
 from fsabs.readers.recordio.format import Damage
 
@@ -35,7 +35,7 @@ RECORDS = [b"", b"first", b"second" * 5, b"third", b"", b"fourth" * 3, b"fifth" 
 def sample(compressor: str) -> bytes:
     """A file of three chunks."""
     fs = fsabs.Memory()
-    with Writer(fs, "f", compressor=compressor, max_chunk_bytes=36) as writer:
+    with RecordWriter(fs, "f", compressor=compressor, max_chunk_bytes=36) as writer:
         for record in RECORDS:
             writer.write(record)
     assert len(minimal.parse(fs.read_bytes("f"))) == 3
@@ -59,13 +59,13 @@ def is_told(data: bytes) -> None:
     """Damage raises, naming the file and the chunk; or is skipped and reported, with nothing made up."""
     fs = stored(data)
     with pytest.raises(OSError) as caught:
-        list(Reader(fs, "f"))
+        list(RecordReader(fs, "f"))
     assert isinstance(caught.value, CorruptFileError | io.UnsupportedOperation)
     assert caught.value.filename == "memory:///f"
     if isinstance(caught.value, CorruptFileError):
         assert "chunk" in str(caught.value)
         assert "offset" in str(caught.value)
-        reader = Reader(fs, "f", on_error="skip")
+        reader = RecordReader(fs, "f", on_error="skip")
         found = list(reader)
         assert in_order(found, RECORDS)
         assert len(found) < len(RECORDS)
@@ -79,7 +79,7 @@ def test_every_cut_is_told(compressor: str) -> None:
     whole = {0, *(chunk.offset for chunk in minimal.parse(data))}
     for size in range(len(data)):
         if size in whole:  # nobody can know
-            assert in_order(list(Reader(stored(data[:size]), "f")), RECORDS)
+            assert in_order(list(RecordReader(stored(data[:size]), "f")), RECORDS)
         else:
             is_told(data[:size])
 
@@ -102,13 +102,13 @@ def test_any_bytes(data: st.DataObject) -> None:
     )
     content = b"".join(data.draw(st.lists(pieces, max_size=6)))
     try:
-        reader = Reader(stored(content), "f", on_error="skip")
+        reader = RecordReader(stored(content), "f", on_error="skip")
     except io.UnsupportedOperation:
         return
     saved = list(reader)
     assert set(saved) <= {*RECORDS, b"x"}
     try:
-        found = list(Reader(stored(content), "f"))
+        found = list(RecordReader(stored(content), "f"))
     except CorruptFileError:
         assert reader.skipped
     else:
@@ -136,8 +136,8 @@ def test_a_chunk_is_skipped_and_the_rest_is_read() -> None:
     chunks = minimal.parse(bytes(data))
     data[chunks[1].offset + 25] ^= 1
     with pytest.raises(CorruptFileError, match=r"chunk 1 at offset \d+ \(records 3 to 5\): the CRC"):
-        list(Reader(stored(bytes(data)), "f"))
-    reader = Reader(stored(bytes(data)), "f", on_error="skip")
+        list(RecordReader(stored(bytes(data)), "f"))
+    reader = RecordReader(stored(bytes(data)), "f", on_error="skip")
     assert list(reader) == list(reader) == RECORDS[:3] + RECORDS[6:]
     (skipped,) = reader.skipped
     size = chunks[2].offset - chunks[1].offset
@@ -151,7 +151,7 @@ def test_a_chunk_is_skipped_and_the_rest_is_read() -> None:
 @quick
 def test_lists_are_filled_with_what_is_before_the_damage() -> None:
     data = sample("none")
-    scan = Reader(stored(data), "f").scan(1)
+    scan = RecordReader(stored(data), "f").scan(1)
     found: list[bytes] = []
     scan.read_into(found, 1)
     assert next(scan) == RECORDS[2]
@@ -163,12 +163,12 @@ def test_lists_are_filled_with_what_is_before_the_damage() -> None:
     assert found[4:] == RECORDS[6:]
     damaged = bytearray(data)
     damaged[minimal.parse(data)[1].offset + 25] ^= 1
-    scan, found = Reader(stored(bytes(damaged)), "f").scan(), []
+    scan, found = RecordReader(stored(bytes(damaged)), "f").scan(), []
     for _ in range(2):
         with pytest.raises(CorruptFileError, match="records 3 to 5"):
             scan.read_into(found, 5)
         assert found == RECORDS[:3]
-    scan = Reader(stored(bytes(damaged)), "f", on_error="skip").scan()
+    scan = RecordReader(stored(bytes(damaged)), "f", on_error="skip").scan()
     scan.read_into(found, 5)
     assert found[3:] == [*RECORDS[:3], *RECORDS[6:]][:5]
 
@@ -179,25 +179,25 @@ def test_behind_a_damaged_header_the_next_chunk_is_found() -> None:
     first, second, third = minimal.parse(data)
     for at in (second.offset, second.offset + 8, second.offset + 15):  # magic, compressor, size
         broken = data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
-        reader = Reader(stored(broken), "f", on_error="skip")
+        reader = RecordReader(stored(broken), "f", on_error="skip")
         assert list(reader) == first.records + third.records
         assert len(reader) == len(first.records) + len(third.records)
         (skipped,) = reader.skipped
         assert (skipped.offset, skipped.size, skipped.records) == (second.offset, third.offset - second.offset, None)
     hidden = data[: second.offset + 12] + struct.pack("<I", second.size + 30) + data[second.offset + 16 :]
-    reader = Reader(stored(hidden), "f", on_error="skip")  # a size that leads into the third chunk
+    reader = RecordReader(stored(hidden), "f", on_error="skip")  # a size that leads into the third chunk
     assert list(reader) == first.records + third.records
 
 
 @quick
 def test_a_chunk_in_a_record_is_not_mistaken_for_one_of_the_file() -> None:
     fs = fsabs.Memory()
-    with Writer(fs, "f", compressor="none") as writer:
+    with RecordWriter(fs, "f", compressor="none") as writer:
         writer.write(minimal.chunk([b"inner"]))
         writer.write(b"behind it")
     data = bytearray(fs.read_bytes("f") + minimal.chunk([b"next"]))
     data[0] ^= 1
-    assert list(Reader(stored(bytes(data)), "f", on_error="skip")) == [b"next"]
+    assert list(RecordReader(stored(bytes(data)), "f", on_error="skip")) == [b"next"]
 
 
 @quick
@@ -229,8 +229,8 @@ def test_a_chunk_in_a_record_is_not_mistaken_for_one_of_the_file() -> None:
 )
 def test_what_is_wrong_is_said(chunk: bytes, reason: str) -> None:
     with pytest.raises(CorruptFileError, match=reason):
-        list(Reader(stored(minimal.chunk([b"good"]) + chunk), "f"))
-    reader = Reader(stored(minimal.chunk([b"good"]) + chunk), "f", on_error="skip")
+        list(RecordReader(stored(minimal.chunk([b"good"]) + chunk), "f"))
+    reader = RecordReader(stored(minimal.chunk([b"good"]) + chunk), "f", on_error="skip")
     assert list(reader) == [b"good"]
     assert [skipped.chunk for skipped in reader.skipped] == [1]
 
@@ -255,9 +255,9 @@ def test_other_layouts_are_refused_by_name() -> None:
     ):
         for on_error in ("raise", "skip"):
             with pytest.raises(io.UnsupportedOperation, match=name) as caught:
-                Reader(stored(data), "f", on_error=on_error)
+                RecordReader(stored(data), "f", on_error=on_error)
             assert caught.value.filename == "memory:///f"
-    assert list(Reader(stored(minimal.chunk([b"one", b"two"])), "f")) == [b"one", b"two"]
+    assert list(RecordReader(stored(minimal.chunk([b"one", b"two"])), "f")) == [b"one", b"two"]
 
 
 # ---- bombs
@@ -273,7 +273,7 @@ def test_sizes_that_are_claimed_take_no_memory() -> None:
     try:
         for data in (claims + b"abc", many, packed, large):
             with pytest.raises(CorruptFileError):
-                list(Reader(stored(data), "f"))
+                list(RecordReader(stored(data), "f"))
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
     finally:
         tracemalloc.stop()
@@ -287,7 +287,7 @@ def test_bombs_stop_at_the_limit(compressor: int) -> None:
         stored_form = gzip.compress(plain)
     else:
         fs = fsabs.Memory()
-        with Writer(fs, "f") as writer:
+        with RecordWriter(fs, "f") as writer:
             writer.write(plain)
         stored_form = fs.read_bytes("f")[20:]
     assert len(decompress(compressor, stored_form)) >= len(plain)
@@ -299,13 +299,13 @@ def test_bombs_stop_at_the_limit(compressor: int) -> None:
     finally:
         tracemalloc.stop()
     with pytest.raises(CorruptFileError, match="more than 1000000"):
-        Reader(stored(minimal.chunk([b""], compressor, stored_form)), "f", max_chunk_bytes=1_000_000)[0]
+        RecordReader(stored(minimal.chunk([b""], compressor, stored_form)), "f", max_chunk_bytes=1_000_000)[0]
 
 
 @quick
 def test_headers_all_over_the_place_take_no_time() -> None:
     head = struct.pack("<5I", 0x01020304, 7, 0, 500_000, 1)
-    reader = Reader(stored(b"\x00" + head * 50_000), "f", on_error="skip")
+    reader = RecordReader(stored(b"\x00" + head * 50_000), "f", on_error="skip")
     assert list(reader) == []
     assert reader.skipped
 
@@ -350,12 +350,12 @@ class Counted(BytesBlob):
 @quick
 def test_a_failed_read_of_many_chunks_names_them_all() -> None:
     fs = fsabs.Memory()
-    with Writer(fs, "f", max_chunk_bytes=1) as writer:
+    with RecordWriter(fs, "f", max_chunk_bytes=1) as writer:
         for number in range(5):
             writer.write(b"%d" % number)
-    reader = Reader(fs, "f")
+    reader = RecordReader(fs, "f")
     with pytest.raises(OSError, match=r"\] one of 2 chunks, from chunk 0 at offset .* to chunk 1 at offset .*: gone"):
-        broken = Reader(fs, "f")
+        broken = RecordReader(fs, "f")
         broken._blob = Broken(fs, "f", fs.read_bytes("f"))
         broken.prove(2)
     assert len(list(reader)) == 5  # which proves the counts of all chunks

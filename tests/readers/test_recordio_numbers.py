@@ -14,7 +14,7 @@ import pytest
 import fsabs
 from fsabs import CorruptFileError
 from fsabs.core import identity
-from fsabs.readers.recordio import Index, Reader, Scanner, Writer
+from fsabs.readers.recordio import Index, RecordReader, RecordWriter, Scanner
 from tests import soak
 
 from . import minimal
@@ -38,18 +38,18 @@ def test_no_record_is_given_behind_a_wrong_count(count: int, compressor: int) ->
     fs = stored(three_chunks(count, compressor))
     wrong = f"chunk 1 at offset .*4 records in a chunk whose header states {count}"
     for read in (
-        lambda: Reader(fs, "f")[8],
-        lambda: Reader(fs, "f").read_many([8, 0]),
-        lambda: Reader(fs, "f")[8:],
-        lambda: next(Reader(fs, "f").scan(8)),
+        lambda: RecordReader(fs, "f")[8],
+        lambda: RecordReader(fs, "f").read_many([8, 0]),
+        lambda: RecordReader(fs, "f")[8:],
+        lambda: next(RecordReader(fs, "f").scan(8)),
         lambda: next(Scanner(fs, "f", 8)),
-        lambda: Reader(fs, "f", on_error="skip")[8],
+        lambda: RecordReader(fs, "f", on_error="skip")[8],
     ):
         with pytest.raises(CorruptFileError, match=wrong):
             read()
-    reader = Reader(fs, "f")
+    reader = RecordReader(fs, "f")
     assert [reader[number] for number in range(3)] == [b"0", b"1", b"2"]
-    skipping = Reader(fs, "f", on_error="skip")
+    skipping = RecordReader(fs, "f", on_error="skip")
     assert list(skipping) == [b"0", b"1", b"2", b"7", b"8", b"9"]
     assert [one.records for one in skipping.skipped] == [4]  # and not what the header states
 
@@ -59,10 +59,10 @@ def test_a_file_is_proved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(identity, "TICK", -1)
     monkeypatch.setattr("fsabs.readers.recordio.proof._WORTH_KEEPING", 0)
     fs = fsabs.from_url(str(tmp_path))
-    with Writer(fs, "f", max_chunk_bytes=40) as writer:
+    with RecordWriter(fs, "f", max_chunk_bytes=40) as writer:
         for number in range(100):
             writer.write(b"%04d" % number)
-    first = Reader(fs, "f")
+    first = RecordReader(fs, "f")
     assert first.index.proved == 0
     assert first[55] == b"0055"
     assert first.index.proved == first.index.find(55) + 1
@@ -75,7 +75,7 @@ def test_a_file_is_proved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_batch_reads_each_chunk_once() -> None:
     fs = stored(b"".join(minimal.chunk([b"%d" % number]) for number in range(20)))
-    reader = Reader(fs, "f")
+    reader = RecordReader(fs, "f")
     assert reader.read_many([19, 3, 7]) == [b"19", b"3", b"7"]
     assert reader.index.proved == 20
 
@@ -90,7 +90,7 @@ def test_empty_chunks(empty: bytes, payload: bytes | None) -> None:
             return
         empty = minimal.chunk([], compressor, payload)
     parts = [minimal.chunk([b"0", b"1"], 1), empty, minimal.chunk([b"2"], 2), empty]
-    reader = Reader(stored(b"".join(parts)), "f")
+    reader = RecordReader(stored(b"".join(parts)), "f")
     assert list(reader) == [reader[number] for number in range(3)] == [b"0", b"1", b"2"]
     assert reader.index.chunks == 4
 
@@ -112,7 +112,7 @@ def test_mutated_files_never_give_a_record_under_another_number() -> None:
         reads = list(range(len(truth)))
         rng.shuffle(reads)
         try:
-            reader = Reader(stored(b"".join(chunks)), "f")
+            reader = RecordReader(stored(b"".join(chunks)), "f")
         except (CorruptFileError, io.UnsupportedOperation):
             refused += 1
             continue

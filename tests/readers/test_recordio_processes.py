@@ -16,7 +16,7 @@ import pytest
 
 import fsabs
 from fsabs.core.errors import CorruptFileError, StaleFileError
-from fsabs.readers.recordio import Reader, Scanner, Writer
+from fsabs.readers.recordio import RecordReader, RecordWriter, Scanner
 from fsabs.testing.faulty import Fault, FaultyFS, Raise, Stale
 from tests.containers.forks import all_end_well, forked
 
@@ -33,13 +33,13 @@ def fs(tmp_path: Path) -> Iterator[fsabs.FS]:
 
 def write(fs: fsabs.FS, records: list[bytes]) -> None:
     """Write `f`."""
-    with Writer(fs, "f", max_chunk_bytes=2000) as writer:
+    with RecordWriter(fs, "f", max_chunk_bytes=2000) as writer:
         for record in records:
             writer.write(record)
 
 
 def test_parent_and_children_go_on(fs: fsabs.FS) -> None:
-    reader = Reader(fs, "f", cache_bytes=10_000)
+    reader = RecordReader(fs, "f", cache_bytes=10_000)
     scan = reader.scan()
     assert [next(scan) for _ in range(100)] == RECORDS[:100]
     reader.read_many(range(0, 3000, 50))
@@ -53,7 +53,7 @@ def test_parent_and_children_go_on(fs: fsabs.FS) -> None:
 
 
 def test_a_fork_while_threads_read(fs: fsabs.FS) -> None:
-    reader = Reader(fs, "f", cache_bytes=5_000)
+    reader = RecordReader(fs, "f", cache_bytes=5_000)
     scan = reader.scan()
     over = threading.Event()
 
@@ -80,7 +80,7 @@ def test_a_fork_while_threads_read(fs: fsabs.FS) -> None:
 
 
 def test_threads_share_a_reader_and_a_scan(fs: fsabs.FS) -> None:
-    reader = Reader(fs, "f", cache_bytes=5_000)
+    reader = RecordReader(fs, "f", cache_bytes=5_000)
     scan = reader.scan()
 
     def take(_: int) -> list[bytes]:
@@ -94,7 +94,7 @@ def test_threads_share_a_reader_and_a_scan(fs: fsabs.FS) -> None:
 
 
 def test_pickles_go_on(fs: fsabs.FS) -> None:
-    with Reader(fs, "f") as reader, Scanner(fs, "f", 10, 100) as scanner:
+    with RecordReader(fs, "f") as reader, Scanner(fs, "f", 10, 100) as scanner:
         assert next(scanner) == RECORDS[10]
         scan = reader.scan(5)
         assert next(scan) == RECORDS[5]
@@ -110,7 +110,7 @@ def test_pickles_go_on(fs: fsabs.FS) -> None:
 
 
 def test_a_pickle_of_a_file_that_was_replaced(fs: fsabs.FS) -> None:
-    with Reader(fs, "f") as reader:
+    with RecordReader(fs, "f") as reader:
         kept = pickle.dumps(reader)
         write(fs, [b"new"])
         assert list(reader) == RECORDS  # a local file stays what it was for those who have it open
@@ -119,7 +119,7 @@ def test_a_pickle_of_a_file_that_was_replaced(fs: fsabs.FS) -> None:
 
 
 def test_a_file_that_is_overwritten_in_place(fs: fsabs.FS, tmp_path: Path) -> None:
-    with Reader(fs, "f") as reader:
+    with RecordReader(fs, "f") as reader:
         fd = os.open(tmp_path / "f", os.O_WRONLY)
         os.pwrite(fd, bytes(3000), 10_000)
         os.close(fd)
@@ -131,7 +131,7 @@ def test_a_shard_that_is_replaced_under_its_reader_says_which_record() -> None:
     inner = fsabs.Memory()
     write(inner, RECORDS)
     for ask in (lambda reader: reader[0], lambda reader: reader.read_many([0]), list):
-        reader = Reader(FaultyFS(inner, Fault("read", Stale(), at=2)), "f")
+        reader = RecordReader(FaultyFS(inner, Fault("read", Stale(), at=2)), "f")
         with pytest.raises(StaleFileError, match=r"chunk \d+ at offset \d+ \(records \d+ to \d+\)"):
             ask(reader)
 
@@ -140,7 +140,7 @@ def test_a_store_that_fails_is_no_damage() -> None:
     inner = fsabs.Memory()
     write(inner, RECORDS)
     failure = Raise(TimeoutError(errno.ETIMEDOUT, "no answer"))
-    reader = Reader(FaultyFS(inner, Fault("read", failure, at=3)), "f", on_error="skip")
+    reader = RecordReader(FaultyFS(inner, Fault("read", failure, at=3)), "f", on_error="skip")
     found: list[bytes] = []
     scan = reader.scan()
     with pytest.raises(TimeoutError):
@@ -152,7 +152,7 @@ def test_a_store_that_fails_is_no_damage() -> None:
 
 def test_a_writer_is_its_process_s() -> None:
     fs = fsabs.Memory("writers")
-    with Writer(fs, "f") as writer:
+    with RecordWriter(fs, "f") as writer:
         writer.write(b"parent's")
 
         def check() -> bool:
@@ -163,6 +163,6 @@ def test_a_writer_is_its_process_s() -> None:
             return not fs.exists("f")
 
         assert all_end_well(forked(check))
-    assert list(Reader(fs, "f")) == [b"parent's"]
+    assert list(RecordReader(fs, "f")) == [b"parent's"]
     with pytest.raises(TypeError):
         pickle.dumps(writer)

@@ -19,7 +19,7 @@ from fsabs.adapters.splits import plan_splits
 from fsabs.readers import decode
 from fsabs.readers.data import RecordIODataReader
 from fsabs.readers.paddle import creator
-from fsabs.readers.recordio import Reader, Writer
+from fsabs.readers.recordio import RecordReader, RecordWriter
 from fsabs.readers.sharded import convert, convert_lines, progress_bar, repair, verify
 from fsabs.testing.faulty import Fault, FaultyFS, Raise
 
@@ -102,7 +102,7 @@ def test_what_fails_leaves_what_was_there(workers: int) -> None:
 def test_pickles_only_when_asked() -> None:
     fs = fsabs.Memory()
     convert(fs, lambda: iter([{1, 2}]), 1, "p", allow_pickle=True)
-    (record,) = Reader(fs, "p-00000-of-00000")
+    (record,) = RecordReader(fs, "p-00000-of-00000")
     assert decode(record, allow_pickle=True) == {1, 2}
     with pytest.raises(ValueError):
         decode(record)
@@ -111,7 +111,7 @@ def test_pickles_only_when_asked() -> None:
 def test_an_encoding_of_ones_own() -> None:
     fs = fsabs.Memory()
     convert(fs, numbers(3), 1, "p", encode=lambda number: b"%d" % number)
-    assert list(Reader(fs, "p-00000-of-00000")) == [b"0", b"1", b"2"]
+    assert list(RecordReader(fs, "p-00000-of-00000")) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.quick
@@ -123,7 +123,7 @@ def test_lines(count: int, expected: list[int]) -> None:
     seen: list[int] = []
     names = convert_lines(fs, numbers(count), 3, "p", progress=seen.append)
     assert names == [f"p-{number:05}" for number in range(len(expected))]
-    assert [len(Reader(fs, name)) for name in names] == expected
+    assert [len(RecordReader(fs, name)) for name in names] == expected
     assert list(itertools.chain.from_iterable(contents(fs)[name] for name in names)) == list(range(count))
     assert seen[-1] == count
     assert verify(fs).ok
@@ -176,7 +176,7 @@ def fs() -> Iterator[fsabs.FS]:
     """Four shards of 10 chunks with 5 records each."""
     fs = fsabs.Memory()
     for name in (f"p-{number:05}-of-00003" for number in range(4)):
-        with Writer(fs, name, compressor="none", max_chunk_bytes=50) as writer:
+        with RecordWriter(fs, name, compressor="none", max_chunk_bytes=50) as writer:
             for number in range(50):
                 writer.write(f"{name[2:7]}.{number:04}".encode())
     yield fs
@@ -258,17 +258,17 @@ class Lost(ConnectionError):
 
 def test_shards_that_are_completed_in_part_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     convert(tmp_path, numbers(9), 3, "p")
-    close = Writer.close
-    closed: list[Writer] = []
+    close = RecordWriter.close
+    closed: list[RecordWriter] = []
 
-    def close_two(writer: Writer) -> None:
+    def close_two(writer: RecordWriter) -> None:
         if len(closed) == 2:
             raise Lost
         closed.append(writer)
         close(writer)
 
     with monkeypatch.context() as patch, pytest.raises(Lost):
-        patch.setattr(Writer, "close", close_two)
+        patch.setattr(RecordWriter, "close", close_two)
         convert(tmp_path, numbers(30), 3, "p")
     for read in (
         lambda: creator.RecordIO(f"{tmp_path}/p-*-of-*"),

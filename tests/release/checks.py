@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fsabs
 
@@ -50,7 +52,7 @@ def required() -> None:
     """Containers, RecordIO, S3 that is not there, pyarrow and fsspec; and a clear error for whatever needs an extra."""
     import pyarrow.csv
 
-    from fsabs.readers import Reader, Writer
+    from fsabs.readers import RecordReader, RecordWriter
 
     for url in ("memory://m/a.zip", "b.zip", "c.tar", "d.tar.gz", "e.h5", "memory://m/f.tar.xz"):
         _container(url)
@@ -60,9 +62,9 @@ def required() -> None:
         with fs.arrow().open_input_stream("a.csv") as stream:
             assert pyarrow.csv.read_csv(stream).to_pydict() == {"x": [1], "y": [2]}
         assert fs.fsspec().cat_file("a.csv") == b"x,y\n1,2\n"
-    with Writer(fsabs.from_url("."), "r.recordio") as writer:
+    with RecordWriter(fsabs.from_url("."), "r.recordio") as writer:
         writer.write(b"record")
-    assert list(Reader(fsabs.from_url("."), "r.recordio")) == [b"record"]
+    assert list(RecordReader(fsabs.from_url("."), "r.recordio")) == [b"record"]
     with _raises(ConnectionError, "s3://bucket/a"):
         fsabs.from_url("s3://bucket", endpoint=NO_SERVER, max_attempts=1, anonymous=True).read_bytes("a")
     _each_module()
@@ -80,6 +82,13 @@ def _each_module() -> None:
         importlib.import_module("fsabs.adapters.torch")
 
 
+def azure() -> None:
+    """A credential of azure-identity, whose service is not there."""
+    options: dict[str, Any] = {"tenant_id": "t", "client_id": "i", "client_secret": "s"}
+    with _raises(OSError, "az://container/a"):
+        fsabs.from_url("az://container", endpoint=f"{NO_SERVER}/account", max_attempts=1, **options).read_bytes("a")
+
+
 def cli() -> None:
     """The command."""
     program = (sys.executable, "-I", "-m", "fsabs")
@@ -93,6 +102,13 @@ def crc64() -> None:
     fs = fsabs.from_url("s3://bucket", endpoint=NO_SERVER, max_attempts=1, checksum_algorithm="CRC64NVME")
     with _raises(OSError, "s3://bucket/a"):
         fs.write_bytes("a", b"")
+
+
+def gcs() -> None:
+    """A credential of google-auth, whose service is not there."""
+    credentials = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    with _raises(OSError, "gs://bucket/a"):
+        fsabs.from_url("gs://bucket", endpoint=NO_SERVER, max_attempts=1, credentials=credentials).read_bytes("a")
 
 
 def hdfs() -> None:
@@ -116,9 +132,9 @@ def otel() -> None:
     from fsabs import trace
     from fsabs.trace.exporters import otel as exporter
 
-    with trace.trace("trace"):
+    with trace.record("trace"):
         _container("a.zip")
-    assert exporter.spans(trace.events("trace"), trace.analyse("trace").processes, TracerProvider()) > 0
+    assert exporter.spans(trace.events("trace"), trace.analyze("trace").processes, TracerProvider()) > 0
 
 
 def pandas() -> None:
@@ -158,11 +174,11 @@ def sql() -> None:
     import psycopg
 
     from fsabs.dispatch import TaskDataService, TaskDispatcher
-    from fsabs.readers import Writer
+    from fsabs.readers import RecordWriter
     from fsabs.readers.data import RecordIODataReader
 
     assert psycopg.__version__
-    with Writer(fsabs.from_url("records", create=True), "0.recordio") as writer:
+    with RecordWriter(fsabs.from_url("records", create=True), "0.recordio") as writer:
         for number in range(100):
             writer.write(b"%d" % number)
     reader = RecordIODataReader("records")
@@ -191,15 +207,29 @@ def torch() -> None:
     assert sum(map(len, loader)) == len(FILES)
 
 
+def gz() -> None:
+    """A member behind much of a compressed tar, read by a process that has not decoded it before."""
+    import indexed_gzip
+
+    assert indexed_gzip.__version__
+    fs = fsabs.from_url(".")
+    with fs.open_container("long.tar.gz", "w") as archive:
+        for number in range(3):
+            archive.write_bytes(f"{number}", os.urandom(4_000_000))
+        archive.write_bytes("last", b"the last member")
+    for _ in range(2):
+        script = "import fsabs; print(fsabs.from_url('long.tar.gz').read_bytes('last'))"
+        done = _run(sys.executable, "-c", script)
+        assert done.stdout == "b'the last member'\n", done.stderr
+
+
 def zstd() -> None:
     """Archives that are compressed by Zstandard."""
     _container("a.tar.zst")
 
 
-CHECKS: dict[str, Callable[[], None]] = {
-    check.__name__: check
-    for check in (required, cli, crc64, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd)
-}
+_EXTRAS = [azure, cli, crc64, gcs, gz, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd]
+CHECKS: dict[str, Callable[[], None]] = {check.__name__: check for check in (required, *_EXTRAS)}
 
 if __name__ == "__main__":
     CHECKS[sys.argv[1]]()

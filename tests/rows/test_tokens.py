@@ -171,12 +171,12 @@ def test_planning_does_not_grow_with_tokens(tmp_path: Path) -> None:
 
 def documents_of(store: fsabs.FS) -> list[list[int]]:
     """Write RecordIO files of documents: the tokens of document n are n times 100 and what follows."""
-    from fsabs.readers.recordio import Writer
+    from fsabs.readers.recordio import RecordWriter
 
     sizes = random.Random(4).choices([0, 1, 2, 5, 17, 40], k=120)
     documents = [list(range(100 * number, 100 * number + size)) for number, size in enumerate(sizes)]
     for shard in range(3):
-        with Writer(store, f"{shard}.recordio", max_chunk_bytes=200) as file:
+        with RecordWriter(store, f"{shard}.recordio", max_chunk_bytes=200) as file:
             for document in documents[40 * shard : 40 * shard + 40]:
                 file.write(json.dumps(document).encode())
     return documents

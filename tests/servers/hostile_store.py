@@ -47,6 +47,10 @@ class Request(NamedTuple):
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    path: str = ""
+    """As it came: quoted."""
+    target: str = ""
+    """Path and query, as they came."""
 
 
 class Answer(NamedTuple):
@@ -66,6 +70,11 @@ class Answer(NamedTuple):
                 headers[name.replace("_", "-")] = value
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"{http} {self.status} Status\r\n{lines}\r\n".encode("latin-1")
+
+    @property
+    def version(self) -> str:
+        """The name of the header field of the version, as `head` takes it."""
+        return "x_goog_generation" if "x-goog-generation" in self.headers else "ETag"
 
     @property
     def raw(self) -> bytes:
@@ -140,19 +149,20 @@ class Link:
         method, target, _ = lines[0].split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         path, _, query = target.partition("?")
-        key = urllib.parse.unquote(path).partition("/")[2].partition("/")[2]
+        key = self.store.key_of(path)
         parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         chosen = self.store.choose()
         length = int(headers.get("content-length", 0))
         if chosen in EARLY:
-            return FAULTS[chosen](self, Request(method, key, parameters, headers, b""), error(503, "SlowDown"))
+            early = Request(method, key, parameters, headers, b"", path, target)
+            return FAULTS[chosen](self, early, error(503, "SlowDown"))
         while len(self.buffer) < length:
             more = self.connection.recv(65536)
             if not more:
                 return False
             self.buffer += more
         body, self.buffer = self.buffer[:length], self.buffer[length:]
-        request = Request(method, key, parameters, headers, body)
+        request = Request(method, key, parameters, headers, body, path, target)
         if chosen in UNAPPLIED:
             return FAULTS[chosen](self, request, error(500, "InternalError"))
         answer = self.store.answer(request)
@@ -179,6 +189,9 @@ class HostileStore:
         certificate: the file of a key and its certificate; plain without one.
         seed: of what is chosen by chance.
     """
+
+    sends_checksums = True
+    """With each object that is read as a whole."""
 
     def __init__(self, certificate: str | None = None, seed: int = 0) -> None:
         self.written: dict[str, bytes] = {}
@@ -209,6 +222,10 @@ class HostileStore:
         for link in list(self._links):
             with contextlib.suppress(OSError):
                 link.connection.shutdown(socket.SHUT_RDWR)
+
+    def key_of(self, path: str) -> str:
+        """The key in a quoted path; empty for the bucket."""
+        return urllib.parse.unquote(path).partition("/")[2].partition("/")[2]
 
     def closed(self, link: Link) -> None:
         """Forget a connection."""
@@ -352,16 +369,21 @@ def _duplicated(link: Link, request: Request, answer: Answer) -> bool:
 
 
 FAULTS["duplicated"] = _duplicated
-_UNPROVABLE_IN_HEADS = frozenset({"gzip", "length_long", "length_short", "length_zero"})
-"""A HEAD has no body that a wrong length could be held against."""
+_OF_LENGTH = frozenset({"gzip", "length_long", "length_short", "length_zero"})
+
+
+def _shows(name: str, link: Link, request: Request, answer: Answer) -> bool:
+    """Return whether a fault can be found: a HEAD has no body, and some whole objects no checksum, to compare with."""
+    unchecked = not link.store.sends_checksums and request.method == "GET" and request.key and answer.status == 200
+    return name not in _OF_LENGTH or not (request.method == "HEAD" or unchecked)
 
 
 def _raw(name: str, make: Callable[[Answer], bytes], keep: bool = False) -> None:
     """A fault that sends the bytes that `make` gives, and then ends the connection or goes on."""
 
     def send(link: Link, request: Request, answer: Answer) -> bool:
-        if request.method == "HEAD" and name in _UNPROVABLE_IN_HEADS:
-            link.send(answer.head())
+        if not _shows(name, link, request, answer):
+            link.send(answer.head() if request.method == "HEAD" else answer.raw)
             return False
         link.send(make(answer if request.method != "HEAD" else answer._replace(body=b"")))
         return keep
@@ -409,8 +431,8 @@ _raw("body_long", lambda a: a.head() + a.body + b"more", keep=True)
 _raw("content_range_wrong", lambda a: a.head(Content_Range=f"bytes 1-{a.length}/{a.length + 1}") + a.body, keep=True)
 _raw("content_range_missing", lambda a: a.head(Content_Range=None) + a.body, keep=True)
 _raw("content_range_garbage", lambda a: a.head(Content_Range="bytes x-y/z") + a.body, keep=True)
-_raw("etag_missing", lambda a: a.head(ETag=None) + a.body, keep=True)
-_raw("etag_other", lambda a: a.head(ETag='"other"') + a.body, keep=True)
+_raw("etag_missing", lambda a: a.head(**{a.version: None}) + a.body, keep=True)
+_raw("etag_other", lambda a: a.head(**{a.version: '"other"'}) + a.body, keep=True)
 _raw("etag_weak", lambda a: a.head(ETag=f"W/{a.headers.get('ETag')}") + a.body, keep=True)
 _raw("connection_close", lambda a: a.head(Connection="close") + a.body)
 _raw("closed_after", lambda a: a.raw)

@@ -98,7 +98,7 @@ class RefusesWithoutAWord(LayerFS):
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         return self.inner.capabilities._replace(remove=False)
 
-    def remove(self, file_path: Path, recursive: bool = False) -> None:
+    def remove(self, path: Path, recursive: bool = False) -> None:
         raise io.UnsupportedOperation("no")
 
 

@@ -18,9 +18,8 @@ from fsabs.core import keys
 from fsabs.core.blobs import Blob
 from fsabs.core.fs import FS, FileStat, Path
 from fsabs.core.layers import LayerFS
-from fsabs.core.stats import TreeUsage
+from fsabs.core.stats import TreeCounts
 from fsabs.testing import LocalSubject, MemorySubject, WrappedSubject
-from fsabs.transfer.trees import SyncedTree
 
 from .broken import ALL, Broken, breaks
 
@@ -61,9 +60,9 @@ class DirectoriesWithoutSlash(LayerFS):
 
 @breaks("list-names", "walk")
 class NamesFromTheRoot(LayerFS):
-    def list(self, path_or_prefix: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
-        found: Iterator[Any] = super().list(path_or_prefix, recursive, detail)
-        prefix = f"{path_or_prefix}/" if path_or_prefix and not detail else ""
+    def list(self, path: Path | None = "", recursive: bool = False, detail: bool = False) -> Iterator[Any]:
+        found: Iterator[Any] = super().list(path, recursive, detail)
+        prefix = f"{path}/" if path and not detail else ""
         return (prefix + name if prefix else name for name in found)
 
 
@@ -137,8 +136,8 @@ class Milliseconds(Restat):
 
 @breaks("agree")
 class EverythingIsAFile(LayerFS):
-    def isfile(self, file_path: Path) -> bool:
-        return self.exists(file_path)
+    def isfile(self, path: Path) -> bool:
+        return self.exists(path)
 
 
 @breaks("exists")
@@ -167,7 +166,7 @@ class WalksFromTheRootAsIfRelative(LayerFS):
 
 @breaks("usage")
 class CountsDirectories(LayerFS):
-    def usage(self, path: Path = "") -> TreeUsage:
+    def usage(self, path: Path = "") -> TreeCounts:
         found = super().usage(path)
         return found._replace(files=found.files + len(list(super().walk(path))) - 1)
 
@@ -176,7 +175,7 @@ class CountsDirectories(LayerFS):
 class RemovesNothingFromTheTarget(LayerFS):
     def sync_tree(
         self, src: Path, dst: Path, dst_fs: FS | None = None, *, delete: bool = False, **options: Any
-    ) -> SyncedTree:
+    ) -> TreeCounts:
         return super().sync_tree(src, dst, dst_fs, **options)
 
 

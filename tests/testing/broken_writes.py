@@ -370,9 +370,9 @@ class MakesDirectoriesAgain(LayerFS):
 
 @breaks("makedirs")
 class TakesFilesForDirectories(LayerFS):
-    def makedirs(self, file_path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
-        if not (exist_ok and self.exists(file_path)):
-            super().makedirs(file_path, mode, exist_ok)
+    def makedirs(self, path: Path, mode: int = 0o777, exist_ok: bool = False) -> None:
+        if not (exist_ok and self.exists(path)):
+            super().makedirs(path, mode, exist_ok)
 
 
 @breaks("rename-file")
@@ -410,15 +410,15 @@ class RenameOfNothing(LayerFS):
 
 @breaks("remove")
 class RemoveOfNothing(LayerFS):
-    def remove(self, file_path: Path, recursive: bool = False) -> None:
-        if self.exists(file_path):
-            super().remove(file_path, recursive)
+    def remove(self, path: Path, recursive: bool = False) -> None:
+        if self.exists(path):
+            super().remove(path, recursive)
 
 
 @breaks("remove-directory")
 class RemovesDirectoriesUnasked(LayerFS):
-    def remove(self, file_path: Path, recursive: bool = False) -> None:
-        super().remove(file_path, recursive or self.isdir(file_path))
+    def remove(self, path: Path, recursive: bool = False) -> None:
+        super().remove(path, recursive or self.isdir(path))
 
 
 @breaks("remove-directory")

@@ -49,7 +49,7 @@ def test_the_classes_of_the_page_pass_the_kit(page: Any, kind: str) -> None:
 class PlainBundle(fsabs.FS):
     """A container that is no `Container`: one line for each file, `name=content`."""
 
-    capabilities = fsabs.Capabilities(implied_directories=True)
+    capabilities = fsabs.spi.Capabilities(implied_directories=True)
     closed = 0
 
     def __init__(self, parent: fsabs.FS, path: str, mode: str = "r", *, separator: str = "=") -> None:
@@ -70,7 +70,7 @@ class PlainBundle(fsabs.FS):
         for name, data in self._tree.children(key):
             yield fsabs.FileStat(name.rstrip("/"), len(data or b""), name.endswith("/"))
 
-    def _open_blob(self, key: str) -> fsabs.Blob:
+    def _open_blob(self, key: str) -> fsabs.spi.Blob:
         return blobs.BytesBlob(self, key, self._tree.file(key))
 
     def _close(self) -> None:

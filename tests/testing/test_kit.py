@@ -16,8 +16,9 @@ import numpy as np  # noqa: F401 - imported twice
 import pytest
 
 import fsabs.testing
-from fsabs import Capabilities, MissingDependencyError
+from fsabs import MissingDependencyError
 from fsabs.backends.memory import Memory
+from fsabs.spi import Capabilities
 from fsabs.testing import (
     FSConformance,
     LocalSubject,
@@ -239,7 +240,7 @@ class TestSubjectByAFixture(FSConformance):
             yield subject
 
 
-class _ReadOnlyLocal(fsabs.LayerFS):
+class _ReadOnlyLocal(fsabs.spi.LayerFS):
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         return Capabilities(ordered=False)

@@ -74,7 +74,7 @@ def test_the_core_is_known() -> None:
         "_walk",
         "_read_many",
         "_read_many_versioned",
-        "_in_storage_order",
+        "_storage_order",
         "_read_bytes",
         "_open_from_start",
         "_local_path",
@@ -167,7 +167,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_make_link",
         "_read_link",
         "_is_settled",
-        "_in_storage_order",
+        "_storage_order",
         "_set_modified",
         "_has_content",
         "_check_content",
@@ -216,7 +216,7 @@ def test_what_else_an_fs_offers_is_offered_by_its_layers() -> None:
 def test_a_cache_below_a_trace_has_its_own_methods(tmp_path: Path) -> None:
     """As with FSABS_TRACE, which must not break a program that uses them."""
     (tmp_path / "file").write_bytes(b"content")
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fs: Any = from_url(tmp_path, cache=str(tmp_path / "cache"))
         assert repr(fs).startswith("CachedFS(")
         assert fs.read_bytes("file") == b"content"

@@ -29,7 +29,7 @@ SECOND = 1000 * MS
 def _analysed(folder: Path, *processes: Sequence[Event]) -> Analysis:
     for number, events in enumerate(processes):
         write_process(folder, sorted(events, key=lambda one: one.end), pid=100 + number)
-    return trace.analyse(folder)
+    return trace.analyze(folder)
 
 
 def _codes(analysis: Analysis) -> set[str]:
@@ -350,7 +350,7 @@ def test_workers_of_a_first_epoch_are_not_slow_because_the_next_have_a_cache(tmp
     for worker in range(4):
         later = [one._replace(begin=one.begin + second) for one in READ]
         write_process(tmp_path, later, begin=second, pid=200 + worker)
-    assert "F007" not in _codes(trace.analyse(tmp_path))
+    assert "F007" not in _codes(trace.analyze(tmp_path))
 
 
 @pytest.mark.quick

@@ -117,18 +117,18 @@ def test_asked_is_what_the_caller_asked(tmp_path: Path) -> None:
     """And not what a buffer reads: 200 seeks with read(100) ask for 20,000 bytes."""
     fs = fsabs.from_url(tmp_path / "data", create=True)
     fs.write_bytes("a.bin", os.urandom(1 << 20))
-    with trace.trace(tmp_path / "trace"), fs.open("a.bin", "rb") as file:
+    with trace.record(tmp_path / "trace"), fs.open("a.bin", "rb") as file:
         for number in range(200):
             file.seek(number * 5000)
             assert len(file.read(100)) == 100
-    assert trace.analyse(tmp_path / "trace").amplification.asked == 20_000
+    assert trace.analyze(tmp_path / "trace").amplification.asked == 20_000
 
 
 @pytest.mark.quick
 def test_what_is_open_when_a_trace_starts_is_recorded_too(fs: Local, tmp_path: Path) -> None:
     (tmp_path / "data" / "big.bin").write_bytes(bytes(1 << 20))
     again = fsabs.from_url(tmp_path / "data")
-    with fs.open("big.bin", "rb") as file, fs.open_blob("a.bin") as blob, trace.trace(tmp_path / "trace"):
+    with fs.open("big.bin", "rb") as file, fs.open_blob("a.bin") as blob, trace.record(tmp_path / "trace"):
         assert len(again.read_bytes("a.bin")) == len(blob.pread(100, 0)) == 100
         assert len(file.read()) == 1 << 20
         assert [len(data) for data in fs.read_many(["a.bin"])] == [100]
@@ -154,11 +154,11 @@ def test_without_an_instrument_nothing_is_replaced(fs: Local, notes: Notes) -> N
 
 
 def test_reading_goes_on_when_the_trace_ends_and_when_it_begins_again(fs: Local, tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "one"), fs.open("a.bin", "rb", buffering=10) as file:
+    with trace.record(tmp_path / "one"), fs.open("a.bin", "rb", buffering=10) as file:
         assert file.read(10) == bytes(range(10))
         trace.stop()
         assert file.read(10) == bytes(range(10, 20))
-        with trace.trace(tmp_path / "two"):
+        with trace.record(tmp_path / "two"):
             assert file.read(10) == bytes(range(20, 30))
             assert pickle.loads(pickle.dumps(file)).read(10) == bytes(range(30, 40))
     for folder in ("one", "two"):
@@ -226,7 +226,7 @@ def test_starting_twice_and_elsewhere(tmp_path: Path, fs: Local) -> None:
     trace.stop()
     trace.stop()
     assert len(list(trace.events(tmp_path / "one"))) == 1
-    counted = trace.analyse(tmp_path / "two")
+    counted = trace.analyze(tmp_path / "two")
     assert counted.events == 0
     (row,) = counted.operations
     assert (row.operation, row.calls, row.bytes) == ("read_bytes", 1, 100)
@@ -236,7 +236,7 @@ def test_starting_twice_and_elsewhere(tmp_path: Path, fs: Local) -> None:
 
 
 def test_spans_and_steps(tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         for number in trace.steps(range(3)):
             with trace.span("decode"):
                 assert number < 3

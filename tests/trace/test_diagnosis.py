@@ -223,7 +223,7 @@ def _check_sums(analysis: Analysis) -> None:
 def test_the_first_finding_is_the_planted_cause(tmp_path: Path, situation: str) -> None:
     code, job = SITUATIONS[situation]
     job.write(tmp_path)
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     _check_sums(analysis)
     assert [finding.code for finding in analysis.findings][:1] == [code], [
         (finding.code, round(finding.seconds, 3)) for finding in analysis.findings
@@ -235,7 +235,7 @@ def test_the_first_finding_is_the_planted_cause(tmp_path: Path, situation: str) 
 @pytest.mark.quick
 def test_where_computing_takes_the_time_nothing_is_found(tmp_path: Path) -> None:
     Job(_fast, compute=20).write(tmp_path)
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     _check_sums(analysis)
     assert list(analysis.findings) == []
     assert analysis.breakdown[0].causes["step"] > 0.95 * analysis.breakdown[0].seconds
@@ -244,7 +244,7 @@ def test_where_computing_takes_the_time_nothing_is_found(tmp_path: Path) -> None
 @pytest.mark.quick
 def test_waiting_is_divided_by_what_workers_do(tmp_path: Path) -> None:
     Job(lambda *_: [_read(6, MIB, _get(5), Part("decompress", "zip.inflate", 1, MIB)), _code(3)]).write(tmp_path)
-    causes = trace.analyse(tmp_path).breakdown[0].causes
+    causes = trace.analyze(tmp_path).breakdown[0].causes
     waited = sum(causes[cause] for cause in ("first_byte", "decompress", "decode"))
     assert causes["first_byte"] / waited == pytest.approx(5 / 9, abs=0.03)
     assert causes["decompress"] / waited == pytest.approx(1 / 9, abs=0.03)
@@ -270,7 +270,7 @@ def _planned(*_: int) -> list[Part]:
 def test_each_cause_has_the_time_that_was_planned(tmp_path: Path, workers: int) -> None:
     job = Job(_planned, workers=workers, compute=3, startup=0)
     job.write(tmp_path)
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     _check_sums(analysis)
     causes = analysis.breakdown[0].causes
     waited = sum(causes[cause] for cause in PLANNED)
@@ -289,7 +289,7 @@ def test_what_a_slow_store_costs_is_what_a_fast_one_would_save(tmp_path: Path) -
         fast = Job(lambda *_: [_read(20 / 16, MIB, _get(20 / 16)), _code(0.1)], workers=workers, compute=30)
         slow.write(tmp_path / f"slow-{workers}")
         fast.write(tmp_path / f"fast-{workers}")
-        before, after = (trace.analyse(tmp_path / f"{name}-{workers}") for name in ("slow", "fast"))
+        before, after = (trace.analyze(tmp_path / f"{name}-{workers}") for name in ("slow", "fast"))
         (found,) = [finding for finding in before.findings if finding.code == "F015"]
         assert found.seconds == pytest.approx(before.seconds - after.seconds, rel=0.1)
 
@@ -302,10 +302,10 @@ def test_what_more_workers_save(tmp_path: Path) -> None:
     }
     for workers, job in jobs.items():
         job.write(tmp_path / str(workers))
-    found = trace.analyse(tmp_path / "2").findings[0]
+    found = trace.analyze(tmp_path / "2").findings[0]
     assert found.code == "F008"
-    better = trace.analyse(tmp_path / str(found.evidence["better"]))
-    assert found.seconds == pytest.approx(trace.analyse(tmp_path / "2").seconds - better.seconds, rel=0.3)
+    better = trace.analyze(tmp_path / str(found.evidence["better"]))
+    assert found.seconds == pytest.approx(trace.analyze(tmp_path / "2").seconds - better.seconds, rel=0.3)
 
 
 @pytest.mark.quick
@@ -318,7 +318,7 @@ def test_a_worker_that_starts_late_is_starting(tmp_path: Path) -> None:
     waits = [event(0, 10**9, "wait", "steps.next"), event(10**9, 4 * 10**9, "wait", "steps.next")]
     steps = [event(0, 10**9, "step", "train.step", 0), event(10**9, 4 * 10**9, "step", "train.step", 1)]
     write_process(tmp_path, [*waits, *steps], pid=100)
-    causes = trace.analyse(tmp_path).breakdown[0].causes
+    causes = trace.analyze(tmp_path).breakdown[0].causes
     assert causes["startup"] == pytest.approx(2)
     assert causes["decode"] == pytest.approx(3)
     assert causes["read_ahead"] == 0
@@ -327,7 +327,7 @@ def test_a_worker_that_starts_late_is_starting(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_epochs_are_apart(tmp_path: Path) -> None:
     Job(_cold, epochs=3).write(tmp_path)
-    every, first, second, third = trace.analyse(tmp_path).breakdown
+    every, first, second, third = trace.analyze(tmp_path).breakdown
     assert [row.epoch for row in (every, first, second, third)] == [0, 1, 2, 3]
     assert every.steps == 120
     assert first.steps == second.steps == 40
@@ -379,11 +379,11 @@ def test_a_real_loop(tmp_path: Path, store: float, decode: float, part: str, cod
     local.write_many((f"{number}.bin", bytes(100_000)) for number in range(128))
     slow = _SlowStore(local)
     slow.milliseconds = store
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         loader = data.DataLoader(_Samples(slow, decode), batch_size=8, num_workers=workers)
         for _ in trace.steps(loader):
             time.sleep(0.001)
-    analysis = trace.analyse(tmp_path / "trace")
+    analysis = trace.analyze(tmp_path / "trace")
     _check_sums(analysis)
     whole = analysis.breakdown[0]
     lost = {"storage": sum(whole.causes[cause] for cause in STORE), "code": whole.causes["decode"]}

@@ -59,7 +59,7 @@ def _work(folder: Path) -> None:
 @pytest.mark.quick
 def test_what_a_running_recorder_counts_is_exposed(tmp_path: Path) -> None:
     assert _samples(prometheus.running()) == {}
-    with trace.trace(tmp_path / "trace", detail="histograms"):
+    with trace.record(tmp_path / "trace", detail="histograms"):
         _work(tmp_path / "data")
         found = _samples(prometheus.running())
     labels = next(one for name, one in found if 'operation="read_bytes"' in one and name.endswith("operations_total"))
@@ -159,7 +159,7 @@ def test_metrics_are_those_of_the_recorder(tmp_path: Path) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     otel.metrics(provider)
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         _work(tmp_path / "data")
         data = reader.get_metrics_data()
     found = {
@@ -177,7 +177,7 @@ def test_metrics_are_those_of_the_recorder(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_a_trace_becomes_a_table(tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         _work(tmp_path / "data")
     events = list(trace.events(tmp_path / "trace"))
     assert len(events) > 20
@@ -201,7 +201,7 @@ def test_a_trace_becomes_a_table(tmp_path: Path) -> None:
 
 
 def test_a_frame_of_pandas_adds_up(tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         _work(tmp_path / "data")
     frame = frames.frame(trace.events(tmp_path / "trace"))
     reads = frame[frame.operation == "read_bytes"]

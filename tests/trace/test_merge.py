@@ -17,7 +17,7 @@ from fsabs import trace
 from fsabs.backends.memory import Memory
 from fsabs.trace import chunks
 from tests.trace.synthetic import BEGIN, event, write_process
-from tests.users import BOB, as_user, needs_root, shared
+from tests.users import BOB, as_user, needs_root, shared_folder
 
 
 def _merged(folder: Path) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def check_schema(events: list[dict[str, Any]]) -> None:
 
 
 def test_a_merged_file_is_valid(tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fs = Memory("merge")
         fs.write_bytes('odd "name"\n\\ with ünïcode', b"x" * 1000)
         for _ in trace.steps(range(5)):
@@ -88,7 +88,7 @@ def test_a_merged_file_is_valid(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_what_ends_within_something_else_is_no_slice(tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fs = Memory("nesting")
         fs.write_many((f"{number:02}", b"x" * 1000) for number in range(20))
         for name in fs.list():  # one event for all of it, as if in one piece at its end
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_left_out_with_a_note(tmp_path: Path, damage: str
     check_schema(merged)
     assert merged[-1]["args"]["notes"] != []
     assert sum(each["name"] == "zip.read" and each["pid"] == 1 for each in merged) == 1
-    assert trace.analyse(tmp_path).events >= 1
+    assert trace.analyze(tmp_path).events >= 1
 
 
 @pytest.mark.quick
@@ -159,7 +159,7 @@ def test_a_pid_that_is_used_twice_is_two_processes(tmp_path: Path) -> None:
     write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=7, host="b", rank=1, worker=2)
     merged = _merged(tmp_path)
     assert len({each["pid"] for each in merged if each["name"] == "zip.read"}) == 2
-    labels = [process.label for process in trace.analyse(tmp_path).processes]
+    labels = [process.label for process in trace.analyze(tmp_path).processes]
     assert labels == ["a:7", "b:7 rank 1 worker 2"]
 
 
@@ -192,7 +192,7 @@ def test_a_hostile_file_is_a_note(tmp_path: Path, found: str) -> None:
     with path.open("ab") as file:
         file.write(_hostile(found))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 500_000, "kilobytes"
     assert len(analysis.notes) == 2
     assert analysis.events == 1
@@ -204,7 +204,7 @@ def test_what_is_no_file_is_a_note_and_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "trace-h-1-1.fstrace")
     (tmp_path / "trace-h-2-1.fstrace").mkdir()
     (tmp_path / "trace-h-3-1.fstrace").symlink_to(tmp_path / "trace-h-3-1.fstrace")
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert analysis.events == 1
     assert sum("left out" in note for note in analysis.notes) == 3
 
@@ -217,7 +217,7 @@ def test_fields_of_another_type_are_a_note(tmp_path: Path, changes: dict[str, An
     path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=1))
     path.write_bytes(_rewritten(path, changes))
     write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], pid=2)
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert [process.pid for process in analysis.processes] == [2]
     assert any("header" in note for note in analysis.notes)
 
@@ -230,7 +230,7 @@ def test_counts_of_another_type_are_left_out(tmp_path: Path, tally: Any) -> None
     path = Path(write_process(tmp_path, [event(0, 10, "fs", "zip.read", 1)], footer=False))
     with path.open("ab") as file:
         file.write(chunks.framed(chunks.content({}, tally=tally)))
-    assert trace.analyse(tmp_path).operations[0].calls == 1
+    assert trace.analyze(tmp_path).operations[0].calls == 1
 
 
 @pytest.mark.quick
@@ -238,18 +238,18 @@ def test_machines_whose_clocks_differ_are_put_beside_each_other(tmp_path: Path) 
     for rank, skew in enumerate((0, 30 * 10**9, -45 * 10**9)):
         events = [event(at * 10**6, 10**6, "fs", "zip.read", 1) for at in range(260)]
         write_process(tmp_path, events, host=f"h{rank}", rank=rank, skew=skew)
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert analysis.seconds == pytest.approx(0.26)
     assert sum("the clock of h" in note for note in analysis.notes) == 2
     assert [finding.code for finding in analysis.findings] == ["F028"]
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="a")
     write_process(tmp_path / "later", [event(0, 10**6, "fs", "zip.read", 1)], host="b", skew=30 * 10**9)
-    assert trace.analyse(tmp_path / "later").seconds > 30, "no ranks: it may have run later"
+    assert trace.analyze(tmp_path / "later").seconds > 30, "no ranks: it may have run later"
 
 
 @pytest.mark.quick
 def test_a_folder_that_is_none_of_a_trace(tmp_path: Path) -> None:
-    for read in (trace.merge, trace.analyse, lambda folder: list(trace.events(folder))):
+    for read in (trace.merge, trace.analyze, lambda folder: list(trace.events(folder))):
         with pytest.raises(FileNotFoundError):
             read(tmp_path)
         with pytest.raises(FileNotFoundError):
@@ -262,9 +262,9 @@ def test_a_folder_that_is_none_of_a_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("write", [trace.merge, trace.report])
 def test_what_another_user_has_put_there_is_not_written_through(tmp_path: Path, write: Callable[..., object]) -> None:
     """In a folder that all can write to: names that could be foreseen led to files of the reader's own."""
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fsabs.Memory().write_bytes("x", b"1")
-    folder, victim = shared(tmp_path / "shared"), tmp_path / "victim"
+    folder, victim = shared_folder(), tmp_path / "victim"
     victim.write_bytes(b"precious")
     target = folder / "out"
 

@@ -89,7 +89,7 @@ def test_forked_and_spawned_workers_two_of_which_are_killed(tmp_path: Path, data
     finally:
         trace.stop()
     made = {worker.pid: _counted(counts, slot) for slot, worker in enumerate(workers)}
-    analysis = trace.analyse(folder)
+    analysis = trace.analyze(folder)
     pids = {process.number: process.pid for process in analysis.processes}
     found = Counter(pids[event.process] for event in trace.events(folder) if event.name == "local.read_bytes")
     for slot, worker in enumerate(workers):
@@ -108,7 +108,7 @@ def test_forked_and_spawned_workers_two_of_which_are_killed(tmp_path: Path, data
 
 
 def test_a_killed_process_leaves_what_it_had_flushed(tmp_path: Path, data: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         pid = os.fork()
         if not pid:
             fs = fsabs.from_url(str(data))
@@ -122,13 +122,13 @@ def test_a_killed_process_leaves_what_it_had_flushed(tmp_path: Path, data: Path)
     found = [event for event in trace.events(tmp_path / "trace") if event.name == "local.read_bytes"]
     assert [event.size for event in found] == [1000 + number for number in range(FILES)]
     assert [event.where for event in found] == [f"file://{data}/{number}.bin" for number in range(FILES)]
-    assert any("orderly" in note for note in trace.analyse(tmp_path / "trace").notes)
+    assert any("orderly" in note for note in trace.analyze(tmp_path / "trace").notes)
 
 
 @pytest.mark.quick
 def test_it_is_flushed_every_quarter_of_a_second(tmp_path: Path, data: Path) -> None:
     (tmp_path / "trace").mkdir()
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fsabs.from_url(str(data)).read_bytes("0.bin")
         deadline = time.monotonic() + 30
         while not any(event.size == 1000 for event in trace.events(tmp_path / "trace")):
@@ -137,7 +137,7 @@ def test_it_is_flushed_every_quarter_of_a_second(tmp_path: Path, data: Path) -> 
 
 
 def test_a_child_that_does_nothing_makes_no_files(tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         pid = os.fork()
         if not pid:
             os._exit(0)
@@ -207,9 +207,9 @@ def test_each_fetch_of_a_worker_is_recorded_the_first_one_too(tmp_path: Path, me
     loaders: Any = pytest.importorskip("torch.utils.data")
     loader = loaders.DataLoader(_Numbers(), batch_size=1, num_workers=2, multiprocessing_context=method)
     for folder in ("one", "two"):
-        with trace.trace(tmp_path / folder):
+        with trace.record(tmp_path / folder):
             assert len(list(trace.steps(loader))) == 6
-        analysis = trace.analyse(tmp_path / folder)
+        analysis = trace.analyze(tmp_path / folder)
         assert {row.operation: row.calls for row in analysis.operations if row.kind == "fetch"} == {"fetch": 6}
         assert analysis.breakdown[0].workers == 2
         assert sorted(one.worker for one in analysis.processes if one.worker is not None) == [0, 1]
@@ -245,8 +245,8 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path:
 
 
 def test_a_trace_within_one_into_the_same_folder_ends_with_the_outer_one(tmp_path: Path, data: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
-        with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
+        with trace.record(tmp_path / "trace"):
             fsabs.from_url(str(data)).read_bytes("0.bin")
         fsabs.from_url(str(data)).read_bytes("1.bin")
     assert hooks.active is None
@@ -265,7 +265,7 @@ def test_stopping_leaves_the_instrument_of_another(tmp_path: Path) -> None:
 
 
 def test_the_file_of_a_live_process_can_be_read(tmp_path: Path, data: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fs = fsabs.from_url(str(data))
         for _ in range(10):
             fs.read_bytes("0.bin")
@@ -275,5 +275,5 @@ def test_the_file_of_a_live_process_can_be_read(tmp_path: Path, data: Path) -> N
         with path.open("rb") as file:
             sizes = [size for chunk in chunks.read(file) for size in chunk.size.tolist()]
         assert sizes[-10:] == [1000] * 10
-        assert trace.analyse(tmp_path / "trace").events >= 10
-        assert not trace.analyse(tmp_path / "trace").processes[0].ended
+        assert trace.analyze(tmp_path / "trace").events >= 10
+        assert not trace.analyze(tmp_path / "trace").processes[0].ended

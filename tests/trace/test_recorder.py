@@ -69,7 +69,7 @@ def test_the_counters_are_what_happened(tmp_path: Path, detail: str) -> None:
     assert found["most"] >= 80_000_000
     assert sum(found["latency"]) == 3
     assert found["sizes"] == [1, 1] + [0] * 11 + [1]
-    assert trace.analyse(tmp_path).operations[0].calls == 3
+    assert trace.analyze(tmp_path).operations[0].calls == 3
 
 
 def test_one_name_of_two_kinds_is_two_counters(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_nonsense_is_counted_and_never_raises(tmp_path: Path, wrong: Any, detail
     made.record_span("fs", "y.z", monotonic_ns())
     made.finish()
     assert made.tally()["refused"] == 1
-    assert [(row.operation, row.calls) for row in trace.analyse(tmp_path).operations] == [("z", 2)]
+    assert [(row.operation, row.calls) for row in trace.analyze(tmp_path).operations] == [("z", 2)]
 
 
 def test_more_names_than_there_is_room_for_are_counted_as_other(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_times_that_make_no_sense_leave_the_file_readable(tmp_path: Path) -> Non
     first, second, third, _ = trace.events(tmp_path)
     assert first.begin == second.begin + 6
     assert third.duration == 0
-    assert trace.analyse(tmp_path).operations[0].calls == 4
+    assert trace.analyze(tmp_path).operations[0].calls == 4
 
 
 def test_a_file_that_has_reached_its_bound_takes_no_more_and_keeps_the_counts(
@@ -173,7 +173,7 @@ def test_a_file_that_has_reached_its_bound_takes_no_more_and_keeps_the_counts(
     made.finish()
     (file,) = tmp_path.iterdir()
     assert file.stat().st_size <= 40_000 + chunks.RESERVED
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert analysis.operations[0].calls == 4000
     assert 0 < analysis.events < 4000
     assert analysis.events + analysis.dropped == 4000
@@ -228,7 +228,7 @@ def test_fifty_threads_and_many_events_drop_nothing(tmp_path: Path, monkeypatch:
         thread.join()
     assert len(made._rows) < 50_000
     made.finish()
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert (analysis.events, analysis.dropped) == (50_000, 0)
 
 
@@ -258,7 +258,7 @@ def test_while_a_disk_hangs_memory_is_bounded_and_what_is_dropped_is_counted(
     goes_on.set()
     writer.join()
     made.finish()
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert analysis.dropped == 5001 - 801
     assert analysis.events == 801
 
@@ -276,7 +276,7 @@ def test_a_full_disk_ends_the_file_and_keeps_the_counts(tmp_path: Path, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         made.finish()
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     assert (analysis.operations[0].calls, analysis.operations[0].bytes) == (2, 11)
     assert (analysis.events, analysis.dropped) == (1, 1)
     assert any("No space left" in note for note in analysis.notes)

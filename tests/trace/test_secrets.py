@@ -33,7 +33,7 @@ def test_a_url_is_shown_without_secrets(where: str, shown: str) -> None:
 
 
 def test_no_file_of_a_trace_has_a_secret(tmp_path: Path) -> None:
-    with trace.trace(tmp_path):
+    with trace.record(tmp_path):
         recorder = hooks.active
         assert recorder is not None
         for where in ("https://u:SECRET@h/a?sig=SECRET", "SECRET@h/a", "a://b::c://SECRET@d/e#SECRET"):
@@ -43,4 +43,4 @@ def test_no_file_of_a_trace_has_a_secret(tmp_path: Path) -> None:
     with path.open("rb") as file:
         assert "SECRET" not in "".join(map(repr, chunks.read(file)))
     assert b"SECRET" not in gzip.decompress(Path(trace.merge(tmp_path)).read_bytes())
-    assert "SECRET" not in repr(trace.analyse(tmp_path))
+    assert "SECRET" not in repr(trace.analyze(tmp_path))

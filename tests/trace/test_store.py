@@ -43,12 +43,12 @@ NAMES = [f"20000-{number:06}" for number in range(40)]
 
 def test_the_counts_are_the_stores(bucket: Served, tmp_path: Path) -> None:
     fs, before = _fs(bucket), bucket.books()  # made before the trace starts
-    with trace.trace(tmp_path):
+    with trace.record(tmp_path):
         assert len(list(fs.list())) == 40
         for name in NAMES[:10]:
             fs.read_bytes(name)
         assert sum(map(len, fs.read_many(NAMES))) == 40 * 20_000
-    after, analysis = bucket.books(), trace.analyse(tmp_path)
+    after, analysis = bucket.books(), trace.analyze(tmp_path)
     rows = _rows(analysis)
     assert rows["request s3.get"].calls == after["gets"] - before.get("gets", 0) == 50
     assert rows["request s3.get"].bytes == after["bytes"] - before.get("bytes", 0)
@@ -61,11 +61,11 @@ def test_the_counts_are_the_stores(bucket: Served, tmp_path: Path) -> None:
 
 def test_reads_here_and_there_are_seen_to_throw_bytes_away(bucket: Served, tmp_path: Path) -> None:
     fs, before = _fs(bucket), bucket.books()
-    with trace.trace(tmp_path), fs.open("30000000-000000", "rb") as file:
+    with trace.record(tmp_path), fs.open("30000000-000000", "rb") as file:
         for number in range(200):
             file.seek(number * 149_000)
             file.read(100)
-    analysis, sent = trace.analyse(tmp_path), bucket.books()["bytes"] - before.get("bytes", 0)
+    analysis, sent = trace.analyze(tmp_path), bucket.books()["bytes"] - before.get("bytes", 0)
     assert analysis.amplification.asked == 20_000
     assert analysis.amplification.fetched == sent
     assert sent > 20 * 20_000
@@ -74,12 +74,12 @@ def test_reads_here_and_there_are_seen_to_throw_bytes_away(bucket: Served, tmp_p
 def test_refused_requests_are_throttling_and_backing_off(tmp_path: Path) -> None:
     with serving(Plan(refused=3, objects=0)) as served:
         fs = _fs(served)
-        with trace.trace(tmp_path):
+        with trace.record(tmp_path):
             for name in NAMES[:12]:
                 fs.read_bytes(name)
             assert len(list(fs.read_many(NAMES[:12]))) == 12
         refused = served.books()["refused"]
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     rows = _rows(analysis)
     assert analysis.retries == refused > 4
     assert rows["wait s3.backoff"].calls == refused
@@ -92,16 +92,16 @@ def test_refused_requests_are_throttling_and_backing_off(tmp_path: Path) -> None
 
 def test_what_is_not_there_is_no_failed_attempt(tmp_path: Path, bucket: Served) -> None:
     fs = _fs(bucket)
-    with trace.trace(tmp_path), pytest.raises((FileNotFoundError, ValueError, OSError)):
+    with trace.record(tmp_path), pytest.raises((FileNotFoundError, ValueError, OSError)):
         fs.read_bytes("none")
-    assert trace.analyse(tmp_path).retry_seconds == 0
+    assert trace.analyze(tmp_path).retry_seconds == 0
 
 
 def test_the_consumers_time_is_not_the_stores(bucket: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What arrived while the caller did something else ended when its last byte came."""
     fs, since = _fs(bucket), itertools.count(1)
     monkeypatch.setattr(Connection, "silent_since", lambda self: next(since) * 10**15)  # long ago
-    with trace.trace(tmp_path):
+    with trace.record(tmp_path):
         for _ in fs.read_many(NAMES[:20]):
             time.sleep(0.002)  # more than a poll that finds its responses waiting
     requests = [event for event in trace.events(tmp_path) if event.name == "s3.get"]
@@ -117,10 +117,10 @@ def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:
     with serving(Plan(latency=0.05, objects=40, size=20_000)) as served:
         dataset = FileDataset(_fs(served), NAMES)
         for workers in (0, 2):
-            with trace.trace(tmp_path / str(workers)):
+            with trace.record(tmp_path / str(workers)):
                 for _ in trace.steps(loaders.DataLoader(dataset, batch_size=8, num_workers=workers)):
                     pass
-            whole = trace.analyse(tmp_path / str(workers)).breakdown
+            whole = trace.analyze(tmp_path / str(workers)).breakdown
             lost = sum(row.causes[cause] for row in whole[1:] for cause in STORE)
             own = sum(row.causes["decode"] for row in whole[1:])
             assert lost > own, whole
@@ -128,11 +128,11 @@ def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:
 
 
 def test_a_start_that_lists_is_in_the_breakdown(tmp_path: Path) -> None:
-    with serving(Plan(listing=0.2, objects=3000, size=1)) as served, trace.trace(tmp_path):
+    with serving(Plan(listing=0.2, objects=3000, size=1)) as served, trace.record(tmp_path):
         assert len(list(_fs(served).list())) == 3000
         for _ in trace.steps(range(5)):
             pass
-    analysis = trace.analyse(tmp_path)
+    analysis = trace.analyze(tmp_path)
     whole, *epochs = analysis.breakdown
     assert whole.causes["list"] - sum(row.causes["list"] for row in epochs) >= 0.6
     assert "F026" in [finding.code for finding in analysis.findings]

@@ -25,7 +25,7 @@ NAMES = [
     "new\nline",
     "$X",
 ]
-MODES = [0o644, 0o600, 0o755, 0o700, 0o444, 0o640]
+MODES = [0o644, 0o600, 0o755, 0o700, 0o444, 0o640, 0o4755, 0o2750, 0o6711]
 START = 1_600_000_000
 
 
@@ -62,12 +62,12 @@ class TreeMaker:
                 elif not os.path.lexists(folder / f"{name}.l"):
                     (folder / f"{name}.l").symlink_to(self._leads_to(folder, top, outside, folders, files))
         for path in files:
+            if self._owners and self._chance.random() < 0.1:
+                os.chown(path, 54321, 54321, follow_symlinks=False)
             if not path.is_symlink():
                 path.chmod(self._mode(0o200 if self._locked else 0))
             self._number += 1
             os.utime(path, (START + self._number * 60, START + self._number * 60), follow_symlinks=False)
-            if self._owners and self._chance.random() < 0.1:
-                os.chown(path, 54321, 54321, follow_symlinks=False)
         for folder in reversed(folders[1:]):
             folder.chmod(self._chance.choice([0o755, 0o700, 0o750, 0o711]))
             if self._locked and self._chance.random() < 0.15:
@@ -91,22 +91,24 @@ class TreeMaker:
         return self._chance.choice(choices)
 
 
-def snapshot(top: Path, *, modes: bool = True) -> dict[str, object]:
-    """Return all that is below a directory: kind, permissions (but for setuid and setgid), content or link."""
+def snapshot(top: Path, *, modes: bool = True, owners: bool = True, times: bool = True) -> dict[str, object]:
+    """Return all that is below a directory: kind, permissions without setuid and setgid, content or link, owner, time.
+
+    A directory has no time, and a link no permissions.
+    """
     found: dict[str, object] = {}
     for folder, names, files in os.walk(top):
         for name in names + files:
             path = os.path.join(folder, name)
             status = os.lstat(path)
-            kind = stat.S_IFMT(status.st_mode)
-            mode = stat.S_IMODE(status.st_mode) & 0o777 if modes else 0
+            kind, content = stat.S_IFMT(status.st_mode), None
             if kind == stat.S_IFLNK:
-                content: object = os.readlink(path)
-                mode = 0
+                content = os.readlink(path).encode("utf-8", "surrogateescape")
             elif kind == stat.S_IFREG:
                 with open(path, "rb") as file:
                     content = file.read()
-            else:
-                content = None
-            found[os.path.relpath(path, top)] = kind, mode, content
+            mode = stat.S_IMODE(status.st_mode) & 0o777 if modes and kind != stat.S_IFLNK else 0
+            owner = (status.st_uid, status.st_gid) if owners else None
+            time = int(status.st_mtime) if times and kind == stat.S_IFREG else 0
+            found[os.path.relpath(path, top)] = kind, mode, content, owner, time
     return found

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from fsabs import Local
 from fsabs.cli import program
 from tests.cli.commands import make_tree, read_tree
-from tests.users import ALICE, as_user, needs_root, shared
+from tests.users import ALICE, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
 Run = Callable[..., tuple[int, str, str]]
@@ -209,6 +210,24 @@ def test_a_target_that_two_sources_share_is_refused(run: Run, tmp_path: Path) ->
     assert (code, read_tree(tmp_path / "t")) == (1, {"keep": b"k", "y": b"y"})
 
 
+def test_a_target_that_a_source_and_a_member_of_another_share_is_refused(run: Run, tmp_path: Path) -> None:
+    for verb in (["mv"], ["cp", "-r", "-f"]):
+        make_tree(tmp_path, {"1/x": b"1", "1/y": b"y", "2/x": b"2", "3/z": b"z", "t/keep": b"k"})
+        code, _, err = run(*verb, "1/", "2/x", "3/z", "t")
+        assert (code, "1/x becomes t/x: 2/x is not copied there" in err) == (1, True), err
+        assert read_tree(tmp_path / "t") == {"keep": b"k", "x": b"1", "y": b"y", "z": b"z"}
+        assert read_tree(tmp_path / "2") == {"x": b"2"}
+        shutil.rmtree(tmp_path / "t")
+
+
+def test_a_sync_removes_nothing_that_its_source_leads_to(run: Run, tmp_path: Path) -> None:
+    make_tree(tmp_path, {"s/a": b"a", "t/x/keep": b"keep", "t/gone": b"gone"})
+    (tmp_path / "s/l").symlink_to("../t/x")
+    code, _, err = run("sync", "--delete", "s", "t")
+    assert (code, "a directory of the source, by a link or a mount" in err) == (1, True), err
+    assert read_tree(tmp_path / "t") == {"a": b"a", "gone": b"gone", "l/keep": b"keep", "x/keep": b"keep"}
+
+
 def test_filters_are_for_single_files_and_globs_too(run: Run, tmp_path: Path) -> None:
     make_tree(tmp_path, {"g/a.tmp": b"t", "g/b.txt": b"b", "g/sub.tmp/c": b"c"})
     assert run("mv", "--exclude", "*.tmp", "g/*", "h/")[0] == 0
@@ -335,19 +354,43 @@ def test_one_bad_directory_costs_that_directory(run: Run, tmp_path: Path) -> Non
 
 @needs_root
 def test_an_unreadable_directory_costs_that_directory() -> None:
-    import tempfile
+    top = shared_folder()
+    make_tree(top / "s", {"a": b"a", "locked/x": b"x", "z/y": b"y"})
+    (top / "s/locked").chmod(0)
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        top = Path(folder)
-        shared(top)
-        make_tree(top / "s", {"a": b"a", "locked/x": b"x", "z/y": b"y"})
-        (top / "s/locked").chmod(0)
+    def copy() -> tuple[int, dict[str, bytes]]:
+        os.chdir(top)
+        return program.run(["cp", "-r", "s", "t"]), read_tree(top / "t")
 
-        def copy() -> tuple[int, dict[str, bytes]]:
-            os.chdir(top)
-            return program.run(["cp", "-r", "s", "t"]), read_tree(top / "t")
+    assert as_user(ALICE, copy) == (1, {"a": b"a", "z/y": b"y"})
 
-        assert as_user(ALICE, copy) == (1, {"a": b"a", "z/y": b"y"})
+
+@needs_root
+def test_sync_replaces_what_its_owner_may_only_read() -> None:
+    top = shared_folder()
+
+    def sync() -> tuple[int, bytes, int]:
+        os.chdir(top)
+        make_tree(top, {"s/x": b"old"})
+        (top / "s/x").chmod(0o444)
+        program.run(["sync", "s", "t"])
+        (top / "s/x").chmod(0o644)
+        (top / "s/x").write_bytes(b"newer")
+        code = program.run(["sync", "s", "t"])
+        return code, (top / "t/x").read_bytes(), stat.S_IMODE((top / "t/x").stat().st_mode)
+
+    assert as_user(ALICE, sync) == (0, b"newer", 0o444)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="a system on which links have permissions")
+def test_no_permissions_are_given_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "x").touch(0o600)
+    (tmp_path / "l").symlink_to("x")
+    fs = Local(tmp_path)
+    with pytest.raises(OSError, match="not supported"):
+        fs._set_mode(fs._key("l", "chmod"), 0o777)
+    fs._set_mode(fs._key("x", "chmod"), 0o640)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
 
 
 def test_pipes_are_not_copied(run: Run, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs import FS, Blob, CorruptFileError, FileStat, Local, Memory, StaleFileError
+from fsabs import FS, CorruptFileError, FileStat, Local, Memory, StaleFileError
 from fsabs.backends.s3 import S3
 from fsabs.cli import program
+from fsabs.spi import Blob
 from fsabs.transfer import files
 from fsabs.transfer.copier import Copier, CopyResult, FileCopy, batches
 from fsabs.transfer.trees import TreePlan, TreeTransfer
@@ -91,15 +92,15 @@ def test_a_file_that_changes_while_it_is_moved_stays(tmp_path: Path) -> None:
 class Full(Local):
     """A disk that is full after a MiB."""
 
-    def _create(self, key: str, exclusive: bool) -> fsabs.Writer:
+    def _create(self, key: str, exclusive: bool) -> fsabs.spi.Writer:
         writer = super()._create(key, exclusive)
         return self._limited(writer)
 
-    def _resume(self, key: str, source: Blob) -> tuple[fsabs.Writer, int]:
+    def _resume(self, key: str, source: Blob) -> tuple[fsabs.spi.Writer, int]:
         writer, start = super()._resume(key, source)
         return self._limited(writer), start
 
-    def _limited(self, writer: fsabs.Writer) -> fsabs.Writer:
+    def _limited(self, writer: fsabs.spi.Writer) -> fsabs.spi.Writer:
         write, written = writer.write, 0
 
         def limited(data: bytes) -> None:
@@ -286,9 +287,11 @@ def test_sync_compares_the_checksums_of_two_buckets(buckets: tuple[S3, S3]) -> N
     one, other = buckets
     one.write_bytes("d/a", b"one")
     other.write_bytes("d/a", b"two")  # later, and as large
-    assert one.sync_tree("d", "d", other)[:2] == (1, 0)
+    done = one.sync_tree("d", "d", other)
+    assert (done.files, done.skipped) == (1, 0)
     assert other.read_bytes("d/a") == b"one"
-    assert one.sync_tree("d", "d", other)[:2] == (0, 1)
+    done = one.sync_tree("d", "d", other)
+    assert (done.files, done.skipped) == (0, 1)
 
 
 def test_a_name_that_is_not_text_is_named(buckets: tuple[S3, S3], tmp_path: Path) -> None:
@@ -297,3 +300,19 @@ def test_a_name_that_is_not_text_is_named(buckets: tuple[S3, S3], tmp_path: Path
     with pytest.raises(OSError, match="no name that is not UTF-8 text") as caught:
         Local(tmp_path).copy_tree("d", "d", buckets[0])
     assert caught.value.filename == f"s3://{buckets[0].bucket}/d/a%FF"
+
+
+@pytest.mark.parametrize("size", [12 << 20, files.RESUMED_FROM + 12345])
+def test_a_sparse_file_stays_sparse(tmp_path: Path, size: int) -> None:
+    with open(tmp_path / "x", "wb") as file:
+        file.truncate(size)
+        file.seek(size // 2)
+        file.write(b"data")
+    if (tmp_path / "x").stat().st_blocks * 512 >= size:
+        pytest.skip("this file system has no holes")
+    Local(tmp_path).copy("x", "y")
+    assert program.run(["cp", str(tmp_path / "x"), str(tmp_path / "z")]) == 0
+    for name in ("y", "z"):
+        copy = (tmp_path / name).stat()
+        assert (copy.st_size, copy.st_blocks * 512 < size // 2) == (size, True), (name, copy.st_blocks)
+        assert (tmp_path / name).read_bytes() == (tmp_path / "x").read_bytes()

@@ -20,11 +20,12 @@ from fsabs import (
     FileStat,
     Local,
     Memory,
+    TreeCounts,
 )
 from fsabs.containers.zip import compressors
 from fsabs.core import process
 from fsabs.transfer import pack as module
-from fsabs.transfer.pack import Packed, pack
+from fsabs.transfer.pack import pack
 from tests.containers.tarballs import contents, opened, tarball
 
 pytestmark = pytest.mark.quick
@@ -53,7 +54,7 @@ def test_everything_is_in_it_and_the_bytes_are_the_same_from_anywhere(name: str,
     source, target = fill(Memory()), Memory()
     packed = pack(source, target, name)
     size = sum(map(len, TREE.values()))
-    assert packed == Packed(len(TREE), 6, size)
+    assert packed == TreeCounts(len(TREE), 6, size)
     with target.open_container(name) as container:
         assert contents(container) == TREE
         assert list(container.list(recursive=True)) == list(source.list(recursive=True))
@@ -97,7 +98,7 @@ def test_select_and_progress() -> None:
     packed = pack(source, target, "a.tar", select=chosen, progress=lambda *done: seen.append(done))
     expected = {name: TREE[name] for name in ("d-e/x", "d/b.bin", "d/e/big")}
     assert contents(target.open_container("a.tar")) == expected
-    assert packed == Packed(3, 0, sum(map(len, expected.values())))
+    assert packed == TreeCounts(3, 0, sum(map(len, expected.values())))
     assert seen == sorted(seen)
     assert seen[-1] == (packed.files, packed.bytes)
     assert len(seen) > 3  # a large file tells more than once

@@ -53,6 +53,25 @@ def test_a_bind_mount_is_the_directory_that_is_mounted(tmp_path: Path) -> None:
         subprocess.run(["umount", str(tmp_path / "there")], check=True)
 
 
+@needs_root
+def test_a_sync_removes_no_directory_of_its_source_that_is_mounted_in_the_target(tmp_path: Path) -> None:
+    (tmp_path / "d/sub").mkdir(parents=True)
+    (tmp_path / "d/sub/a").write_bytes(b"a")
+    (tmp_path / "t/there").mkdir(parents=True)
+    (tmp_path / "t/other").touch()
+    for mounted in ("d", "d/sub"):
+        command = ["mount", "--bind", str(tmp_path / mounted), str(tmp_path / "t/there")]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("this machine lets nobody mount")
+        try:
+            with pytest.raises(OSError, match="a directory of the source, by a link or a mount"):
+                Local(tmp_path).sync_tree("d", "t", delete=True)
+        finally:
+            subprocess.run(["umount", str(tmp_path / "t/there")], check=True)
+        assert (tmp_path / "d/sub/a").read_bytes() == b"a"
+        assert (tmp_path / "t/other").exists()
+
+
 def test_members_of_containers(tmp_path: Path) -> None:
     fs = Local(tmp_path)
     (tmp_path / "l").symlink_to(".")

@@ -13,7 +13,7 @@ import pytest
 import fsabs
 from fsabs import FS, CorruptFileError, FileStat, Local, Memory
 from fsabs.backends import local_trees
-from tests.users import ALICE, as_user, needs_root, shared
+from tests.users import ALICE, as_user, needs_root, shared_folder
 
 pytestmark = pytest.mark.quick
 
@@ -100,29 +100,25 @@ def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(
 
 
 @needs_root
-def test_what_cannot_be_removed_stays_and_the_rest_goes(tmp_path: Path) -> None:
-    import tempfile
+def test_what_cannot_be_removed_stays_and_the_rest_goes() -> None:
+    top = shared_folder()
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        top = Path(folder)
-        shared(top)
+    def remove() -> str:
+        tree = top / "t"
+        for name in ("bad/x", "good/x", "empty"):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).mkdir()
+        (tree / "empty").chmod(0)
+        (tree / "bad").chmod(0o500)
+        try:
+            Local(top).remove("t", recursive=True)
+        except PermissionError as exc:
+            return str(exc.filename)
+        return ""
 
-        def remove() -> str:
-            tree = top / "t"
-            for name in ("bad/x", "good/x", "empty"):
-                (tree / name).parent.mkdir(parents=True, exist_ok=True)
-                (tree / name).mkdir()
-            (tree / "empty").chmod(0)
-            (tree / "bad").chmod(0o500)
-            try:
-                Local(top).remove("t", recursive=True)
-            except PermissionError as exc:
-                return str(exc.filename)
-            return ""
-
-        assert as_user(ALICE, remove) == f"file://{top}/t/bad/x"
-        assert sorted(os.listdir(top / "t")) == ["bad"]
-        (top / "t/bad").chmod(0o700)
+    assert as_user(ALICE, remove) == f"file://{top}/t/bad/x"
+    assert sorted(os.listdir(top / "t")) == ["bad"]
+    (top / "t/bad").chmod(0o700)
 
 
 class Listed(Memory):

@@ -19,8 +19,9 @@ from fsabs.cli import program
 from tests import soak
 from tests.servers import rsync
 from tests.servers.fixtures import require
+from tests.servers.hdfs import HdfsCluster
 from tests.servers.moto import MotoServer
-from tests.transfer.random_trees import TreeMaker, snapshot
+from tests.transfer.random_trees import START, TreeMaker, snapshot
 from tests.users import ALICE, as_user
 
 pytestmark = pytest.mark.timeout(600)
@@ -52,7 +53,6 @@ class Round:
         self._user = user
         self.loops = self._chance.random() < 0.5
         self.one, self.other = top / "one", top / "other"
-        self.arguments: list[str] = []
 
     def prepare(self) -> None:
         """Make the tree twice."""
@@ -63,6 +63,7 @@ class Round:
                 (outside / name).mkdir(parents=True)
             for name in ("file", "dir/keep", "dir/sub/keep"):
                 (outside / name).write_bytes(name.encode())
+                os.utime(outside / name, (START, START))
             TreeMaker(chance, loops=self.loops, locked=self._user).make(top / "s", outside)
             TreeMaker(chance, loops=False, hard_links=False).make(top / "t", outside, depth=2)
             for name in ("empty", "new"):
@@ -116,15 +117,16 @@ class Round:
         ours, theirs = self.commands()
         good, said = run(ours, self.one)
         expected, told = reference(theirs, self.other)
-        self.arguments = ours
         what = f"{ours} | {theirs}\nours: {said}\ntheirs: {told}"
         if self._user:  # as root, who can read what is there
-            raise Outcome(good == expected, what)
-        self.check(good == expected, what)
+            raise Outcome(good == expected, what, ours)
+        self.check(good == expected, what, ours)
 
-    def check(self, agree: bool, what: str) -> None:
+    def check(self, agree: bool, what: str, arguments: list[str]) -> None:
         """Compare the trees."""
-        one, other = (snapshot(folder, modes=not self._user) for folder in (self.one, self.other))
+        replaced = "t" in arguments  # what is there keeps its owner here, but not the file that rsync replaces
+        how = {"modes": not self._user, "owners": not replaced, "times": "-f" not in arguments}
+        one, other = (snapshot(folder, **how) for folder in (self.one, self.other))
         if "into itself" in what and agree:  # refused here before anything is copied, and there when it comes to that
             one, other = ({name: one[name] for name in one if not name.startswith("new/")} for one in (one, other))
         if "levels of symbolic links" in what and agree:  # a loop is left where it begins, and there a turn later
@@ -137,6 +139,9 @@ class Round:
         shown = [(name, str(one.get(name))[:80], str(other.get(name))[:80]) for name in differing[:5]]
         assert not differing, f"{what}\n{shown}"
         assert agree, what
+        if arguments[0] == "cp":
+            made = [path for name in ("new", "fresh") for path in (self.one / name).rglob("*")]
+            assert not [path for path in made if path.lstat().st_mode & 0o6000], what
 
 
 class Outcome(Exception):
@@ -150,7 +155,11 @@ def test_as_the_tools_of_the_system_do() -> None:
 
 @pytest.mark.soak
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
-def test_as_a_user_who_cannot_read_everything() -> None:
+def test_as_a_user_who_cannot_read_everything(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/x").write_bytes(bytes(3_000_000))
+    for command in ("cp -r s t", "sync --delete --exclude y s t", "mv t u", "rm -r u", "rm none"):
+        run(command.split(), tmp_path)  # which imports what the user may not be able to read
     soaked("trees with unreadable directories and files, as another user", soak.rounds(40), user=True)
 
 
@@ -174,14 +183,14 @@ def soaked(what: str, rounds: int, user: bool) -> None:
     soak.count(what, rounds)
 
 
-def found(one: Round) -> tuple[bool, str]:
-    """Run a round as another user; return whether the exit codes agree, and what was said."""
+def found(one: Round) -> tuple[bool, str, list[str]]:
+    """Run a round as another user; return whether the exit codes agree, what was said, and the command."""
     one.prepare()
     try:
         one.compare()
     except Outcome as outcome:
-        agree, what = outcome.args
-        return agree, what
+        agree, what, arguments = outcome.args
+        return agree, what, arguments
     raise AssertionError
 
 
@@ -193,10 +202,11 @@ Contents = dict[str, bytes]
 class Places:
     """Stores under one model: what each directory is to have in it."""
 
-    def __init__(self, chance: random.Random, folder: Path, s3: str) -> None:
+    def __init__(self, chance: random.Random, folder: Path, stores: dict[str, str]) -> None:
         self._chance = chance
         self.name = f"trees{chance.randrange(1 << 40)}"
-        self.urls = {"local": str(folder / "local"), "memory": f"memory://{self.name}", "s3": s3 + self.name}
+        self.urls = {"local": str(folder / "local"), "memory": f"memory://{self.name}"}
+        self.urls |= {name: url + self.name for name, url in stores.items()}
         self.model: dict[str, Contents] = {}
         self._folder = folder
         self._zips = 0
@@ -263,7 +273,7 @@ class Places:
 
     @staticmethod
     def _url(where: str, name: str) -> str:
-        return f"{where}/{fsabs.keys.to_url_path(name) if '://' in where else name}"
+        return f"{where}/{fsabs.spi.keys.to_url_path(name) if '://' in where else name}"
 
     def check(self) -> None:
         """Compare all stores with the model."""
@@ -298,12 +308,12 @@ def s3(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.soak
-def test_between_stores_nothing_is_lost(s3: str, tmp_path: Path) -> None:
+def test_between_stores_nothing_is_lost(s3: str, hdfs: HdfsCluster, tmp_path: Path) -> None:
     rounds, first = soak.rounds(5), soak.seed(1) * 1_000_000
     steps = 0
     for number in range(first, first + rounds):
         chance = random.Random(number)
-        places = Places(chance, tmp_path / str(number), s3)
+        places = Places(chance, tmp_path / str(number), {"s3": s3, "hdfs": f"{hdfs.url}/"})
         try:
             for _ in range(15):
                 command = places.step()
@@ -317,4 +327,4 @@ def test_between_stores_nothing_is_lost(s3: str, tmp_path: Path) -> None:
         finally:
             places.close()
             shutil.rmtree(tmp_path / str(number))
-    soak.count("commands between local, memory, S3 and zip against a model", steps)
+    soak.count("commands between local, memory, S3, HDFS and zip against a model", steps)

@@ -8,10 +8,11 @@ Python imports this at its start where `FSABS_PATCH` is set: what opens a URL is
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import sys
-from types import BuiltinFunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, ModuleType
 
 TYPE_CHECKING = False  # as typing's, which takes as long to import as all of this
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any
 
-    from ...core.fs import FS
     from ...paths import Path
 
     Call = Callable[[Any], Any]
@@ -29,17 +29,23 @@ _COPY = "__fsabs_copy__"
 _PFS = "/pfs/"
 
 
+_opened: Any = None
+
+
+def opened() -> Any:
+    """Return the module that opens URLs, which is imported with the first one."""
+    global _opened
+    if _opened is None:
+        from . import opened
+
+        _opened = opened
+    return _opened
+
+
 def is_ours(path: object) -> bool:
     """Return whether `path` is the URL of a scheme that this library opens, or a `Path` that is no local one."""
     if isinstance(path, str):
-        if path.startswith(_PFS):
-            from ...urls import opening
-
-            return opening.parse(path).scheme != "file"
-        scheme, separator, _ = path.partition("://")
-        plain = scheme.replace("+", "").replace("-", "").replace(".", "")
-        is_scheme = scheme[:1].isalpha() and plain.isalnum() and scheme.isascii()
-        return bool(separator) and is_scheme and _known(scheme.lower())
+        return ("://" in path or path.startswith(_PFS)) and bool(opened().is_ours(path))
     if not is_path(path):
         return False
     try:
@@ -53,25 +59,6 @@ def is_path(path: object) -> bool:
     """Return whether `path` is a `Path` of this library."""
     paths = sys.modules.get("fsabs.paths")  # before it is imported, there is none
     return paths is not None and isinstance(path, paths.Path)
-
-
-def is_own_scheme(scheme: str) -> bool:
-    """Return whether this library opens a scheme by itself, and not through fsspec."""
-    from ...core import registry
-    from ...urls import config
-    from ...urls.locations import PFS
-
-    if scheme == PFS or scheme in registry.BUILTIN_SCHEMES or registry.backend(scheme) is not None:
-        return True
-    return config.get_custom_scheme(scheme) is not None
-
-
-def _known(scheme: str) -> bool:
-    if is_own_scheme(scheme):
-        return True
-    from ...backends import fsspec
-
-    return fsspec.knows(scheme)
 
 
 class PatchedCall:
@@ -112,84 +99,49 @@ class PatchedCall:
             setattr(self._owner, self._name, self._original)
 
     def _wrapped(self, original: Any) -> Any:
+        patched: Any = functools.update_wrapper(self._patched(original), original)
         if isinstance(self._owner, ModuleType):
-            kind = _Builtin if isinstance(original, BuiltinFunctionType) else _Function
-            return kind(original, self, f"{self._owner.__name__}:{self._name}")
-
-        import functools
-
-        def patched(*args: Any, **kwargs: Any) -> Any:
-            return self.call(original, args, kwargs)
-
-        functools.update_wrapper(patched, original)
+            if isinstance(original, BuiltinFunctionType):
+                patched = functools.update_wrapper(_Builtin(patched), original)
+            patched.__module__, patched.__qualname__ = self._owner.__name__, self._name  # by which it is pickled
         setattr(patched, PATCHED, patched)
         return patched
 
-    def call(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the handler if the path is ours, else the original."""
-        position, keyword = self._position, self._keyword
-        path = args[position] if len(args) > position else kwargs.get(keyword)
-        if type(path) is str:  # most calls, in well under a microsecond
-            if "://" not in path and not path.startswith(_PFS):
+    def _patched(self, original: Any) -> Any:
+        """Return a function that calls the handler if the path is ours, else the original."""
+        handler, position, keyword = self._handler, self._position, self._keyword
+
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            path = args[position] if len(args) > position else kwargs.get(keyword)
+            if type(path) is str:  # most calls, in well under a microsecond
+                if "://" not in path and path[:5] != _PFS:
+                    return original(*args, **kwargs)
+            elif not isinstance(path, str) and not is_path(path):
                 return original(*args, **kwargs)
-        elif not isinstance(path, str) and not is_path(path):
-            return original(*args, **kwargs)
-        if not (self.active and is_ours(path)):
-            return original(*args, **kwargs)
+            if not (self.active and is_ours(path)):
+                return original(*args, **kwargs)
 
-        def call(value: Any) -> Any:
-            if len(args) > position:
-                return original(*args[:position], value, *args[position + 1 :], **kwargs)
-            return original(*args, **{**kwargs, keyword: value})
+            def call(value: Any) -> Any:
+                if len(args) > position:
+                    return original(*args[:position], value, *args[position + 1 :], **kwargs)
+                return original(*args, **{**kwargs, keyword: value})
 
-        return self._handler(call, path, args, kwargs)
+            return handler(call, path, args, kwargs)
+
+        return patched
 
 
-class _Builtin:
-    """Stands for a function of a module that is written in C: has its name, is pickled by it, and binds no object."""
+class _Builtin(functools.partial["Any"]):
+    """Stands for a function that is written in C: as an attribute of a class, it binds no object."""
 
-    __slots__ = ("__weakref__", "__wrapped__", "_name", "_patched")
+    def __get__(self, instance: object, owner: Any = None) -> Any:
+        return self
 
-    def __init__(self, original: Any, patched: PatchedCall, name: str) -> None:
-        self.__wrapped__ = original
-        self._patched = patched
-        self._name = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._patched.call(self.__wrapped__, args, kwargs)
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OWN:
-            return object.__getattribute__(self, name)
-        return self if name == PATCHED else getattr(object.__getattribute__(self, "__wrapped__"), name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return named, (self._name,)
-
-    __reduce_ex__ = lambda self, protocol: self.__reduce__()  # noqa: E731 - of this class, not the function's
+    def __reduce__(self) -> str:
+        return str(vars(self)["__qualname__"])
 
     def __repr__(self) -> str:
-        return repr(self.__wrapped__)
-
-
-_OWN = frozenset(
-    {"__call__", "__class__", "__get__", "__reduce__", "__reduce_ex__", "__wrapped__", "_name", "_patched"}
-)
-
-
-class _Function(_Builtin):
-    """Stands for a function of a module that is written in Python."""
-
-    __slots__ = ()
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
-
-def named(name: str) -> Any:
-    """Return the function of a module that has a name: as it is in this process, patched or not."""
-    module, _, attribute = name.partition(":")
-    return getattr(sys.modules[module], attribute)
+        return repr(vars(self)["__wrapped__"])
 
 
 # ---- what a path is opened by
@@ -202,30 +154,20 @@ def as_url(path: str | Path) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file."""
-    from ...urls import roots
-
-    # A string first: the class of `Path` is abstract, and to ask for its instances is expensive.
-    return roots.call(path, _read_bytes) if isinstance(path, str) else path.read_bytes()
-
-
-def _read_bytes(fs: FS, path: str) -> bytes:
-    return fs.read_bytes(path)
+    content: bytes = opened().read_bytes(path)
+    return content
 
 
 def open_file(path: str | Path, mode: str = "rb", *args: Any) -> IO[Any]:
     """Open a file; one that is dropped unclosed is kept, as by the function that this stands for."""
-    from ...core.writing import keep_if_dropped
-    from ...urls import roots
-
-    file = roots.open_file(path, mode, *args) if isinstance(path, str) else path.open(mode, *args)
-    return keep_if_dropped(file)
+    file: IO[Any] = opened().open_file(path, mode, *args)
+    return file
 
 
 def as_local(path: str | Path, mode: str = "r") -> contextlib.AbstractContextManager[str]:
     """Return a context manager of a local path."""
-    from ...urls import roots
-
-    return roots.as_local(path, mode) if isinstance(path, str) else path.as_local(mode)
+    local: contextlib.AbstractContextManager[str] = opened().as_local(path, mode)
+    return local
 
 
 def exists(path: str | Path) -> bool:
@@ -235,9 +177,8 @@ def exists(path: str | Path) -> bool:
 
 def as_path(path: str | Path) -> Path:
     """Return a path of this library."""
-    from ...paths import Path
-
-    return path if isinstance(path, Path) else Path(path)
+    found: Path = opened().as_path(path)
+    return found
 
 
 # ---- handlers

@@ -21,7 +21,7 @@ def _cv2(cv2: ModuleType) -> list[PatchedCall]:
         try:
             data = calls.read_bytes(path)
         except FileNotFoundError as exc:
-            warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"cv2.imread returns None: {exc}", RuntimeWarning, stacklevel=3)
             return None
         flags = args[1] if len(args) == 2 else kwargs.get("flags", cv2.IMREAD_COLOR)
         plain = isinstance(flags, int) and len(args) <= 2 and (not kwargs or kwargs.keys() <= {"filename", "flags"})

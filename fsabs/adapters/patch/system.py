@@ -99,15 +99,6 @@ def _is_pfs_path(path: str | Path) -> bool:
     return isinstance(path, str) and "://" not in path  # "/pfs/dc/..."
 
 
-def _spelled_as(path: str | Path, found: Path) -> str:
-    """Return a path below `path` as one that is joined to it."""
-    if not _is_pfs_path(path):
-        return str(found)
-    from ...core import keys
-
-    return "/pfs/" + keys.from_url_path(str(found).removeprefix("pfs://"))
-
-
 def _raise(exc: OSError) -> None:
     raise exc
 
@@ -129,10 +120,13 @@ def _os(module: ModuleType) -> list[PatchedCall]:
     def walk(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = {**dict(zip(("topdown", "onerror", "followlinks"), args[1:], strict=False)), **kwargs}
         options = given.get("topdown", True), given.get("onerror"), given.get("followlinks", False)
-        for folder, directories, files in calls.as_path(path).walk(*options):
+        top = calls.as_path(path)
+        for folder, directories, files in top.walk(*options):
             joinable = {_joinable(path, name): name for name in directories}
             names = list(joinable)
-            yield _spelled_as(path, folder), names, [_joinable(path, name) for name in files]
+            below = _joinable(path, folder.relative_to(top).as_posix())
+            spelled = str(path) if below == "." else f"{str(path).rstrip('/')}/{below}"
+            yield spelled, names, [_joinable(path, name) for name in files]
             directories[:] = [joinable.get(name, name) for name in names]  # those that the caller left are walked
 
     return [
@@ -180,18 +174,35 @@ def _renamed(call: Call, path: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 class _Copy(PatchedCall):
     """A function of `shutil` with two paths, of which either may be a URL."""
 
-    def call(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = {**dict(zip(("src", "dst"), args, strict=False)), **kwargs}
-        source, target = given.get("src"), given.get("dst")
-        if not (self.active and (calls.is_ours(source) or calls.is_ours(target))):
-            return original(*args, **kwargs)
-        if self._name != "copyfile" and _is_directory(target):
-            target = f"{str(target).rstrip('/')}/{str(source).rstrip('/').rpartition('/')[2]}"
-        with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:
-            import shutil
+    def _patched(self, original: Any) -> Any:
+        def copied(*args: Any, **kwargs: Any) -> Any:
+            given = {**dict(zip(("src", "dst"), args, strict=False)), **kwargs}
+            source, target = given.get("src"), given.get("dst")
+            if source is None or target is None or not (calls.is_ours(source) or calls.is_ours(target)):
+                return original(*args, **kwargs)
+            return _copy(source, target, into=self._name != "copyfile") if self.active else original(*args, **kwargs)
 
-            shutil.copyfileobj(from_there, to_there, 1 << 20)
-        return target
+        return copied
+
+
+def _copy(source: Any, target: Any, into: bool) -> Any:
+    """Copy a file, with `into` into the directory that `target` is; return where it is."""
+    if into and _is_directory(target):
+        target = f"{str(target).rstrip('/')}/{str(source).rstrip('/').rpartition('/')[2]}"
+    if calls.is_ours(source) and calls.is_ours(target):
+        _refuse_same(calls.as_path(source), calls.as_path(target))
+    with _opened(source, "rb") as from_there, _opened(target, "wb") as to_there:
+        import shutil
+
+        shutil.copyfileobj(from_there, to_there, 1 << 20)
+    return target
+
+
+def _refuse_same(source: Path, target: Path) -> None:
+    if target.exists() and source.samefile(target):
+        import shutil
+
+        raise shutil.SameFileError(f"{str(source)!r} and {str(target)!r} are the same file")
 
 
 def _is_directory(path: Any) -> bool:
@@ -228,7 +239,7 @@ def _glob(module: ModuleType) -> list[PatchedCall]:
             names = roots.call(base, lambda fs, at: list(fs.subfs(at).glob(pattern)), inside=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [f"{base}/{keys.to_url_path(name) if mark else name}" for name in names]
+        return [f"{base}/{_joinable(path, name)}" for name in names]
 
     return [
         PatchedCall(module, "glob", found, 0, "pathname"),

@@ -2,7 +2,8 @@
 
 `FileDataset`, `ImageFolder` and `RecordIODataset` are map-style and read whole batches at once; `ShardedDataset` is
 iterable, split over ranks and workers, with a state that resumes mid-epoch; `TaskDataset` reads the tasks of a
-dispatcher; `Loader` is torch's `DataLoader` around it. `save`, `load` and `CheckpointManager` keep checkpoints.
+dispatcher; `Loader` is torch's `DataLoader` around it. `save_checkpoint`, `load_checkpoint` and
+`CheckpointManager` keep checkpoints.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ except ImportError:
     raise errors.missing("torch", "torch", "fsabs.adapters.torch") from None
 
 from .batches import PlannedBatches
-from .checkpoints import CheckpointManager, load, save
+from .checkpoints import CheckpointManager, load_checkpoint, save_checkpoint
 from .files import FileDataset
 from .images import ImageFolder, decode_image
 from .loader import Loader
@@ -46,8 +47,8 @@ __all__ = [
     "TaskDataset",
     "TokenDataset",
     "decode_image",
-    "load",
-    "save",
+    "load_checkpoint",
+    "save_checkpoint",
 ]
 
 __getattr__, __dir__ = exports(__name__, {"TaskDataset": "tasks"})  # which needs the extra `sql`

@@ -87,10 +87,9 @@ class PlannedBatches(Sampler[list[int]]):
         self._workers = max(1, num_workers)
 
     def __iter__(self) -> Iterator[list[int]]:
-        indices = iter(self.sampler)
         if isinstance(self.sampler, EpochSampler):
-            return _StatefulBatches(self, self.sampler, indices)
-        return self.of(indices)
+            return _StatefulBatches(self, self.sampler)
+        return self.of(iter(self.sampler))
 
     def of(self, indices: Iterable[int]) -> Iterator[list[int]]:
         """Yield the batches of these indices."""
@@ -109,26 +108,35 @@ class PlannedBatches(Sampler[list[int]]):
 
 
 class _StatefulBatches(Iterator[list[int]]):
-    """The batches of one epoch of an `EpochSampler`; torchdata asks for the state behind each one that it sends out."""
+    """The batches of one epoch of an `EpochSampler`; torchdata asks for the state behind each one that it sends out.
 
-    def __init__(self, batches: PlannedBatches, sampler: EpochSampler, indices: Iterator[int]) -> None:
+    The pass begins with the first batch: torchdata makes iterators that it drops.
+    """
+
+    def __init__(self, batches: PlannedBatches, sampler: EpochSampler) -> None:
         self._batches = batches
         self._sampler = sampler
-        self._serial = sampler.serial
+        self._coming: Iterator[list[int]] | None = None
+        self._serial = -1
         self._taken = 0
-        self._coming = batches.of(indices)
+
+    def _begin(self, indices: Iterator[int]) -> Iterator[list[int]]:
+        self._coming = self._batches.of(indices)
+        self._serial = self._sampler.serial
+        self._taken = 0
+        return self._coming
 
     def __next__(self) -> list[int]:
-        batch = next(self._coming)
+        batch = next(self._coming or self._begin(iter(self._sampler)))
         self._taken += len(batch)
         return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the epoch has left behind the batches that were given."""
+        if self._coming is None:
+            self._begin(iter(self._sampler))
         return self._sampler.state_behind(self._taken, self._serial)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make this pass what the state left, which may be nothing."""
-        self._coming = self._batches.of(self._sampler.rest_of(state_dict))
-        self._serial = self._sampler.serial
-        self._taken = 0
+        self._begin(self._sampler.rest_of(state_dict))

@@ -1,4 +1,4 @@
-"""Checkpoints on any FS: `save` and `load`, and `CheckpointManager`, which keeps the newest and the best of them.
+"""Checkpoints on any FS, as single files and by `CheckpointManager`, which keeps the newest and the best of them.
 
 A checkpoint is one file, whole or not at all, and older ones are removed after it is visible: killing the program at
 any moment leaves no fewer good checkpoints than there were.
@@ -32,7 +32,7 @@ def _path(path: str | os.PathLike[str]) -> Path:
     return path if isinstance(path, Path) else Path(path)
 
 
-def save(obj: object, path: str | os.PathLike[str]) -> None:
+def save_checkpoint(obj: object, path: str | os.PathLike[str]) -> None:
     """Save an object as `torch.save` does, at a URL or `Path`, whole or not at all."""
     with _path(path).open("wb") as file:
         try:
@@ -43,7 +43,7 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
             raise
 
 
-def load(
+def load_checkpoint(
     path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
 ) -> Any:
     """Load what was saved, as `torch.load` does.
@@ -157,10 +157,10 @@ class CheckpointManager:
             chosen = [each for each in found if each.step == step]
             if not chosen:
                 raise errors.error(2, "load", f"{self.directory}", f"there is no checkpoint of step {step}")
-            return load(chosen[-1].path, map_location, weights_only=weights_only)
+            return load_checkpoint(chosen[-1].path, map_location, weights_only=weights_only)
         for checkpoint in reversed(found):
             try:
-                return load(checkpoint.path, map_location, weights_only=weights_only)
+                return load_checkpoint(checkpoint.path, map_location, weights_only=weights_only)
             except (RuntimeError, EOFError, pickle.UnpicklingError, errors.CorruptFileError) as exc:
                 if isinstance(exc, pickle.UnpicklingError) and "weights_only" in str(exc).lower():
                     raise  # it is whole, and holds what the caller has to allow
@@ -189,7 +189,7 @@ class CheckpointManager:
         path = self.directory / f"checkpoint-{step:012d}{generation}{score}.pt"
         if self.directory.fs.capabilities.mkdir:
             self.directory.mkdir(parents=True, exist_ok=True)
-        save(state, path)
+        save_checkpoint(state, path)
         self._remove_old(step, path)
         return path
 

@@ -145,8 +145,8 @@ class Epochs:
         self.running = self.pass_type(self.plan, place, self.uneven, self.serial, batch_size, drop_last)
         return self.running
 
-    def batches(self, workers: int, batch_size: int, drop_last: bool) -> int:
-        """Return how many batches the pass has that runs or comes next, with those that were consumed of it before."""
+    def batches(self, workers: int, batch_size: int, drop_last: bool) -> tuple[int, int]:
+        """Return how many batches of the pass that runs or comes next were consumed before, and how many remain."""
         place = self.place._replace(workers=workers)
         running = self.running
         least = batch_size if drop_last else 1
@@ -157,7 +157,7 @@ class Epochs:
             running = self.pass_type(
                 self.plan.of_epoch(self.plan.epoch + 1, self.total), place, self.uneven, 0, batch_size, drop_last
             )
-        return running.plan.batches + running.batches + running.batches_left
+        return running.plan.batches + running.batches, running.batches_left
 
     def skip_to(self, epoch: int) -> None:
         """Make `epoch` the next one, which follows passes that were not seen here."""
@@ -193,6 +193,12 @@ class Epochs:
         elif epoch == self._loaded:  # all of it had been consumed
             self._set(self._emptied(epoch))
         else:
+            if self._loaded == self.plan.epoch:
+                warnings.warn(
+                    f"epoch {epoch} is set, and what the state that was loaded left of epoch {self.plan.epoch} is not "
+                    f"read: the loop counts other epochs than the loader, which is in epoch {self.plan.epoch}",
+                    stacklevel=3,
+                )
             self.skip_to(epoch)
 
     def _emptied(self, epoch: int) -> EpochPlan:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import errors
 from ...paths import Path
-from .checkpoints import load, save
+from .checkpoints import load_checkpoint, save_checkpoint
 from .loader import LENGTH_CHANGED, Loader
 
 try:
@@ -36,13 +36,13 @@ class FsabsCheckpointIO(CheckpointIO):  # type: ignore[misc]
         where = Path(path)
         if where.parent.fs.capabilities.mkdir:
             where.parent.mkdir(parents=True, exist_ok=True)
-        save(checkpoint, where)
+        save_checkpoint(checkpoint, where)
 
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Load a checkpoint."""
-        found: dict[str, Any] = load(path, map_location, weights_only=weights_only is not False)
+        found: dict[str, Any] = load_checkpoint(path, map_location, weights_only=weights_only is not False)
         return found
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
@@ -58,6 +58,10 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
     point where fsabs is installed, so that it need not be given to the Trainer.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._length: int | None = None  # of the epoch that begins, until its first batch
+
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Keep quiet about lengths, which are followed here."""
         warnings.filterwarnings("ignore", message=LENGTH_CHANGED)
@@ -69,6 +73,11 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Take over the length of the next epoch."""
         self._follow(trainer)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Take over the length of the epoch where it was not known to Lightning."""
+        if self._length is not None:
+            trainer.fit_loop.max_batches, self._length = self._length, None
 
     def _follow(self, trainer: Any) -> None:
         loop = trainer.fit_loop
@@ -82,6 +91,11 @@ class ResumedEpochs(Callback):  # type: ignore[misc]
         except TypeError:  # of a job's tasks
             return
         loop.max_batches = fetcher.length = length
+        progress = loop.epoch_loop.batch_progress
+        if loop.restarting and progress.is_last_batch:
+            # The checkpoint is of the last batch of an epoch. Lightning begins to count at 0 if the former epoch had as
+            # many batches as this one.
+            loop.max_batches, self._length = progress.current.ready, length
         if isinstance(trainer.val_check_interval, float) and trainer.val_check_batch is not None:
             trainer.val_check_batch = max(1, int(length * trainer.val_check_interval))
 

@@ -6,6 +6,7 @@ training loop. `_Planned` stands for the data set in the workers.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic_ns
@@ -80,7 +81,8 @@ class Loader(DataLoader[Any]):
                     f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is a ShardedDataset); "
                     f"a sampler of yours goes with torch's DataLoader"
                 )
-        self._gather = gather
+        self.gather = gather
+        """Whether a state is that of all ranks."""
         self._counted_on: int | None = None  # the length that was asked for before a state was loaded
         self._tasks: TaskDataset | None = None
         self._source: Any
@@ -138,6 +140,11 @@ class Loader(DataLoader[Any]):
         return self._counted_on
 
     @property
+    def batches_left(self) -> int:
+        """The number of batches that remain of the epoch."""
+        return self._batches.counts()[1]
+
+    @property
     def epoch(self) -> int:
         """The number of the epoch of the last iteration; of the next one where none has begun."""
         return int(self._source.epoch)
@@ -154,7 +161,7 @@ class Loader(DataLoader[Any]):
     def state_dict(self) -> dict[str, Any]:
         """Return what remains of the epoch, as plain data: of this rank, or of all ranks with `gather`."""
         state: dict[str, Any] = self._source.state_dict()
-        if not self._gather:
+        if not self.gather:
             return state
         import torch.distributed as distributed
 
@@ -222,8 +229,12 @@ class _Batches(DistributedSampler[Any]):
             raise TypeError("the batches of a Loader are the Loader's own: iterate the Loader")
         return self._drawn
 
-    def __len__(self) -> int:
+    def counts(self) -> tuple[int, int]:
+        """Return how many batches of the epoch were consumed, and how many remain."""
         return self.epochs.batches(self._parts, self.batch_size, self.drop_last)
+
+    def __len__(self) -> int:
+        return sum(self.counts())
 
     def set_epoch(self, epoch: int) -> None:
         """Do nothing: the loader counts its epochs, and its state has them; `Loader.set_epoch` sets one."""
@@ -283,8 +294,9 @@ class _Consumed(Iterator[Any]):
             if batch.data is not None:
                 return batch.data
 
-    def __del__(self) -> None:
-        self._planned.close()  # of a loader without workers, in the middle of a pass
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():
+            self._planned.close()  # of a loader without workers, in the middle of a pass
 
 
 class _Marked(Iterator[Any]):

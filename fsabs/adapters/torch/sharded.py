@@ -281,7 +281,7 @@ class ShardedDataset(IterableDataset[Any]):
 
         `LOST` stands for one that is damaged and skipped.
         """
-        self.reader.expect(self._shards_of_all(plan, place))
+        self.reader.set_order(self._shards_of_all(plan, place))
         return self._read(plan.epoch, intervals, start)
 
     def _read(self, epoch: int, intervals: list[Interval], start: int = 0) -> Iterator[Any]:

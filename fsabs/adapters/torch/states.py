@@ -118,7 +118,8 @@ def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[st
 
 def state_of_ranks(states: Sequence[State]) -> dict[str, Any]:
     """Return one state that holds those of all ranks."""
-    return {"format": FORMAT, "ranks": list(states)}
+    # torch.distributed.checkpoint takes a list of mappings apart, and would load as many as there are ranks now.
+    return {"format": FORMAT, "ranks": tuple(states)}
 
 
 def remainders(states: Any, content: Content, total: int) -> list[Remainder]:
@@ -152,11 +153,18 @@ def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
                     "samples those had: load it into a StatefulDataLoader, or save with snapshot_every_n_steps=1"
                 )
             workers = state["_snapshot"]["_worker_snapshots"]
-            yield from (workers[f"worker_{number}"]["dataset_state"] for number in range(len(workers)))
+            of_data = [workers[f"worker_{number}"]["dataset_state"] for number in range(len(workers))]
+            yield from _of_sampler(state["_snapshot"]["_main_snapshot"]) or of_data
         elif isinstance(state, Mapping) and "dataset_state" in state:
-            yield state["dataset_state"]
+            yield from _of_sampler(state) or [state["dataset_state"]]
         else:
             yield state
+
+
+def _of_sampler(state: State) -> list[State]:
+    """Return the state of an `EpochSampler` in one of torchdata's, if it has one."""
+    found = state["_sampler_iter_state"]
+    return [found] if isinstance(found, Mapping) and "format" in found else []
 
 
 def plan_of_worker(states: Sequence[Remainder], place: WorkerPlace) -> EpochPlan:

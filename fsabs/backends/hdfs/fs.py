@@ -25,6 +25,7 @@ from ...core.fs import (
     Capabilities,
     FileStat,
     Path,
+    StoreNotes,
 )
 from ...core.writing import Writer, committing, is_partial
 from .calls import begin, each, no_answer
@@ -90,6 +91,13 @@ class Hdfs(FS):
     """
 
     scheme = "hdfs"
+    _notes = StoreNotes(
+        (
+            "opening: no request",
+            "listing: a request for each directory, and for every 1000 names in it",
+            "an epoch: a request of the NameNode and one of a DataNode for each file",
+        )
+    )
     default_concurrency = CONCURRENCY
     checks_writes = True  # each packet that is sent carries checksums, which the DataNodes verify
     capabilities: Capabilities = Capabilities(
@@ -387,16 +395,16 @@ class Hdfs(FS):
 
     # ---- what only HDFS has
 
-    def remove(self, file_path: Path, recursive: bool = False, *, trash: bool = False) -> None:
+    def remove(self, path: Path, recursive: bool = False, *, trash: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it.
 
         With `trash` it is moved into the trash of the user (`/user/NAME/.Trash/Current`), from where the NameNode
         deletes it later; `OSError` (EOPNOTSUPP) if the NameNode keeps no trash. What lies there already is removed.
         """
         if not trash:
-            super().remove(file_path, recursive)
+            super().remove(path, recursive)
             return
-        with self._named_key("remove", file_path) as key:
+        with self._named_key("remove", path) as key:
             if not recursive and self._stat(key).directory:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             deadline = Deadline(self._options.timeout, attempts=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 import random
 import time
@@ -26,11 +27,12 @@ from .rpc_errors import RECOVER_LEASE
 MAX_GAP_BYTES = 256 * 1024
 """The largest gap, in bytes, between ranges that are read by one request: another request takes about as long."""
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
-"""Bytes of one request for several ranges, and of each piece of a large one."""
+"""Bytes of one request for several ranges."""
 MISSING_BLOCK_WAIT = 20.0
 """Seconds, at most, to wait for a block that no DataNode serves: a DataNode may be restarting."""
 CONCURRENCY = 8
 """Requests at once for several ranges."""
+_PIECE = 4 * 1024 * 1024  # bytes of a large range in one request: memory that was just used is used again
 _STREAMS = 3  # requests at once for one large range
 _LEAST_BLOCK_BYTES = 64 * 1024  # NameNodes allow none below 1 MiB unless told to, and then multiples of 512 bytes
 
@@ -129,9 +131,11 @@ class HdfsBlob(Blob):
     def _read(self, size: int, offset: int, deadline: Deadline) -> bytes:
         if size <= 2 * MAX_REQUEST_BYTES:
             return self._read_range(size, offset, deadline)
-        starts = range(offset, offset + size, MAX_REQUEST_BYTES)
-        pieces = [(min(MAX_REQUEST_BYTES, offset + size - start), start) for start in starts]
-        return b"".join(in_threads(self._read_request, pieces, _STREAMS))
+        pieces = [(min(_PIECE, offset + size - start), start) for start in range(offset, offset + size, _PIECE)]
+        found = io.BytesIO()  # whose value is no copy, as that of a join would be of all pieces
+        for piece in in_threads(self._read_request, pieces, _STREAMS):
+            found.write(piece)
+        return found.getvalue()
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read neighbours together, and several requests at once."""

@@ -207,13 +207,13 @@ class HdfsWriter(Writer):
         call = functools.partial(self._partial.call, deadline=deadline)
         replaced, kept = self._replaced(deadline), self._kept
         if replaced is None:
-            mode = 0o666 & ~self._umask if kept is None else kept.mode & 0o777
+            mode = kept.mode & 0o777 if kept is not None and kept.mode else 0o666 & ~self._umask
         else:
             mode = self._mode_of(replaced, made, deadline)
             replication = self._connection.replication or replaced.replication
             if replication != made.replication:
                 call("set_replication", replication)
-        if kept is not None and self._moved:
+        if kept is not None and kept.mode and self._moved:
             mode = kept.mode & 0o777
         if kept is not None and kept.last_modified is not None:
             self._partial.set_modified(kept.last_modified, deadline)

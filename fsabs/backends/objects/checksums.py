@@ -12,10 +12,11 @@ import functools
 import hashlib
 import importlib
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from ...core import errors
+from ...core.blobs import Blob
 from .messages import Body
 
 
@@ -56,8 +57,8 @@ def _crc32_function() -> Callable[[bytes, int], int]:
 
 
 @functools.cache
-def _crc64nvme_function() -> Callable[[bytes, int], int] | None:
-    """That of AWS's library, which has it from 0.23.4 on."""
+def crc64nvme_function() -> Callable[[bytes, int], int] | None:
+    """Return that of AWS's library, which has it from 0.23.4 on; None without it."""
     try:
         return getattr(importlib.import_module("awscrt.checksums"), "crc64nvme", None)
     except ImportError:
@@ -65,7 +66,7 @@ def _crc64nvme_function() -> Callable[[bytes, int], int] | None:
 
 
 def _crc64nvme() -> Digest | None:
-    function = _crc64nvme_function()
+    function = crc64nvme_function()
     return None if function is None else _Crc(function, 8)
 
 
@@ -92,10 +93,10 @@ def _crc32c_function() -> Callable[[bytes, int], int]:
 
 
 def _required_crc64nvme() -> Callable[[bytes, int], int]:
-    found = _crc64nvme_function()
+    found = crc64nvme_function()
     if found is None:
         raise errors.MissingDependencyError(
-            "checksum_algorithm='CRC64NVME' needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]",
+            "a CRC64NVME needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]",
             name="awscrt",
         )
     return found
@@ -110,6 +111,7 @@ WRITTEN = tuple(_WRITTEN)
 """The algorithms of the checksums of bodies that are written."""
 DEFAULT = "CRC32C"
 _PIECE = 256 * 1024
+_BLOB_PIECE = 8 * 1024 * 1024
 
 
 @functools.cache
@@ -122,13 +124,35 @@ def function_of(algorithm: str) -> tuple[int, Callable[[bytes, int], int]]:
 def value(algorithm: str, body: Body) -> str:
     """Return the checksum of a body, in base64."""
     size, function = function_of(algorithm)
+    return base64.b64encode(_computed(function, body).to_bytes(size, "big")).decode()
+
+
+def _computed(function: Callable[[bytes, int], int], body: Body) -> int:
     if type(body) is bytes:
-        found = function(body, 0)
-    else:  # some libraries take bytes only
-        found, view = 0, memoryview(body)
-        for start in range(0, len(view), _PIECE):
-            found = function(view[start : start + _PIECE].tobytes(), found)
-    return base64.b64encode(found.to_bytes(size, "big")).decode()
+        return function(body, 0)
+    found, view = 0, memoryview(body)  # some libraries take bytes only
+    for start in range(0, len(view), _PIECE):
+        found = function(view[start : start + _PIECE].tobytes(), found)
+    return found
+
+
+def crc64(body: Body) -> int | None:
+    """Return the CRC64NVME of a body; None without AWS's library."""
+    function = crc64nvme_function()
+    return None if function is None else _computed(function, body)
+
+
+def crc32c(body: Body) -> int:
+    """Return the CRC32C of a body."""
+    return _computed(_crc32c_function(), body)
+
+
+def crc32c_of(blob: Blob, start: int, size: int) -> int:
+    """Return the CRC32C of a range of a blob."""
+    found, function = 0, _crc32c_function()
+    for piece in _pieces_of(blob, start, size):
+        found = function(piece, found)
+    return found
 
 
 _KINDS: dict[bytes, Callable[[], Digest | None]] = {
@@ -145,10 +169,23 @@ READ = tuple(_KINDS)
 """The algorithms of the checksums of objects that are read."""
 
 
+def md5_of(blob: Blob, start: int, size: int) -> Digest:
+    """Return the MD5 of a range of a blob."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for piece in _pieces_of(blob, start, size):
+        digest.update(piece)
+    return digest
+
+
+def _pieces_of(blob: Blob, start: int, size: int) -> Iterator[bytes]:
+    for offset in range(start, start + size, _BLOB_PIECE):
+        yield blob.pread(min(_BLOB_PIECE, start + size - offset), offset)
+
+
 def load() -> None:
     """Import the libraries that are installed."""
     _crc32_function()
-    _crc64nvme_function()
+    crc64nvme_function()
     with contextlib.suppress(ImportError):
         importlib.import_module("google_crc32c")
 

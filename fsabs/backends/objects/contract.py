@@ -7,6 +7,7 @@ connection: it may carry the responses of other requests.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 
 from ...core import errors
@@ -35,10 +36,12 @@ def check(dialect: Dialect, request: Request, head: ResponseHead) -> ExpectedBod
     Raises `Mismatch`, and `StaleFileError` for another version than the request's: some stores ignore If-Match.
     """
     status, range_ = head.status, request.range
-    if request.method != "GET" or not request.key:
+    if not request.wants_content:
         if request.method == "HEAD" and status != 200:
             raise mismatched(f"status {status} for a HEAD")
         return ANY
+    if dialect.has_directories and dialect.is_directory(head):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if request.version is not None:
         _check_version(request.version, dialect.version(head))
     length = head.length if head.framing is _FIXED else None
@@ -101,6 +104,8 @@ def check_body(
         if request.size is not None and size != request.size:
             raise mismatched(f"an object of {size} bytes where {request.size} were expected")
         if dialect.has_checksum(head) and (wrong := dialect.mismatch(head, pieces)):
+            raise mismatched(wrong)
+        if request.digest and (wrong := dialect.differs(request.digest, pieces)):
             raise mismatched(wrong)
 
 

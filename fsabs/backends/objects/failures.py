@@ -12,6 +12,7 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from ...core import errors
 from .http1 import ProtocolError, ResponseHead
@@ -58,6 +59,10 @@ class Throttled(Transient):
         self.retry_after = retry_after
 
 
+class OutOfQuota(Throttled):
+    """The store accepts further requests after `retry_after` seconds, and none before."""
+
+
 class Moved(Transient):
     """The bucket is elsewhere: at `place`, a name that its dialect knows."""
 
@@ -68,6 +73,19 @@ class Moved(Transient):
 
 class Expired(Transient):
     """The credentials are no longer accepted: there may be newer ones."""
+
+
+class Redirected(Transient):
+    """The request is answered elsewhere: at `location`, a URL that may be relative; an empty one is where requests of
+    the object go at first, when an earlier location leads nowhere any more.
+
+    `known` has what the response says of the object, by the names of a request's fields.
+    """
+
+    def __init__(self, error: OSError, location: str, **known: Any) -> None:
+        super().__init__(error)
+        self.location = location
+        self.known = known
 
 
 class LargeObject(Exception):
@@ -136,7 +154,7 @@ def code_of(error: BaseException) -> str:
 
 def broken(exc: Exception) -> Exception:
     """Return the failure that an exception of a socket or of the parser stands for."""
-    if isinstance(exc, PermissionError):  # of a proxy, or of a provider of credentials
+    if isinstance(exc, PermissionError | IsADirectoryError):  # of a proxy or a provider of credentials; of the contract
         return exc
     if isinstance(exc, ProtocolError):
         return Transient(errors.CorruptFileError(errno.EBADMSG, str(exc)))

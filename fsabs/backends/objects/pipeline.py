@@ -16,9 +16,9 @@ from collections.abc import Callable, Generator, Iterable
 
 from ...core import hooks, process
 from .client import Client
-from .connections import JOINED_SIZE, WOULD_BLOCK, Connection, Dial
+from .connections import JOINED_SIZE, WOULD_BLOCK, Connection, ConnectionPool, Dial
 from .dialect import Access
-from .failures import Mismatch, Transient, Unanswered, error_name
+from .failures import Mismatch, Redirected, Transient, Unanswered
 from .messages import Body, Request, Response
 from .receiver import Receiver
 from .retry import Attempts
@@ -84,6 +84,7 @@ class _Slot:
         "connection",
         "dial",
         "number",
+        "pool",
         "receiver",
         "request",
         "sent",
@@ -93,9 +94,10 @@ class _Slot:
         "waits_until",
     )
 
-    def __init__(self, number: int, request: Request, now: float) -> None:
+    def __init__(self, number: int, request: Request, pool: ConnectionPool, now: float) -> None:
         self.number = number
         self.request = request
+        self.pool = pool
         self.connection: Connection | None = None
         self.dial: Dial | None = None
         self.receiver: Receiver | None = None
@@ -111,8 +113,7 @@ class _Slot:
 class _Slots:
     """All slots of a pipeline."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self) -> None:
         # A batch is short: epoll takes longer to set up than it saves.
         self.poll = select.poll()
         self.by_descriptor: dict[int, _Slot] = {}
@@ -135,7 +136,7 @@ class _Slots:
 
     def dial(self, slot: _Slot, now: float) -> None:
         """Begin to connect a slot. Raises `OSError` if no address can be tried."""
-        slot.dial = self._client.pool.dial()
+        slot.dial = slot.pool.dial()
         self._dialling.append(slot)
         self._start(slot, now)
 
@@ -149,7 +150,7 @@ class _Slots:
             self._start(slot, now)
             return False
         self._end_dial(slot)
-        slot.connection = self._client.pool.prepared(connected)
+        slot.connection = slot.pool.prepared(connected)
         self.add(slot, slot.connection.descriptor, _IN)
         return True
 
@@ -195,7 +196,6 @@ class _Pipeline:
     def __init__(self, client: Client, requests: Iterable[Request], width: int, ahead: int, max_bytes: int) -> None:
         self._generation = process.generation()
         self._client = client
-        self._throttle = client.throttle
         self._requests = enumerate(requests)
         self._upcoming: tuple[int, Request] | None = None
         self._exhausted = False
@@ -206,7 +206,7 @@ class _Pipeline:
         self._sizes: dict[int, int] = {}  # of each of them
         self._awaited = 0  # responses whose size is not known yet
         self._mean = 0.0  # bytes of a response
-        self._slots = _Slots(client)
+        self._slots = _Slots()
         self._busy = 0  # slots with a request
         self._free: list[_Slot] = []
         self._paused: list[_Slot] = []
@@ -244,59 +244,66 @@ class _Pipeline:
     def _fill(self) -> None:
         """Send requests while there is room."""
         while self._busy < self._width and (taken := self._take_request()) is not None:
-            self._busy += 1
-            slot = self._free.pop() if self._free else _Slot(*taken, self._now)
-            if slot.connection is not None and (
-                self._is_elsewhere(slot.connection) or not slot.connection.silent()
-            ):  # the bucket has moved; closed, or a late response
+            self._start(*taken)
+
+    def _start(self, number: int, request: Request) -> None:
+        """Send a request over a free connection to its host, or a new one."""
+        self._busy += 1
+        pool = self._client.peer(request).pool
+        slot = next((slot for slot in self._free if slot.pool is pool), None)
+        if slot is not None:
+            self._free.remove(slot)
+            assert slot.connection is not None
+            if not slot.connection.silent():  # closed, or a late response
                 self._drop(slot)
-                slot = _Slot(*taken, self._now)
-            if slot.connection is None and (idle := self._client.pool.take()) is not None:
+                slot = None
+        if slot is None:
+            slot = _Slot(number, request, pool, self._now)
+            if (idle := pool.take()) is not None:
                 slot.connection = idle
                 self._slots.add(slot, idle.descriptor, _IN)
-            if slot.connection is not None:
-                self._send(slot, *taken)
-                continue
-            slot.begin = time.monotonic_ns() if hooks.active is not None else 0
-            try:
-                self._slots.dial(slot, self._now)
-            except OSError as exc:
-                self._fail(slot, exc)
-
-    def _is_elsewhere(self, connection: Connection) -> bool:
-        return connection.endpoint is not self._client.pool.endpoint
+        if slot.connection is not None:
+            self._send(slot, number, request)
+            return
+        slot.begin = time.monotonic_ns() if hooks.active is not None else 0
+        try:
+            self._slots.dial(slot, self._now)
+        except OSError as exc:
+            self._fail(slot, exc)
 
     def _take_request(self) -> tuple[int, Request] | None:
         """Return the request to be sent next, if there is one."""
-        if self._next_send > self._now:
-            return None
         later = bool(self._later) and self._later[0][0] <= self._now
-        upcoming = self._upcoming
-        if not later:
+        if self._next_send > self._now and not (later and self._later[0][2].location):
+            return None
+        if later:
+            number, request = self._later[0][1:]
+        else:
+            upcoming = self._upcoming
             if upcoming is None:
                 upcoming = self._upcoming = next(self._requests, None)
                 if upcoming is None:
                     self._exhausted = True
                     return None
-            number = upcoming[0]
+            number, request = upcoming
             if number - self._first >= self._ahead:
                 return None
             if self._bytes + self._mean * self._awaited >= self._max_bytes and number != self._first:
                 return None  # it is not likely that the response fits
-        if delay := self._throttle.delay():
+        if delay := self._client.delay(request):
             self._next_send = self._now + delay
             self._held = self._held or time.monotonic_ns()
             return None
-        if self._held:
+        if self._held and not request.location:
             self._client.record_wait("throttle", self._held)
             self._held = 0
         if later:
-            number, request = heapq.heappop(self._later)[1:]
+            heapq.heappop(self._later)
             if (attempts := self._failed.get(number)) is not None:
                 self._client.record_wait("backoff", attempts.since)
-            return number, request
-        self._upcoming = None
-        return upcoming
+        else:
+            self._upcoming = None
+        return number, request
 
     def _send(self, slot: _Slot, number: int, request: Request) -> None:
         client, connection = self._client, slot.connection
@@ -481,7 +488,7 @@ class _Pipeline:
             self._advance(slot, slot.connection.descriptor, _IN)
 
     def _complete(self, slot: _Slot, receiver: Receiver) -> None:
-        outcome, connection = receiver.outcome(), slot.connection
+        outcome, connection = self._client.outcome(receiver), slot.connection
         assert connection is not None
         if slot.begin:
             if self._away:  # what came while the caller was elsewhere is not the store's time
@@ -496,30 +503,30 @@ class _Pipeline:
             self._decide(slot, outcome, used and not receiver.ended)
         else:
             self._outcomes[slot.number] = outcome
-        if not receiver.ended or not (receiver.silent or connection.silent()) or self._is_elsewhere(connection):
+        if not receiver.ended or not (receiver.silent or connection.silent()):
             self._drop(slot)
-        elif (taken := self._take_request()) is not None:
+            return
+        taken = self._take_request()
+        if taken is not None and self._client.peer(taken[1]).pool is slot.pool:
             self._busy += 1
             self._send(slot, *taken)
-        else:
-            self._free.append(slot)
+            return
+        self._free.append(slot)
+        if taken is not None:
+            self._start(*taken)
 
     def _fail(self, slot: _Slot, exc: Exception) -> None:
         """End a slot by what went wrong on it, and decide on its request."""
         connection, receiver = slot.connection, slot.receiver
         used = connection is not None and connection.used
-        exc = (
-            self._client.failure(exc, connection, receiver)
-            if connection is not None
-            else self._client.pool.failure(exc)
-        )
+        exc = self._client.failure(exc, connection, receiver) if connection is not None else slot.pool.failure(exc)
         if not isinstance(exc, OSError | Transient):
             raise exc
         self._record(slot, 0, exc, "request" if receiver is not None else "connect")
         self._busy -= 1
         self._drop(slot)
         if used and connection is not None and (receiver is None or not receiver.started):
-            self._client.pool.drop_aged(connection)
+            slot.pool.drop_aged(connection)
         self._decide(slot, exc, used)
 
     def _decide(self, slot: _Slot, exc: Exception, used: bool) -> None:
@@ -530,8 +537,12 @@ class _Pipeline:
         if attempts is None:
             attempts = self._failed[number] = Attempts(client.policy)
         at_rest = slot.sent <= self._woke or (used and isinstance(exc, Unanswered | Mismatch))
+        wait = 0.0
         try:
-            wait = client.wait_after(exc, attempts, slot.access or client.access, at_rest, request)
+            if isinstance(exc, Redirected):
+                request = client.follow(request, exc, attempts)
+            else:
+                wait = client.wait_after(exc, attempts, slot.access or client.access, at_rest, request)
         except OSError as error:
             self._outcomes[number] = error
             return
@@ -539,11 +550,11 @@ class _Pipeline:
         heapq.heappush(self._later, (self._now + wait, number, request))
 
     def _record(self, slot: _Slot, size: int, exc: Exception | None, kind: str = "request") -> None:
-        if slot.begin and (instrument := hooks.active) is not None:
-            client, connecting = self._client, kind == "connect"
-            name = self._client.connect_name if connecting else client.operation_name(slot.request)
-            where = client.url("" if connecting else slot.request.key)
-            instrument.record_span(kind, name, slot.begin, size, where, error_name(exc) if exc is not None else "")
+        if slot.begin and exc is not None:
+            self._client.record_failure(slot.begin, slot.request, exc, kind)
+        elif slot.begin and (instrument := hooks.active) is not None:
+            name, where = self._client.operation_name(slot.request), self._client.url(slot.request.key)
+            instrument.record_span(kind, name, slot.begin, size, where)
 
     def _expire(self) -> None:
         """Give up what has been silent for too long, or has taken too long altogether."""
@@ -575,6 +586,6 @@ class _Pipeline:
         for slot in self._free:
             assert slot.connection is not None
             self._slots.remove(slot.connection.descriptor)
-            self._client.pool.give_back(slot.connection)
+            self._client.give_back(slot.connection)
         for slot in self._slots.all():
             self._drop(slot)

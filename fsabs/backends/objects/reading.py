@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core import errors, hooks
 from ...core.blobs import Blob
+from ...core.buffers import BytesBuffer
 from ...core.ranges import Range, plan
-from .buffers import BodyBuffer
 from .failures import LargeObject, Transient
 from .messages import Request, Response
 from .pipeline import MAX_BYTES, send_many
@@ -140,7 +140,7 @@ class StoreBlob(Blob):
 
     def _in_parallel(self, size: int, offset: int) -> bytes:
         """A large range by several requests, into one place."""
-        buffer = BodyBuffer(size)
+        buffer = BytesBuffer(size)
         self._receive_into(buffer.view, offset)
         return buffer.release()
 
@@ -161,9 +161,12 @@ class StoreBlob(Blob):
         instrument = hooks.active
         begin = time.monotonic_ns() if instrument is not None else 0
         wanted = plan(ranges, GAP, PIECE)
+        if not wanted.requests:  # all ranges are empty
+            return wanted.assemble([])
         bodies = list(self._responses(wanted.requests, len(wanted.requests)))
         if instrument is not None:
-            instrument.record_span("batch", f"{self._origin.scheme}.pread_many", begin, sum(map(len, bodies)), self.url)
+            name, size = f"{self._origin.dialect.name}.pread_many", sum(map(len, bodies))
+            instrument.record_span("batch", name, begin, size, self.url)
         return wanted.assemble(bodies)
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
@@ -188,11 +191,12 @@ class StoreBlob(Blob):
         A near store gives one connection all that there is, at half the work of several.
         """
         client = self._origin.http
-        if client.endpoint.tls:
-            return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
+        request = self._request((left, start))
+        if client.peer(request).pool.endpoint.tls:
+            return
         try:
-            connection, rest = client.begin(self._request((left, start)))
+            connection, rest = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
         try:
@@ -205,9 +209,9 @@ class StoreBlob(Blob):
             if left:
                 connection.close()
             else:
-                client.pool.give_back(connection)
+                client.give_back(connection)
             if instrument is not None:
-                name = f"{self._origin.scheme}.get"
+                name = f"{self._origin.dialect.name}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
 
     def _responses(

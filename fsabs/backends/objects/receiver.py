@@ -11,8 +11,8 @@ import socket
 import ssl
 import time
 
+from ...core.buffers import BytesBuffer
 from . import contract
-from .buffers import BodyBuffer
 from .connections import WOULD_BLOCK, Connection
 from .dialect import Dialect
 from .failures import LargeObject, cut_short, hung_up, mismatched
@@ -57,7 +57,7 @@ class Receiver:
     _buffer = b""  # received and not parsed
     _received = 0  # of the body
     _parser: BodyParser | None = None
-    _body: BodyBuffer | None = None
+    _body: BytesBuffer | None = None
     _view: memoryview | None = None
     _interim = 0
     cut = False
@@ -108,7 +108,7 @@ class Receiver:
             raise LargeObject(head)
         self.deadline += body_seconds(size)
         if self._view is None:
-            self._body = BodyBuffer(size)
+            self._body = BytesBuffer(size)
             self._view = self._body.view
 
     def _receive_head(self, connection: Connection) -> bytes:
@@ -222,7 +222,7 @@ class Receiver:
         """Put a piece of the body where it belongs."""
         start = self._received - self._skip
         self._received += len(piece)
-        if self._received > MAX_TEXT_SIZE and (self.request.method != "GET" or not self.request.key):
+        if self._received > MAX_TEXT_SIZE and not self.request.wants_content:
             raise mismatched(f"a response of more than {MAX_TEXT_SIZE} bytes")
         if start < 0:
             piece, start = piece[-start:], 0
@@ -253,7 +253,7 @@ class Receiver:
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         size = len(body) if request.into is None else self._received - self._skip
         contract.check_body(self._dialect, request, head, self._expected, pieces, size)
-        if request.method != "GET" or not request.key:
+        if not request.wants_content:
             failure = self._dialect.check(request, head, body)
             if failure is not None:
                 return failure

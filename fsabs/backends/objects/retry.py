@@ -3,7 +3,7 @@
 Waits are random up to a bound that doubles with each failure (full jitter), and at least as long as the store asks for
 (`Retry-After`). An attempt ends at its deadline, whatever happens. A store that asks for fewer requests (503, 429) is
 waited for until the deadline, unless the number of attempts was set; all requests of a host to that endpoint then share
-a rate, see `throttle.py`.
+a rate, see `throttle.py`. One that says when its quota is renewed is asked again then. Redirects are no failures.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 import time
 from typing import NamedTuple
 
-from .failures import Throttled, Transient
+from .failures import OutOfQuota, Throttled, Transient
 from .messages import Request
 from .throttle import Throttle
 
@@ -25,6 +25,8 @@ MIN_RATE = 64 * 1024
 """A body that comes by fewer bytes a second than these is given up."""
 THROTTLE_SECONDS = 60.0
 """How long an operation waits for a store that throttles, at least."""
+QUOTA_SECONDS = 900.0
+"""How long an operation waits for a quota: several times as long as it takes to be renewed."""
 REFUSAL_SECONDS = 2.0
 """How long the body of a refusal is waited for: its status has said what matters."""
 SLOW_TIMES = 10
@@ -33,6 +35,8 @@ MAX_EXCUSES = 3
 """How often a request may fail for a reason that is not the store's, without an attempt being counted."""
 MAX_TURNS = 3
 """How often a request follows its bucket to another place, or is sent with newer credentials."""
+MAX_REDIRECTS = 8
+"""How often a request follows a redirect."""
 _random = random.SystemRandom()  # a forked child has numbers of its own, and the user's seed is left alone
 
 
@@ -68,12 +72,12 @@ def body_seconds(size: int | None) -> float:
 class Attempts:
     """The attempts of one request, of which the first has failed."""
 
-    __slots__ = ("_begin", "_excuses", "_failures", "_policy", "_throttled", "_turns", "since")
+    __slots__ = ("_begin", "_excuses", "_failures", "_policy", "_redirects", "_throttled", "_turns", "since")
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._begin = time.monotonic()
-        self._failures = self._throttled = self._excuses = self._turns = 0
+        self._failures = self._throttled = self._excuses = self._turns = self._redirects = 0
         self.since = 0
         """When the request began to wait for its next attempt, in ns; for the instrument."""
 
@@ -81,6 +85,11 @@ class Attempts:
         """Return whether the request may go elsewhere, or with other credentials."""
         self._turns += 1
         return self._turns <= MAX_TURNS
+
+    def may_redirect(self) -> bool:
+        """Return whether the request may follow one more redirect."""
+        self._redirects += 1
+        return self._redirects <= MAX_REDIRECTS
 
     def may_excuse(self) -> bool:
         """Return whether a failure that is not the store's is forgiven."""
@@ -90,7 +99,10 @@ class Attempts:
     def wait_after(self, failure: Transient) -> float:
         """Return the seconds to wait before the next attempt; raises the failure's error if there is none."""
         policy, elapsed = self._policy, time.monotonic() - self._begin
-        if isinstance(failure, Throttled):
+        if isinstance(failure, OutOfQuota):
+            wait = failure.retry_after or BACKOFF
+            exhausted = policy.attempts == 1 or elapsed + wait > QUOTA_SECONDS
+        elif isinstance(failure, Throttled):
             self._throttled += 1
             policy.throttle.slow_down(failure.retry_after)
             wait = max(failure.retry_after, backoff(self._throttled + 1))

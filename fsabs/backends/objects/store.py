@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ...core import errors, keys
 from ...core.blobs import Blob
-from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path
+from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path, StoreNotes
 from ...core.writing import Writer
 from . import tree
 from .client import Client, shared
 from .dialect import Dialect
 from .listing import fetch, pages
-from .messages import Found, Request, Response
-from .pipeline import send_one
+from .messages import Found, ObjectPage, Request, Response
+from .pipeline import send_many, send_one
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
 from .writing import StoreWriter, put, put_many
 
 T = TypeVar("T")
+COSTS = (
+    "opening: no request",
+    "listing: a request for every 1000 names",
+    "an epoch: a request for each file, more for large ones",
+)
 PART_SIZE = 32 * 1024 * 1024
+BATCHES = 8
+"""Requests to remove many objects that are in flight."""
 
 
 class ObjectStore(FS):
@@ -32,6 +42,7 @@ class ObjectStore(FS):
     """
 
     default_concurrency = 32
+    _notes: StoreNotes = StoreNotes(COSTS, records_requests=True)
     capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
@@ -86,19 +97,28 @@ class ObjectStore(FS):
         return FileStat.of_directory(keys.name(key))
 
     def _found(self, key: str) -> Found:
-        return self.dialect.found(self._clients.get().send(self.dialect.head(key)).head)
+        return self.dialect.found(self._clients.get().send(self.dialect.head(key)))
 
     def _head(self, key: str) -> FileStat | None:
         try:
-            size, written, version = self._found(key)
+            size, written, version, directory = self._found(key)
         except FileNotFoundError:
             return None
+        if directory:
+            return FileStat.of_directory(keys.name(key))
         # Some stores list milliseconds where a HEAD has seconds.
         return FileStat(keys.name(key), size, False, float(int(written.timestamp())), version=version)
 
     def _any_below(self, key: str) -> bool:
         """Return whether there is any object below `key`; a missing bucket is an error."""
-        return bool(fetch(self, tree.prefix_of(key), most=1).objects)
+        page = fetch(self, tree.prefix_of(key), most=1)
+        return bool(page.objects or page.folders)
+
+    def _page(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> ObjectPage:
+        """Return a page of a listing; the arguments are those of `Dialect.page_request`."""
+        return self.dialect.page(prefix, self.send(self.dialect.page_request(prefix, delimiter, token, after, most)))
 
     def _list_names_from(self, key: str, start: str) -> Iterator[str]:
         prefix = tree.prefix_of(key)
@@ -117,8 +137,10 @@ class ObjectStore(FS):
         if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
             return None
         listed = zip(names, page.objects, strict=True)
-        files = [tree.to_stat(name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
-        return ListPage(files, LAST_NAME if page.token is None else names[-1] if names else after)
+        seconds = self.dialect.seconds
+        files = [tree.to_stat(seconds, name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
+        last = max((*names, *(folder[len(prefix) :] for folder in page.folders)), default=after)
+        return ListPage(files, LAST_NAME if page.token is None else last)
 
     def _existing(self, key: str, members: Iterator[T | None]) -> Iterator[T]:
         """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""
@@ -128,12 +150,15 @@ class ObjectStore(FS):
             if member is not None:
                 yield member
         if not there:
-            if self._head(key) is not None:
+            found = self._head(key)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            if not found.directory:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._existing(key, tree.walk(self, key, tree.to_stat, FileStat.of_directory))
+        to_stat = functools.partial(tree.to_stat, self.dialect.seconds)
+        return self._existing(key, tree.walk(self, key, to_stat, FileStat.of_directory))
 
     def _walk_names(self, key: str) -> Iterator[str]:
         return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))
@@ -148,7 +173,7 @@ class ObjectStore(FS):
             found = self._found(key) if key else None
         except FileNotFoundError:
             found = None
-        if found is None:
+        if found is None or found.directory:
             raise self._no_file(key)
         return StoreBlob(self, key, found.size, found.version)
 
@@ -225,31 +250,35 @@ class ObjectStore(FS):
             return None if stat.size == blob.size else False
         return self.dialect.has_content(stat.version, blob, self.part_size)
 
+    def _same_content(self, version: str, other: str) -> bool | None:
+        return self.dialect.same_content(version, other)
+
     # ---- removing
 
-    def remove(self, file_path: Path, recursive: bool = False) -> None:
+    def remove(self, path: Path, recursive: bool = False) -> None:
         """Remove a file, or with `recursive` a directory and all that is in it; the FS's root is emptied and stays.
 
         Where a store has both an object and others below its key, `recursive` removes all of them.
         """
-        super().remove(file_path, recursive)
-        if recursive and (key := self._key(file_path, "remove")) not in ("", self._root):
+        super().remove(path, recursive)
+        if recursive and (key := self._key(path, "remove")) not in ("", self._root):
             with self._naming("remove", key):
                 self._remove_tree(key)
 
     def _remove(self, key: str) -> None:
-        if self._head(key) is None:
+        found = self._head(key)
+        if found is None or found.directory:
             below = [name for name in fetch(self, key + "/", most=2).keys() if name != key + "/"]  # noqa: SIM118
             if below and not tree.is_path(below[0][len(key) + 1 :]):
                 raise errors.unnamed_left(self._url(key), 1, below[0])
             if below:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-            key += "/"
-        self._delete(key)
+        self._delete(key if found is not None else f"{key}/")
 
     def _delete(self, key: str) -> None:
         self.dialect.check_writable(key)
-        self.send(self.dialect.remove(key))
+        with contextlib.suppress(FileNotFoundError):  # an attempt that was not answered has removed it, perhaps
+            self.send(self.dialect.remove(key))
 
     def _remove_tree(self, key: str) -> None:
         self._remove_below(key, "")
@@ -266,18 +295,26 @@ class ObjectStore(FS):
             self._delete_batch([name for name in names if name != kept])
 
     def _delete_batch(self, names: list[str]) -> None:
-        """Remove objects, by one request where the store has one for many."""
-        request, alone = self.dialect.remove_many(names) if names else (None, names)
-        for name in alone:
-            try:
-                self._delete(name)
-            except OSError as exc:
-                self._named(exc, "remove", name)
-                raise
-        if request is not None and (failed := self.dialect.not_removed(self.send(request))) is not None:
-            key, failure = failed
-            self._named(failure, "remove", key)
-            raise failure
+        """Remove objects, by requests for many where the store has such."""
+        dialect = self.dialect
+        alone: list[str] = []
+        batches: list[tuple[Request, Sequence[str]]] = []
+        for some in (names[at : at + dialect.max_removed] for at in range(0, len(names), dialect.max_removed)):
+            request, others = dialect.remove_many(some, self.http.access)
+            alone.extend(others)
+            if request is not None:
+                batches.append((request, some))
+        with contextlib.closing(send_many(self.http, [request for request, _ in batches], BATCHES)) as outcomes:
+            for (_, wanted), outcome in zip(batches, outcomes, strict=True):
+                if not isinstance(outcome, Response):
+                    self._named(outcome, "remove", wanted[0])
+                    raise outcome
+                alone.extend(dialect.not_removed(wanted, outcome))
+        with contextlib.closing(send_many(self.http, map(dialect.remove, alone), self.default_concurrency)) as outcomes:
+            for name, outcome in zip(alone, outcomes, strict=True):
+                if not isinstance(outcome, Response | FileNotFoundError):
+                    self._named(outcome, "remove", name)
+                    raise outcome
 
     # ---- copying
 
@@ -295,11 +332,15 @@ class ObjectStore(FS):
         """By the store itself, in parts where the object is large."""
         assert isinstance(source, ObjectStore)
         self.dialect.check_writable(dst)
+        if source.dialect.has_directories and (found := source._head(src)) is not None and found.directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         request = self.dialect.copy(source.dialect, src, dst)
         try:
             if request is None:
                 raise OSError(errno.ENOTSUP, "the store copies nothing")
-            self.send(request)
+            while (following := self.dialect.copied(request, self.send(request))) is not None:
+                request, seconds = following
+                time.sleep(seconds)
         except FileNotFoundError as exc:
             raise source._no_file(src) from exc
         except OSError as exc:

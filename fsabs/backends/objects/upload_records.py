@@ -175,8 +175,11 @@ def _unanswered(fs: ObjectStore, record: UploadRecord) -> Iterator[str]:
 
 
 def _abort(fs: ObjectStore, key: str, upload: str) -> None:
+    request = fs.dialect.abort(key, upload)
+    if request is None:
+        return
     try:
-        fs.send(fs.dialect.abort(key, upload))
+        fs.send(request)
     except OSError as exc:
         if code_of(exc) != GONE:
             raise
@@ -204,7 +207,7 @@ def parts_of(fs: ObjectStore, key: str, upload: str) -> Iterator[StoredPart]:
     """Yield the parts of an upload that the store has, by their numbers."""
     token = None
     while True:
-        found, token = fs.dialect.parts_page(fs.send(fs.dialect.parts(key, upload, token)))
+        found, token = fs.dialect.parts_page(upload, fs.send(fs.dialect.parts(key, upload, token)))
         yield from found
         if token is None:
             return

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import itertools
 import os
 import secrets
@@ -18,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core import errors
 from ...core.blobs import Blob
@@ -27,8 +26,7 @@ from ...core.threads import Threads
 from . import upload_records
 from .dialect import PartOf
 from .failures import GONE, code_of
-from .http1 import ResponseHead
-from .messages import Body, Request, StoredPart
+from .messages import Body, Request, Response, StoredPart
 from .upload_records import UploadRecord, parts_of, uploads_below
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 COPIED_PART = 512 * 1024**2
 """Bytes of a part that the store copies by itself."""
-_PIECE = 8 * 1024 * 1024
 
 
 def part_size(number: int, first: int) -> int:
@@ -71,7 +68,7 @@ class Upload:
         self._threads = Threads[str](PARTS_IN_FLIGHT, wait=True)
 
     @classmethod
-    def create(cls, fs: ObjectStore, key: str, kept: bool, like: ResponseHead | None = None, tags: str = "") -> Upload:
+    def create(cls, fs: ObjectStore, key: str, kept: bool, like: Response | None = None, tags: str = "") -> Upload:
         """Return a new upload; `kept` if a later process may continue it, `like` and `tags` of what it copies."""
         upload_records.sweep(fs)
         record = UploadRecord.create(fs, key, secrets.token_hex(12), kept)
@@ -158,9 +155,12 @@ class Upload:
             upload_records.abort(self._fs, self._record)
 
 
-def _created(fs: ObjectStore, record: UploadRecord, like: ResponseHead | None, tags: str) -> str:
+def _created(fs: ObjectStore, record: UploadRecord, like: Response | None, tags: str) -> str:
     """Create an upload in the store, and return its id."""
-    response = fs.send(fs.dialect.begin(record.key, record.mark, like, tags))
+    request = fs.dialect.begin(record.key, record.mark, like, tags)
+    if request is None:
+        return record.mark
+    response = fs.send(request)
     if response.attempts > 1:  # an earlier one may have created an upload, too
         UploadRecord.create(fs, record.key, record.mark, kept=False, owner=upload_records.FREE)
     found = fs.dialect.begun(response)
@@ -172,15 +172,15 @@ def _created(fs: ObjectStore, record: UploadRecord, like: ResponseHead | None, t
 def is_marked(fs: ObjectStore, key: str, mark: str) -> bool:
     """Return whether the object is the one that this process has written: the response to that may have been lost."""
     try:
-        return fs.dialect.mark_of(fs.send(fs.dialect.head(key)).head) == mark
+        return fs.dialect.mark_of(fs.send(fs.dialect.head(key))) == mark
     except OSError:
         return False
 
 
 def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None:
     """Have the store copy an object in parts, with its metadata and tags."""
-    head = source.send(source.dialect.head(src)).head
-    size, _, version = source.dialect.found(head)
+    head = source.send(source.dialect.head(src))
+    size, _, version, _ = source.dialect.found(head)
     asked = source.dialect.tags(src)
     tags = source.dialect.tags_of(source.send(asked)) if asked is not None else ""
     upload = Upload.create(fs, dst, kept=False, like=head, tags=tags)
@@ -197,8 +197,9 @@ def abort_old(fs: ObjectStore, older_than: float, prefix: str, key: str = "") ->
     """Abort the uploads below `prefix`, or of one `key`, that were begun so many seconds ago; return how many."""
     aborted = 0
     for upload in list(uploads_below(fs, prefix)):
-        if time.time() - upload.begun >= older_than and (not key or upload.key == key):
-            fs.send(fs.dialect.abort(upload.key, upload.name))
+        request = fs.dialect.abort(upload.key, upload.name)
+        if request is not None and time.time() - upload.begun >= older_than and (not key or upload.key == key):
+            fs.send(request)
             aborted += 1
     return aborted
 
@@ -241,14 +242,6 @@ class _PartCheck:
         size = part_size(self._number, self._chunk)
         if (part.number, part.size) != (self._number, size) or self._offset + size > self._source.size:
             return False
-        digest = md5_of(self._source, self._offset, size).digest()
+        offset = self._offset
         self._offset += size
-        return self._fs.dialect.is_part_of(part, digest)
-
-
-def md5_of(blob: Blob, start: int, size: int) -> Any:
-    """Return the MD5 of a range of a blob."""
-    digest = hashlib.md5(usedforsecurity=False)
-    for offset in range(start, start + size, _PIECE):
-        digest.update(blob.pread(min(_PIECE, start + size - offset), offset))
-    return digest
+        return self._fs.dialect.is_part_of(part, self._source, offset)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from ..objects.dialect import Access
+from ..objects.dialect import Access, header_lines
 from ..objects.messages import Body
 from .endpoint import Place, forget, resolve
 from .options import Options
-from .signing import Signer, checked_lines
+from .signing import Signer
 
 
 class S3Access(Access):
@@ -38,7 +38,7 @@ class S3Access(Access):
 
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
         """Return the header lines of a request that is not signed here."""
-        return checked_lines(headers)
+        return header_lines(headers)
 
     def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
         """Return the query that allows a request to whoever has it."""

@@ -8,7 +8,7 @@ import functools
 import io
 import os
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from ...core import errors, keys, process
 from ...core.blobs import Blob
@@ -22,9 +22,7 @@ from ...core.fs import (
 )
 from ...core.limits import Limits, LinkedEntries
 from ...core.writing import Writer
-from ..base import READ_ONLY, Container, locked
-from ..problems import Problem
-from ..spool import SpooledWriter
+from ..base import READ_ONLY, Container, Problem, SpooledWriter, locked
 from . import nodes
 from .content import blob_of, size_of
 from .library import BlobFile, check_installed, made, translated
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
 _WRITING = Capabilities(read=False, write=True, exclusive=True, replace=True, mkdir=True, implied_directories=True)
 _LINK_MODE = 0o120777
+_PIECE = 8 * 1024 * 1024
 
 
 class Hdf5(Container):
@@ -147,7 +146,7 @@ class Hdf5(Container):
 
     def _dataset(self, key: str) -> h5py.Dataset:
         node = self._node(key)
-        if _is_group(node):
+        if nodes.is_group(node):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return node
 
@@ -159,14 +158,14 @@ class Hdf5(Container):
     def _to_stat(self, name: str, node: h5py.Group | h5py.Dataset | None) -> FileStat:
         if node is None:
             return FileStat(name, 0, mode=_LINK_MODE)
-        if _is_group(node):
+        if nodes.is_group(node):
             return FileStat.of_directory(name)
         version = None if self._blob is None or self._draft is not None else self._blob.version
         return FileStat(name, size_of(node), version=version)
 
     def _group(self, key: str) -> h5py.Group:
         node = self._node(key)
-        if not _is_group(node):
+        if not nodes.is_group(node):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return node
 
@@ -175,7 +174,7 @@ class Hdf5(Container):
         file = self.h5py_file()
         with self._translated(key, "list"):
             found = [
-                (self._to_stat(name, child), child if child is not None and _is_group(child) else None)
+                (self._to_stat(name, child), child if child is not None and nodes.is_group(child) else None)
                 for name, child in nodes.children(file, group, self.limits)
             ]
         found.sort(key=lambda item: item[0].filename + "/" if item[0].directory else item[0].filename)
@@ -235,9 +234,7 @@ class Hdf5(Container):
         """
         self._require("read", "verify", "")
         self._reader()
-        from .verify import problems
-
-        return problems(self, self.h5py_file())
+        return _problems(self, self.h5py_file())
 
     # ---- writing
 
@@ -302,11 +299,50 @@ class Hdf5(Container):
         super()._abort()
 
 
-def _is_group(node: Any) -> bool:
-    import h5py
-
-    return isinstance(node, h5py.Group)
-
-
 def _close_h5py(file: h5py.File) -> None:
     file.close()
+
+
+# ---- the checks of `verify`, which read everything
+
+
+def _problems(fs: FS, file: h5py.File) -> list[Problem]:
+    """Return the problems of all members of `file`, which `fs` serves."""
+    found: list[Problem] = []
+    try:
+        for stat in [*fs._walk("")]:
+            if stat.directory:
+                found += _unsafe_names(fs, file, stat.filename)
+            else:
+                found += _of_file(fs, stat.filename)
+        found += _unsafe_names(fs, file, "")
+    except errors.CorruptFileError as exc:
+        found.append(Problem("", "damaged", str(exc.strerror)))
+    except OSError as exc:
+        if exc.errno not in (errno.ELOOP, errno.EFBIG):
+            raise
+        found.append(Problem("", "limit", str(exc.strerror)))
+    return found
+
+
+def _of_file(fs: FS, key: str) -> list[Problem]:
+    try:
+        with fs._open_blob(key) as blob:
+            for offset in range(0, blob.size, _PIECE):
+                blob.pread(_PIECE, offset)
+    except FileNotFoundError as exc:
+        return [Problem(key, "lost link", str(exc.strerror))]
+    except PermissionError as exc:
+        return [Problem(key, "external link", str(exc.strerror))]
+    except io.UnsupportedOperation as exc:
+        return [Problem(key, "unreadable", str(exc.strerror))]
+    except OSError as exc:
+        return [Problem(key, "limit" if exc.errno == errno.EFBIG else "damaged", str(exc.strerror))]
+    return []
+
+
+def _unsafe_names(fs: FS, file: h5py.File, key: str) -> list[Problem]:
+    with translated(fs._url(key), "verify"):
+        group = nodes.find(file, key, fs.limits)
+        names = [raw.decode("utf-8", "surrogateescape") for raw in group.id]
+    return [Problem(keys.join(key, name), "unsafe name", "no path leads to it") for name in names if nodes.unsafe(name)]

@@ -87,6 +87,13 @@ def _behind_link(file: h5py.File, name: str, limits: Limits, group: h5py.Group) 
         return None
 
 
+def is_group(node: Any) -> bool:
+    """Return whether a node is a group; None is not."""
+    import h5py
+
+    return isinstance(node, h5py.Group)
+
+
 def identity(node: h5py.Group | h5py.Dataset) -> tuple[int, int]:
     """Return a value that is the same for all names of one object."""
     import h5py

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import weakref
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from ...core import keys, process
 from ...core.blobs import Blob
 from ...core.limits import Limits
+from ...core.writing import partial_name
+from ...disk import files, temporary
+from ...disk.descriptors import allocate, write_all
 from . import nodes
-from .scratch import Scratch
+from .library import translated
 
 if TYPE_CHECKING:
     import h5py
@@ -33,7 +38,7 @@ class Draft:
     def check(self, key: str, exclusive: bool) -> None:
         """Raise the errors of opening, unless a file may be written at `key`."""
         found = self._find(key)
-        if _is_group(found) or not key:
+        if nodes.is_group(found) or not key:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if found is not None and exclusive:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -84,12 +89,12 @@ class Draft:
         """Remove a dataset, a link or an empty group; `FileNotFoundError`, ENOTEMPTY."""
         with self._lock:
             parent, name = nodes.find(self.file, keys.parent(key), self._limits), nodes.raw(keys.name(key))
-            if not _is_group(parent):
+            if not nodes.is_group(parent):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             if not parent.id.links.exists(name):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             linked: Any = parent.get(name, getlink=True)
-            if isinstance(linked, _hard_link()) and _is_group(group := self._find(key)) and len(group):
+            if isinstance(linked, _hard_link()) and nodes.is_group(group := self._find(key)) and len(group):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             with self._scratch.writing("remove"):
                 del parent[name]
@@ -119,7 +124,7 @@ class Draft:
         while (found := self._find(key)) is None:
             missing.append(keys.name(key))
             key = keys.parent(key)
-        if not _is_group(found):
+        if not nodes.is_group(found):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with self._scratch.writing("mkdir"):
             for name in reversed(missing):
@@ -143,7 +148,115 @@ def _hard_link() -> type:
     return kind
 
 
-def _is_group(node: Any) -> bool:
+# ---- the temporary file that HDF5 writes
+
+
+class Scratch:
+    """A temporary file without a name, `file`, that HDF5 writes by itself.
+
+    HDF5 (2.0 at least) ends the process if what it closes can't be written. So it calls no Python code, which a signal
+    handler may interrupt; it keeps no data for later; and once it couldn't write, what it has left goes elsewhere. That
+    is also where a forked child's writes go, for the bytes are the parent's.
+    """
+
+    def __init__(self, url: str, old: Blob | None) -> None:
+        """The file is empty, or begins with the content of `old`."""
+        self._url = url
+        self._failure = 0  # the errno of the first write that failed
+        folder = temporary.folder()
+        files.sweep_once(folder)
+        name = f"{folder}/{partial_name('hdf5')}"
+        self._fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            for offset in range(0, old.size if old is not None else 0, _PIECE):
+                assert old is not None
+                write_all(self._fd, old.pread(_PIECE, offset))
+            with translated(url, "open_container"):
+                self.file = _open(name, new=old is None)
+        except BaseException:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+            raise
+        finally:
+            os.unlink(name)
+        self._written = self.file.id.get_vfd_handle()
+        os.set_inheritable(self._written, False)
+        _scratches.add(self)
+
+    @contextlib.contextmanager
+    def writing(self, operation: str) -> Iterator[None]:
+        """HDF5 writes in the block; `OSError` if it can't, or couldn't before."""
+        if self._failure:
+            raise OSError(self._failure, f"{os.strerror(self._failure)}, in an earlier write", self._url)
+        try:
+            with translated(self._url, operation):
+                yield
+        except OSError as exc:
+            self._failure = exc.errno or errno.EIO
+            self.drop()
+            raise
+
+    def finish(self) -> None:
+        """Close the file for HDF5. Its structures are written now, so there has to be room for them."""
+        with self.writing("close"):
+            allocate(self._fd, self.file.id.get_filesize())
+            self.file.flush()
+            self.file.close()
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content, some MB at a time; HDF5 has closed the file."""
+        for offset in range(0, os.fstat(self._fd).st_size, _PIECE):
+            yield os.pread(self._fd, _PIECE, offset)
+
+    def drop(self) -> None:
+        """Free the file. What HDF5 still has to write before it can close it goes into another one."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        if _is_same_file(self._written, fd):
+            other = os.memfd_create("fsabs") if hasattr(os, "memfd_create") else temporary.open_unnamed()
+            os.dup2(other, self._written, inheritable=False)
+            os.close(other)
+        os.close(fd)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        fd, self._fd = getattr(self, "_fd", -1), -1
+        if fd >= 0:
+            close(fd)
+
+
+def _open(name: str, *, new: bool) -> h5py.File:
+    """Open the file with HDF5, which needs a name of it."""
     import h5py
 
-    return isinstance(node, h5py.Group)
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    # What HDF5 1.8 can read, with its checksums on every structure; what the library prefers differs by its release.
+    access.set_libver_bounds(h5py.h5f.LIBVER_V18, h5py.h5f.LIBVER_LATEST)
+    access.set_fapl_sec2()
+    access.set_sieve_buf_size(0)
+    slots, _, share = access.get_cache()[1:]
+    access.set_cache(0, slots, 0, share)  # no bytes of chunks
+    if not new:
+        return h5py.File(h5py.h5f.open(os.fsencode(name), h5py.h5f.ACC_RDWR, access))
+    creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    creation.set_obj_track_times(False)
+    return h5py.File(h5py.h5f.create(os.fsencode(name), h5py.h5f.ACC_TRUNC, creation, access))
+
+
+def _is_same_file(one: int, other: int) -> bool:
+    try:
+        return os.path.sameopenfile(one, other)
+    except OSError:  # HDF5 has closed it
+        return False
+
+
+# A forked child's copies take nothing, for the bytes are the parent's.
+_scratches: weakref.WeakSet[Scratch] = weakref.WeakSet()
+
+
+def _drop_inherited() -> None:
+    for scratch in list(_scratches):
+        scratch.drop()
+
+
+os.register_at_fork(after_in_child=_drop_inherited)

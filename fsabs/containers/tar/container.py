@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import IO, Any, cast
 
 from ...core import errors, keys
-from ...core.blobs import Blob, BlobSlice
+from ...core.blobs import Blob, BlobSlice, Origin
 from ...core.files import buffered
 from ...core.fs import (
     FS,
-    Capabilities,
     FileStat,
     Path,
 )
 from ...core.limits import Limits, LinkedEntries
+from ...core.ranges import StorageOrder
 from ...core.writing import Writer
-from ..base import READ_ONLY, Container, in_storage_order
-from ..problems import Problem
-from ..spool import SpooledWriter
-from . import codecs, headers, links, saved, writing
+from ..base import ADDING, READING, WRITING, Container, Problem, SpooledWriter
+from ..decoding import DecodedBlob
+from . import links, writing
+from .compression import TarCodec, codec_of_filename, codec_of_name
+from .headers import Segments
 from .index import Member, TarIndex, trailing_data
 from .links import LinkTarget
-from .loading import load
-from .problems import later_problems
-from .sparse import SparseBlob
-from .streams import StreamBlob
+from .loading import Members, load
 
-_READING = READ_ONLY._replace(last_modified=True)
-_WRITING = Capabilities(
-    read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
-)
-_ADDING = _WRITING._replace(replace=True, remove=True)
 _COPY_SIZE = 8 * 1024 * 1024
 _BATCH_FILES, _BATCH_BYTES = 256, 64 * 1024 * 1024
 
@@ -85,19 +79,19 @@ class Tar(Container):
         codec = _chosen(parent._key(path, "open_container"), mode, compression, compresslevel)
         compress = None if codec is None else writing.compressor(codec, compresslevel, timestamp)
         super().__init__(parent, path, mode, limits)
-        self._stream: StreamBlob | None = None
+        self._stream: DecodedBlob | None = None
         self._index: TarIndex | None = None
         self._sink: writing.TarSink | None = None
         self._compression = "none" if codec is None else codec.name
         try:
             if self._blob is not None:
                 self._index, self._stream = load(parent, self._file, self._blob, self.limits)
-                self._compression = "none" if self._stream is None else self._stream.codec_name
+                self._compression = "none" if self._stream is None else self._stream.codec.name
             if self._out is None:
-                self.capabilities = _READING
+                self.capabilities = READING
                 self.default_concurrency = 1 if self._stream is not None else parent.default_concurrency
             else:
-                self.capabilities = _WRITING if mode != "a" else _ADDING
+                self.capabilities = WRITING if mode != "a" else ADDING
                 members = None
                 if self._blob is not None and self._index is not None:
                     compress = None
@@ -127,7 +121,7 @@ class Tar(Container):
         """
         self._require("read", "verify", "")
         blob, index = self._reader(), self._reading()
-        found = [*index.problems, *later_problems(index, self.limits)]
+        found = [*index.problems, *links.later_problems(index, self.limits)]
         if self._stream is None and trailing_data(index.end) not in found and _has_trailing_data(blob, index):
             found.append(trailing_data(index.end))
         return found
@@ -138,7 +132,7 @@ class Tar(Container):
             return ()
         index = self._reading()
         kinds = ("unsafe name", "special file", "lost link")
-        return [one for one in [*index.problems, *later_problems(index, self.limits)] if one.kind in kinds]
+        return [one for one in [*index.problems, *links.later_problems(index, self.limits)] if one.kind in kinds]
 
     # ---- reading
 
@@ -217,7 +211,7 @@ class Tar(Container):
             return SparseBlob(self, key, content, member.offset, member.size, member.extra)
         return BlobSlice(self, key, content, member.offset, member.size, content.version)
 
-    def _check_sparse(self, key: str, member: Member, segments: headers.Segments) -> None:
+    def _check_sparse(self, key: str, member: Member, segments: Segments) -> None:
         stored = sum(length for _, length in segments)
         if self.limits.declares_too_much(member.size, stored):
             what = f"a sparse file of {member.size} bytes, of which {stored} are stored"
@@ -237,19 +231,11 @@ class Tar(Container):
         """Return the paths of files in the order in which the archive holds them."""
         return sorted(paths, key=lambda path: self._file_member(self._key(path, "list")).offset)
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+    def _storage_order(self) -> StorageOrder | None:
         if self._stream is not None or self._sink is not None:
-            return wanted
-        placed: list[tuple[int, int, str]] = []
-        others: list[str] = []
-        for key in wanted:
-            with contextlib.suppress(OSError):
-                member = self._file_member(key)
-                placed.append((member.offset, member.size, key))
-                continue
-            others.append(key)
-        between = functools.partial(links.between, self._reading())
-        return in_storage_order(placed, self._reader().max_gap_bytes, between, admits) + others
+            return None
+        following = functools.partial(links.following, self._reading(), limits=self.limits)
+        return StorageOrder(self._reader().max_gap_bytes, following)
 
     def _read_at_once(self, wanted: Sequence[str], batch: list[Member]) -> Iterator[bytes]:
         """The contents of members of a plain archive."""
@@ -299,7 +285,7 @@ class Tar(Container):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        if self._index is not None and isinstance(self._index.tree.entries, saved.Members):
+        if self._index is not None and isinstance(self._index.tree.entries, Members):
             state["_index"] = None  # found in the cache directory again
         return state
 
@@ -398,12 +384,43 @@ def _offset_in(batch: list[Member]) -> Callable[[int], int]:
     return lambda at: batch[at].offset
 
 
-def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> codecs.TarCodec | None:
+def _chosen(filename: str, mode: str, compression: str | None, compresslevel: int | None) -> TarCodec | None:
     """The compression to write with; `ValueError` for options that don't fit."""
     if compression is not None:
-        codec = None if compression == "none" else codecs.codec(compression)
+        codec = None if compression == "none" else codec_of_name(compression)
     else:
-        codec = codecs.codec_of_filename(filename)
+        codec = codec_of_filename(filename)
     if codec is None and compresslevel is not None and mode != "r":
         raise ValueError("a plain tar has no level of compression")
     return codec
+
+
+class SparseBlob(Blob):
+    """`size` bytes, of which the archive holds the `segments`, one behind the other from `start` of `parent` on."""
+
+    __slots__ = ("_segments", "_starts", "_stored")
+
+    def __init__(self, origin: Origin, key: str, parent: Blob, start: int, size: int, segments: Segments) -> None:
+        super().__init__(origin, key, size, parent.version)
+        self._segments = segments
+        self._starts = [0, *accumulate(length for _, length in segments)]  # of the segments, in what is stored
+        self._stored = BlobSlice(origin, key, parent, start, self._starts[-1], parent.version)
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        end = offset + size
+        at = max(0, bisect_right(self._segments, offset, key=_first) - 1)
+        found: list[bytes] = []
+        for (begin, length), stored in zip(self._segments[at:], self._starts[at:], strict=False):
+            if begin >= end:
+                break
+            first, last = max(begin, offset), min(begin + length, end)
+            if last > first:
+                found.append(bytes(first - offset))
+                found.append(self._stored.pread(last - first, stored + first - begin))
+                offset = last
+        found.append(bytes(end - offset))
+        return b"".join(found)
+
+
+def _first(segment: tuple[int, int]) -> int:
+    return segment[0]

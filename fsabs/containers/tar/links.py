@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...core import keys
 from ...core.limits import Limits
+from ..base import Problem
 from .index import Member, TarIndex
 
 
@@ -45,19 +46,24 @@ def find(index: TarIndex, key: str, limits: Limits) -> LinkTarget:
     raise missing
 
 
-def between(index: TarIndex, key: str, offset: int, stop: int) -> Iterator[str]:
-    """Yield the keys of files that lie between the file `key`, at `offset`, and the offset `stop` in the archive.
-
-    As far as the archive has them in the order of their names, as those have that were made of a sorted tree.
-    """
+def following(index: TarIndex, key: str, limits: Limits) -> Iterator[tuple[int, int, str]]:
+    """As `StorageOrder.following`, as far as members are in the order of their names, as in a tar of a sorted tree."""
+    try:
+        first = find(index, key, limits).member
+    except OSError:  # raised when it is read
+        return
+    if first is None:
+        return
+    yield first.offset, first.size, key
+    offset = first.offset
     for name, member in index.tree.after(key):
         if name.endswith("/"):
             continue
-        if not offset < member.offset < stop:
+        if member.offset <= offset:
             return
         offset = member.offset
-        if member.extra is None and offset + member.size <= stop:
-            yield name
+        if member.extra is None:
+            yield member.offset, member.size, name
 
 
 def _exact(index: TarIndex, key: str) -> LinkTarget | None:
@@ -136,3 +142,23 @@ def _listed_name(item: tuple[str, LinkTarget]) -> str:
 def is_link(member: Member) -> bool:
     """Return whether a member is a symbolic link, or a hard link without a target."""
     return stat_bits.S_ISLNK(member.mode)
+
+
+def later_problems(index: TarIndex, limits: Limits) -> Iterator[Problem]:
+    """The conflicts of names, and the links that lead nowhere."""
+    entries = index.tree.entries
+    directories: set[str] = set()
+    for name in entries:
+        path = keys.parent(name)
+        while path and path not in directories:
+            directories.add(path)
+            path = keys.parent(path)
+    for path in sorted(directories):
+        if path in entries:
+            yield Problem(path, "conflict", "it is a file, and a directory with members, at once")
+    for name, member in entries.items() if index.links else ():
+        if is_link(member):
+            try:
+                find(index, name, limits)
+            except OSError as exc:
+                yield Problem(name, "lost link", f"to {str(member.extra)!r}: {exc.strerror}")

@@ -20,7 +20,7 @@ from ...core.files import buffered
 from ...core.fs import FileStat
 from ...core.writing import WriteFile
 from ..tree import NameTree
-from .codecs import TarCodec
+from .compression import TarCodec
 from .index import TarIndex
 
 FILE_MODE = 0o644

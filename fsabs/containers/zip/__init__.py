@@ -17,30 +17,24 @@ from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.fs import (
     FS,
-    Capabilities,
     FileStat,
     Path,
 )
 from ...core.limits import Limits
-from ...core.stats import TreeUsage
+from ...core.ranges import StorageOrder
+from ...core.stats import TreeCounts
 from ...core.writing import WriteFile, Writer
-from ..base import READ_ONLY, Container, in_storage_order
-from ..problems import Problem
-from . import compressors, contents, index, members, records, verify, writing
-from .entries import Whole
+from ..base import ADDING, READING, WRITING, Container, Problem
+from ..decoding import DecodedBlob
+from . import compressors, index, members, records, verify, writing
 from .index import ZipIndex
+from .records import SmallRead
 from .table import ZipTable
 
 __all__ = ["Zip"]
 
 _BATCH_MEMBERS = 256
 _BATCH_BYTES = 32 * 1024 * 1024
-
-_READING = READ_ONLY._replace(last_modified=True)
-_WRITING = Capabilities(
-    read=False, write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True
-)
-_ADDING = _WRITING._replace(replace=True, remove=True)
 
 
 class Zip(Container):
@@ -89,11 +83,11 @@ class Zip(Container):
         timestamp: float = writing.TIMESTAMP,
         limits: Limits | None = None,
     ) -> None:
-        how = compressors.Compression(compression, compresslevel)
+        method = compressors.Compression(compression, compresslevel)
         dos = records.dos_time(timestamp)
         super().__init__(parent, path, mode, limits)
-        self.capabilities = {"r": _READING, "a": _ADDING}.get(mode, _WRITING)
-        self._held = _Held()
+        self.capabilities = {"r": READING, "a": ADDING}.get(mode, WRITING)
+        self._loaded = _Loaded()
         self._archive: writing.Archive | None = None
         try:
             if self._blob is not None:
@@ -101,7 +95,7 @@ class Zip(Container):
                 # What is done with several of the archive's files at once: not if it is decompressed as it is read.
                 self.default_concurrency = 1 if _is_stream(self._blob) else parent.default_concurrency
             if self._out is not None:
-                self._archive = self._start(self._out, how, dos)
+                self._archive = self._start(self._out, method, dos)
         except BaseException:
             self._abort()
             raise
@@ -129,12 +123,12 @@ class Zip(Container):
             return super().info()
         return {**super().info(), "entries": self._index().layout.entries}
 
-    def _start(self, out: WriteFile, how: compressors.Compression, dos: int) -> writing.Archive:
+    def _start(self, out: WriteFile, method: compressors.Compression, dos: int) -> writing.Archive:
         """The archive that is written, with what is in the old one."""
         if self._blob is None:
             old = index.empty() if self._mode == "a" else None
-            return writing.Archive(out, self.file_url, how, dos, old)
-        archive = writing.Archive(out, self.file_url, how, dos, self._index())
+            return writing.Archive(out, self.file_url, method, dos, old)
+        archive = writing.Archive(out, self.file_url, method, dos, self._index())
         archive.copy(self._blob, self._index().layout)
         return archive
 
@@ -144,7 +138,7 @@ class Zip(Container):
         blob = self._blob
         if blob is None or blob._closed:
             self._reader()  # raises
-        return self._held.index or self._held.load(self._load)
+        return self._loaded.index or self._loaded.load(self._load)
 
     def _load(self) -> ZipIndex:
         blob = self._reader()
@@ -153,10 +147,10 @@ class Zip(Container):
 
     def _bottom(self) -> tuple[Blob, int]:
         """The blob that members are read from, and the offset of the archive in it."""
-        if self._held.bottom is None:
+        if self._loaded.bottom is None:
             blob = self._reader()
-            self._held.bottom = blob.bottom() if isinstance(blob, members.Stored) else (blob, 0)
-        return self._held.bottom
+            self._loaded.bottom = blob.bottom() if isinstance(blob, members.Stored) else (blob, 0)
+        return self._loaded.bottom
 
     def _stat(self, key: str) -> FileStat:
         if self._archive is not None:
@@ -173,7 +167,7 @@ class Zip(Container):
             return super()._walk(key)
         return self._index().walk(key, self._reader().version)
 
-    def _usage(self, key: str) -> TreeUsage:
+    def _usage(self, key: str) -> TreeCounts:
         if self._archive is not None:
             return super()._usage(key)
         return self._index().usage(key)
@@ -189,19 +183,19 @@ class Zip(Container):
         return members.open_member(self, key, self._index().file(key), self._reader(), self.limits)
 
     def _read_bytes(self, key: str) -> bytes:
-        blob, index = self._blob, self._held.index
+        blob, index = self._blob, self._loaded.index
         if index is None or blob is None or blob._closed or self._mode != "r":
             self._require("read", "read_bytes", key)
             blob, index = self._reader(), self._index()
         table = index.table
         try:
-            how = index.known.get(key) or index.whole(key)
-            if how is None or how[1] > members.EAGER:
+            read = index.small_reads.get(key) or index.small_read(key)
+            if read is None or read[1] > members.EAGER:
                 return self._read_one(key)
-            bottom, shift = self._held.bottom or self._bottom()
-            answer = bottom.pread(how[1], shift + how[0])
-            data = contents.checked(answer, how, self, key)
-            return contents.content(answer, index.file(key), blob, self, key) if data is None else data
+            bottom, shift = self._loaded.bottom or self._bottom()
+            raw = bottom.pread(read[1], shift + read[0])
+            data = members.checked(raw, read, self, key)
+            return members.content(raw, index.file(key), blob, self, key) if data is None else data
         except CorruptFileError:
             if not index.distrust(table):
                 raise
@@ -212,11 +206,11 @@ class Zip(Container):
         entry = self._index().file(key)
         if not members.is_small(entry):
             return super()._read_bytes(key)
-        if not contents.is_fine(entry):
-            contents.refuse(entry, self, key, self.limits)
+        if not members.is_fine(entry):
+            members.refuse(entry, self, key, self.limits)
         bottom, shift = self._bottom()
-        size, offset = contents.request(entry)
-        return contents.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
+        size, offset = members.request(entry)
+        return members.content(bottom.pread(size, shift + offset), entry, self._reader(), self, key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         """The contents, the ranges of many members being asked for at once, of `concurrency` at most."""
@@ -232,51 +226,42 @@ class Zip(Container):
                 yield self._read_bytes(wanted[start])
             start += len(batch) or 1
 
-    def _in_storage_order(self, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
-        index = self._index()
-        known, look = index.known.get, index.whole
-        placed: builtins.list[tuple[int, int, str]] = []
-        others: builtins.list[str] = []
-        for key in wanted:
-            how = known(key) or look(key)
-            if how is None:
-                others.append(key)
-            else:
-                placed.append((how[0], how[1], key))
-        gap = self._bottom()[0].max_gap_bytes
-        return in_storage_order(placed, gap, lambda key, _, stop: index.between(key, stop), admits) + others
+    def _storage_order(self) -> StorageOrder | None:
+        if self._archive is not None:
+            return None
+        return StorageOrder(self._bottom()[0].max_gap_bytes, self._index().following)
 
-    def _batch(self, wanted: Sequence[str]) -> builtins.list[Whole]:
-        """Return how the first of `wanted` are read together: up to one that is large or has to be checked."""
+    def _batch(self, wanted: Sequence[str]) -> builtins.list[SmallRead]:
+        """Return the reads of the first of `wanted`, up to one that is large or has to be checked."""
         index = self._index()
-        known, look = index.known.get, index.whole
-        batch: builtins.list[Whole] = []
+        known, find = index.small_reads.get, index.small_read
+        batch: builtins.list[SmallRead] = []
         size = 0
         for key in wanted:
-            how = known(key) or look(key)
-            if how is None:
+            read = known(key) or find(key)
+            if read is None:
                 break
-            size += how[1]
+            size += read[1]
             if size > _BATCH_BYTES and batch:
                 break
-            batch.append(how)
+            batch.append(read)
         return batch
 
-    def _read_batch(self, wanted: Sequence[str], batch: builtins.list[Whole], table: ZipTable) -> Iterator[bytes]:
+    def _read_batch(self, wanted: Sequence[str], batch: builtins.list[SmallRead], table: ZipTable) -> Iterator[bytes]:
         begin = time.monotonic_ns() if hooks.active is not None else 0
         archive, index = self._reader(), self._index()
         bottom, shift = self._bottom()
-        answers = bottom.pread_many([(how[1], shift + how[0]) for how in batch])
+        found = bottom.pread_many([(read[1], shift + read[0]) for read in batch])
         if (instrument := hooks.active) is not None:
             instrument.record_span(
-                "batch", "zip.read_many", begin, sum(map(len, answers)), self.file_url, offset=len(batch)
+                "batch", "zip.read_many", begin, sum(map(len, found)), self.file_url, offset=len(batch)
             )
         at = 0
         try:
-            for at, answer in enumerate(answers):
+            for at, raw in enumerate(found):
                 key = wanted[at]
-                data = contents.checked(answer, batch[at], self, key)
-                yield contents.content(answer, index.file(key), archive, self, key) if data is None else data
+                data = members.checked(raw, batch[at], self, key)
+                yield members.content(raw, index.file(key), archive, self, key) if data is None else data
             return
         except CorruptFileError:
             if not index.distrust(table):
@@ -286,7 +271,7 @@ class Zip(Container):
 
     def _close(self) -> None:
         super()._close()
-        self._held.forget()
+        self._loaded.forget()
 
     # ---- writing
 
@@ -345,10 +330,10 @@ def _is_stream(blob: Blob) -> bool:
     """Return whether a blob is decompressed as it is read, or is a part of one that is."""
     while isinstance(blob, members.Stored):
         blob = blob.archive
-    return isinstance(blob, members.Streamed)
+    return isinstance(blob, DecodedBlob)
 
 
-class _Held:
+class _Loaded:
     """The facts about an archive that a process finds out once: a fork inherits them, a pickle leaves them out."""
 
     __slots__ = ("_lock", "bottom", "index")
@@ -369,4 +354,4 @@ class _Held:
         self.index = self.bottom = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Held, ()
+        return _Loaded, ()

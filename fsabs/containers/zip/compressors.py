@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
 from ...core.threads import in_threads
+from ..decoding import crc32, fastest_zlib
 from . import records
-from .decoders import crc32, fastest_zlib
 
 _ISAL_LEVEL = 2  # the highest, 3, takes twice the time for 1 to 4 % fewer bytes
 _GROUP_FILES = 64

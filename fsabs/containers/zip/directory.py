@@ -15,7 +15,7 @@ from ...core import errors, keys
 from ...core.limits import Limits
 from . import records, table
 from .ends import Tail
-from .names import decoded, judge
+from .records import decoded, judge
 
 if TYPE_CHECKING:
     import numpy as np

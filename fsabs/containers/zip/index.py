@@ -20,11 +20,11 @@ from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.identity import Identity
 from ...core.limits import DEFAULT, Limits
-from ...core.stats import TreeUsage
+from ...core.stats import TreeCounts
 from ...disk import indexes
 from . import ends
 from .directory import DirectoryScan
-from .entries import Whole, ZipEntry
+from .records import SmallRead, ZipEntry
 from .table import KIND, DamagedTableError, ZipTable
 
 KEPT_FROM = 64 * 1024
@@ -33,7 +33,7 @@ take some milliseconds to be parsed, and NumPy a tenth of a second to be loaded.
 index is kept: it saves the request for the end of the file, and one or more for a long directory."""
 ORDER = "zip-order-1"
 """The kind of the cached index with the order of the names, which is found when something is listed."""
-SEEN = 8192
+REMEMBERED = 8192
 """Members that were asked for first, and are found again without a search, at half a kilobyte each: an epoch comes
 after another. Of more members, others take no one's place: a search is cheaper than a memory that changes all the time.
 """
@@ -51,9 +51,9 @@ class ZipIndex:
         self._url = url
         self._limits = limits
         self._names: _Names | None = None
-        self._seen: dict[str, ZipEntry] = {}
-        self.known: dict[str, Whole] = {}
-        """Of small members that were read: what `whole` found."""
+        self._entries: dict[str, ZipEntry] = {}  # of files that were asked for
+        self.small_reads: dict[str, SmallRead] = {}
+        """Of small members that were read: what `small_read` found."""
         self.layout = table.layout
 
     # ---- one entry
@@ -76,46 +76,47 @@ class ZipIndex:
     def file(self, key: str) -> ZipEntry:
         """The entry of the file `key`; `IsADirectoryError`, `FileNotFoundError`, `NotADirectoryError`, and
         `PermissionError` for a name that is refused."""
-        seen = self._seen  # before the table: what is put there must not be of an older one
-        entry = seen.get(key)
+        entries = self._entries  # before the table: what is put there must not be of an older one
+        entry = entries.get(key)
         if entry is not None:
             return entry
         table = self.table
         entry = table.lookup(key.encode()) if table.sound and key.isascii() else self.entry(key)
         if entry is None:
             return self._no_file(key)
-        if len(seen) < SEEN:
-            seen[key] = entry
+        if len(entries) < REMEMBERED:
+            entries[key] = entry
         return entry
 
-    def whole(self, key: str) -> Whole | None:
-        """Return how a small member is read whole; None if `file` has to look at it: it is large, odd, or missing."""
-        known = self.known  # before the table, as above
+    def small_read(self, key: str) -> SmallRead | None:
+        """Return how a small member is read; None if `file` has to look at it: it is large, odd, or missing."""
+        reads = self.small_reads  # before the table, as above
         try:
-            how = self.table.whole(key.encode())
+            read = self.table.small_read(key.encode())
         except (DamagedTableError, IndexError, struct.error, UnicodeEncodeError):
             return None
-        if how is not None and len(known) < SEEN:
-            known[key] = how
-        return how
+        if read is not None and len(reads) < REMEMBERED:
+            reads[key] = read
+        return read
 
-    def between(self, key: str, stop: int) -> Iterator[str]:
-        """Yield the keys of small files whose members lie between that of the file `key` and the offset `stop`.
-
-        As far as the directory has them in the order of the archive, as almost all do.
-        """
+    def following(self, key: str) -> Iterator[tuple[int, int, str]]:
+        """As `StorageOrder.following`, of small files, and as far as the directory is in the order of the archive."""
+        read = self.small_reads.get(key) or self.small_read(key)
+        if read is None:
+            return
+        yield read[0], read[1], key
         table = self.table
         try:
             offset = (first := self.file(key)).offset
             for row in range(table.row(first) + 1, table.rows):
-                entry = table.entry(row)
-                if not offset < entry.offset < stop:
+                name = table.name(row)
+                read = None if name.endswith(b"/") else self.small_read(found := name.decode())
+                start = table.entry(row).offset if read is None else read[0]
+                if start <= offset:
                     return
-                offset, name = entry.offset, table.name(row)
-                if offset + entry.header + entry.compressed <= stop and not name.endswith(b"/"):
-                    how = self.whole(found := name.decode())
-                    if how is not None and how[0] == offset:
-                        yield found
+                offset = start
+                if read is not None:
+                    yield read[0], read[1], found
         except (DamagedTableError, IndexError, struct.error, OSError):  # found, and mended, when it is read
             return
 
@@ -167,11 +168,11 @@ class ZipIndex:
         names = self._directory(key)
         return (self._stat(name, names.entry(row), version) for name, row in _below(names, _prefix(key)))
 
-    def usage(self, key: str) -> TreeUsage:
+    def usage(self, key: str) -> TreeCounts:
         """Return what the files below the directory `key` add up to."""
         names = self._directory(key)
         files, size = names.table.usage(names.order[slice(*names.range(_prefix(key)))])
-        return TreeUsage(files, size)
+        return TreeCounts(files, bytes=size)
 
     def walk_names(self, key: str) -> Iterator[str]:
         """Yield the names of what `walk` yields, a directory's with its `/`."""
@@ -241,7 +242,8 @@ class ZipIndex:
     def _renew(self) -> None:
         assert self._blob is not None  # of what has none nothing was kept
         identity = self._blob.settled_identity
-        self.table, self._names, self._seen, self.known = _fresh(self._blob, self._url, self._limits), None, {}, {}
+        self.table, self._names = _fresh(self._blob, self._url, self._limits), None
+        self._entries, self.small_reads = {}, {}
         self.layout = self.table.layout
         indexes.save(KIND, identity, [self.table.view])
 

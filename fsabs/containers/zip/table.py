@@ -1,20 +1,29 @@
-"""The flat buffers that an index is: written here part by part, and looked up with no object kept for an entry.
+"""The table that an index is: one flat buffer, looked up with no object kept for an entry.
 
-A table is one buffer, in memory or mapped from the cache directory. Its parts, each at a multiple of 8 bytes, in the
-byte order of the machine:
+It is written part by part, and lies in memory or in the cache directory, from where every process maps it. A row is an
+entry of the archive, numbered in the order of the directory. Each part begins at a multiple of 8 bytes, in the byte
+order of the machine:
 
-    directory   the central directory as it stands in the archive
-    positions   of each row, an entry, where its record starts in the directory (4 bytes, or 8 in a huge one)
-    limits      of each row, what its member may reach to (8)
-    keys        CRC-32 of the row's name in the upper half, its number in the lower (8), in order
-    buckets     where the keys with the same first bits start (4), and the number of all keys
-    fresh       rows whose name is another than the directory's (8), and where it ends in the next part (8)
-    names       those names
-    meta        JSON: the layout, and the names that are refused
-    tail        the sizes of the parts (`_TAIL`)
+    part        bytes per item   items           an item is
+    directory   1                                (the central directory as it stands in the archive, APPNOTE 4.3.12)
+    positions   4, or 8 if huge  rows            where the row's record starts in `directory`
+    limits      8                rows            the offset in the archive that the row's member may reach to
+    keys        8                names           CRC-32 of a name << 32 | its row; in order
+    buckets     4                2**bits + 1     the number of the first key whose CRC-32 begins with these bits
+    fresh       8                2 x renamed     rows whose name is not the directory's; then the ends of their names
+    names       1                                those names, one behind the other
+    meta        1                                JSON: the layout of the archive, and the names that are refused
+    tail        8                8               the sizes of the parts (`_TAIL`)
 
-Of several entries of a name the last counts. A mapped table is checked by blocks, as far as it is used: what is found
-is right. A name is reported as missing only after the whole table has been checked.
+A name is found by its CRC-32, in three steps that need no Python code for each entry:
+
+    name -> CRC-32 --first bits--> buckets[b] .. buckets[b + 1] --bisect--> keys[k] --lower half--> row
+    row  -> positions[row] -> the record in `directory`: its name is compared, its fields are the entry's
+    row  -> limits[row]
+
+Of several entries of a name the last counts: it has the largest of the keys with that CRC-32. A mapped table is checked
+by blocks, as far as it is used: what is found is right. A name is reported as missing only after the whole table has
+been checked.
 """
 
 from __future__ import annotations
@@ -31,10 +40,9 @@ from zlib import crc32
 
 from ...core.limits import parse_json
 from ...disk.indexes import BLOCK_BITS, CachedIndex
-from . import entries, records
-from .decoders import READABLE
+from . import records
 from .ends import ArchiveLayout
-from .entries import SLACK, UNREADABLE, Whole, ZipEntry
+from .records import READABLE, SLACK, UNREADABLE, SmallRead, ZipEntry
 
 KIND = "zip-1"
 """Of the cached index; another number is another layout of the parts."""
@@ -124,8 +132,8 @@ class ZipTable:
             at -= 1
         return None
 
-    def whole(self, name: bytes) -> Whole | None:
-        """Return how the member of this name is read whole: the part of `lookup` that a read needs.
+    def small_read(self, name: bytes) -> SmallRead | None:
+        """Return how the small member of this name is read: the part of `lookup` that a read needs.
 
         None where that isn't found at the first look, or the member is large, or anything is odd about it.
         """
@@ -152,8 +160,8 @@ class ZipTable:
         if (
             room < 30
             or flags & UNREADABLE
-            or size > entries.SMALL
-            or (compressed != size if not method else method not in READABLE or compressed > entries.SMALL)
+            or size > records.SMALL
+            or (compressed != size if not method else method not in READABLE or compressed > records.SMALL)
         ):
             return None
         if room < header:  # the next member starts there

@@ -10,10 +10,10 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.limits import Limits
-from ..problems import Problem
-from . import contents, ends, index, members
+from ..base import Problem
+from . import ends, index, members
 from .directory import DirectoryScan
-from .entries import ZipEntry
+from .records import ZipEntry
 from .table import ZipTable
 
 _PART = 8 * 1024 * 1024
@@ -98,7 +98,7 @@ def _of_member(entry: ZipEntry, name: str, archive: Blob, url: str, limits: Limi
             for offset in range(0, blob.size, _PART) if blob.size > _PART else ():
                 blob.pread(_PART, offset)
             if not blob.size:
-                contents.find(entry, archive, origin, name)
+                members.find(entry, archive, origin, name)
     except io.UnsupportedOperation as exc:
         return Problem(name, "unreadable", _reason(exc))
     except CorruptFileError as exc:

@@ -22,13 +22,12 @@ from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.writing import WriteFile, Writer
 from ...disk.temporary import Spool
-from ..spool import MAX_IN_MEMORY
-from . import headers, names, records
+from ..base import MAX_IN_MEMORY
+from . import records
 from .compressors import CompressedMember, Compression, Compressor
 from .ends import ArchiveLayout
-from .headers import VERSION_ZIP64, MemberHeader, PlainHeaders
 from .index import ZipIndex
-from .written import DIRECTORY, WrittenMembers
+from .records import VERSION_ZIP64, MemberHeader, PlainHeaders
 
 TIMESTAMP = 315532800.0
 """1980-01-01, the first moment that a zip file can name."""
@@ -303,14 +302,14 @@ class Archive:
             length, extra, comment = struct.unpack_from("<3H", self._directory, at + 28)
             host, flags = self._directory[at + 5], struct.unpack_from("<H", self._directory, at + 8)[0]
             start = at + records.CENTRAL.size
-            name, _ = names.decoded(bytes(self._directory[start : start + length]), flags, host)
-            if names.judge(name, host in records.HOSTS_WITH_BACKSLASH)[0] in removed:
+            name, _ = records.decoded(bytes(self._directory[start : start + length]), flags, host)
+            if records.judge(name, host in records.HOSTS_WITH_BACKSLASH)[0] in removed:
                 yield at
             at = start + length + extra + comment
 
     def _end(self, offset: int, size: int) -> bytes:
         """The end records of a directory of `size` bytes at `offset`."""
-        big = self._entries >= LIMIT16 or max(offset, size) >= headers.LIMIT32
+        big = self._entries >= LIMIT16 or max(offset, size) >= records.LIMIT32
         count = min(self._entries, records.MAX16)
         numbers = (0, 0, count, count, min(size, records.MAX32), min(offset, records.MAX32), len(self._comment))
         end = records.END.pack(records.END_SIGNATURE, *numbers) + self._comment
@@ -413,7 +412,7 @@ class MemberWriter(Writer):
 def _name(key: str) -> bytes:
     """The name of a member as it stands in the archive: one that reads back as the same key."""
     if not _is_plain(key):
-        _, refusal = names.judge(key)
+        _, refusal = records.judge(key)
         if refusal is not None:
             raise OSError(errno.EINVAL, f"a zip file can't hold a member of this name: {refusal}")
     try:
@@ -423,3 +422,53 @@ def _name(key: str) -> bytes:
     if len(name) >= records.MAX16:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     return name
+
+
+# ---- what has been written
+
+DIRECTORY = -1
+"""The size of a directory."""
+
+
+class WrittenMembers:
+    """The written members, by directory: the size of each file, less than 0 for a directory."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, int]] = {"": {}}
+
+    def size(self, key: str) -> int | None:
+        """The size of a file, less than 0 for a directory, None if there is neither."""
+        if key in self._members:
+            return DIRECTORY
+        return self._members.get(keys.parent(key), {}).get(keys.name(key))
+
+    def add(self, key: str, size: int) -> None:
+        """Put a file (or a directory: size less than 0) where it belongs, with the directories above it."""
+        if size < 0:
+            self._members.setdefault(key, {})
+        while key:
+            folder = keys.parent(key)
+            known = folder in self._members
+            self._members.setdefault(folder, {})[keys.name(key)] = size
+            if known:
+                return
+            key, size = folder, DIRECTORY
+
+    def discard(self, key: str) -> None:
+        """Take out a file, or a directory without members."""
+        self._members.get(keys.parent(key), {}).pop(keys.name(key), None)
+        self._members.pop(key, None)
+
+    def new_name(self, key: str) -> tuple[dict[str, int], str] | None:
+        """Return the members of the directory above `key`, and the name in it; None unless that name is a new one."""
+        folder, _, name = key.rpartition("/")
+        members = self._members.get(folder)
+        return None if members is None or name in members else (members, name)
+
+    def is_below_file(self, key: str) -> bool:
+        """Return whether a file is above `key`."""
+        return any((size := self.size(above)) is not None and size >= 0 for above in keys.ancestors(key))
+
+    def members(self, key: str) -> dict[str, int]:
+        """The members of a directory, which may be none of what was written."""
+        return dict(self._members.get(key, {}))

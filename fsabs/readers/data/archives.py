@@ -7,16 +7,14 @@ of their last segment, its *key*; the rest of the name, in lower case, says whic
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ...core import errors, keys, process
+from ...core import errors, keys
 from ...core.fs import FS, FileStat
-from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of, shard_name_of
-from .files import Files, Location, visible
+from .base import Mode, Shard, ShardContent, check_range
+from .files import FileShardsReader, Location, visible
 
-OPEN_AT_ONCE = 16  # archives that are kept open
 BATCH = 64  # samples of one read_many
 Sample = dict[str, Any]
 
@@ -43,8 +41,12 @@ class _Open:
         self.digest = index.hexdigest()
         self.samples = [(key, list(parts.items())) for key, parts in groups.items()]
 
+    def close(self) -> None:
+        """Close the archive."""
+        self.fs.close()
 
-class ArchiveDataReader(AbstractDataReader):
+
+class ArchiveDataReader(FileShardsReader[_Open]):
     """The tar and zip files below the directory `data_dir` (a URL, a path, an FS), or the one it names: each a shard.
 
     A record is a dict: `"__key__"`, and the bytes of each file of the sample by the rest of its name, as in
@@ -55,11 +57,8 @@ class ArchiveDataReader(AbstractDataReader):
     """
 
     def __init__(self, data_dir: Location, *, suffixes: Sequence[str] = (".tar", ".zip", ".tar.gz", ".tgz")) -> None:
-        super().__init__()
-        self._files = Files(data_dir, suffixes=suffixes)
+        super().__init__(data_dir, suffixes=suffixes)
         self._suffixes = tuple(suffixes)
-        self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._lock = process.Lock()
         self._seen: dict[str, tuple[int, str | None, float | None]] = {}
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
@@ -69,23 +68,19 @@ class ArchiveDataReader(AbstractDataReader):
             if stat.filename.lower().endswith(self._suffixes):
                 name = self._files.name(stat.filename)
                 self._seen[name] = (stat.size, stat.version, stat.last_modified)
-                shards.append(Shard(name, 0, len(self._archive(name).samples)))
+                shards.append(Shard(name, 0, len(self._shard(name).samples)))
         return shards
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the members (with their CRCs, in a zip)."""
-        archive = self._archive(shard_name)
+        archive = self._shard(shard_name)
         return ShardContent(self._files.path(shard_name), archive.size, archive.digest)
-
-    def read_records(self, task: Task) -> Iterator[Sample]:
-        """The samples of a task."""
-        yield from self.read_at(shard_name_of(task), numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Sample]:
         """The samples with these numbers, in the order given, read in batches."""
         if not len(numbers):
             return
-        archive = self._archive(shard_name)
+        archive = self._shard(shard_name)
         check_range(shard_name, min(numbers), max(numbers) + 1, len(archive.samples))
         for at in range(0, len(numbers), BATCH):
             wanted = [archive.samples[number] for number in numbers[at : at + BATCH]]
@@ -95,44 +90,14 @@ class ArchiveDataReader(AbstractDataReader):
                 sample.update((part, next(contents)) for part, _ in files)
                 yield sample
 
-    def _archive(self, shard_name: str) -> _Open:
-        with self._lock:
-            archive = self._open.get(shard_name)
-            if archive is not None:
-                self._open.move_to_end(shard_name)
-                return archive
+    def _open_shard(self, shard_name: str) -> _Open:
         path = self._files.path(shard_name)
         stat = self._files.fs.stat(path)
         seen = self._seen.get(shard_name)
         if seen is not None and seen != (stat.size, stat.version, stat.last_modified):
             reason = "the archive changed since its samples were counted"
             raise errors.stale(self._files.fs.url(path), reason, "read_records")
-        archive = _Open(self._files.fs.open_container(path), stat)
-        with self._lock:
-            self._open[shard_name] = archive
-            if len(self._open) > OPEN_AT_ONCE:
-                self._open.popitem(last=False)  # not closed: someone may be reading it
-        return archive
-
-    def expect(self, shard_names: Iterable[str]) -> None:
-        """Hand the archives, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
-
-    @property
-    def reads_ahead(self) -> bool:
-        """True unless the files are on a local disk."""
-        return self._files.reads_ahead
-
-    def close(self) -> None:
-        """Close the archives that are open in this process."""
-        with self._lock:
-            archives, self._open = list(self._open.values()), OrderedDict()
-        for archive in archives:
-            archive.fs.close()
-        self._files.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict()}  # each process opens its own
+        return _Open(self._files.fs.open_container(path), stat)
 
 
 def _in_order(fs: Any, stats: Iterable[FileStat]) -> list[FileStat]:

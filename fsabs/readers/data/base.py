@@ -214,7 +214,7 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""
         return ShardContent(shard_name)
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Receive the shards that are read next by all workers, in order, so that a cache below knows what to keep."""
 
     @property

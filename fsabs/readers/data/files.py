@@ -1,19 +1,25 @@
-"""The files that readers of a directory read: a URL, path or FS, and the names that shards of its files have."""
+"""The files that readers of a directory read: a URL, path or FS, and the names that their shards have; and the base of
+readers whose shards are files.
+"""
 
 from __future__ import annotations
 
+import abc
 import builtins
 import errno
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from ...core import errors, keys
+from ...core import errors, keys, process
 from ...core.files import ReadFile
 from ...core.fs import FS, FileStat
 from ...urls import opening
 from ..locate import check_published, is_pattern, locate
 from ..prefetch import hand_over, is_immediate
+from .base import AbstractDataReader, Task, numbers_of, shard_name_of
 
 Location = str | os.PathLike[str] | FS
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -94,7 +100,7 @@ class Files:
             raise errors.error(errno.EISDIR, "open", self.fs.url())
         return self._only
 
-    def expect(self, paths: Iterable[str]) -> None:
+    def set_order(self, paths: Iterable[str]) -> None:
         """Hand the order in which the files are read next to a cache, if one is below."""
         hand_over(self.fs, paths)
 
@@ -114,6 +120,78 @@ class Files:
     def close(self) -> None:
         """Free what the FS holds in this process."""
         self.fs.close()
+
+
+class Closable(Protocol):
+    """A shard that is open."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+S = TypeVar("S", bound=Closable)
+
+
+class FileShardsReader(AbstractDataReader, Generic[S]):
+    """The base of data readers whose shards are files, some of which are kept open; each process opens its own.
+
+    A subclass implements `create_shards`, `read_at` and `_open_shard`.
+    """
+
+    open_at_once: ClassVar[int] = 16
+
+    def __init__(self, location: Location, *, suffixes: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._files = Files(location, suffixes=suffixes)
+        self._shards_open: OrderedDict[str, S] = OrderedDict()
+        self._lock = process.Lock()
+
+    @abc.abstractmethod
+    def _open_shard(self, shard_name: str) -> S:
+        """Open a shard; two threads may do so at once."""
+
+    def _shard(self, shard_name: str) -> S:
+        """Return an open shard, which is not to be closed."""
+        with self._lock:
+            shard = self._shards_open.get(shard_name)
+            if shard is not None:
+                self._shards_open.move_to_end(shard_name)
+                return shard
+        shard = self._open_shard(shard_name)
+        with self._lock:
+            self._shards_open[shard_name] = shard
+            if len(self._shards_open) > self.open_at_once:
+                self._shards_open.popitem(last=False)  # not closed: a thread may be reading it
+        return shard
+
+    def _open_shards(self) -> builtins.list[S]:
+        """Return the shards that are open, the one used last behind the others."""
+        with self._lock:
+            return list(self._shards_open.values())
+
+    def read_records(self, task: Task) -> Iterator[Any]:
+        """The records of a task."""
+        return self.read_at(shard_name_of(task), numbers_of(task))
+
+    def set_order(self, shard_names: Iterable[str]) -> None:
+        """Hand the files of these shards, in order, to a cache below."""
+        self._files.set_order(map(self._files.path, shard_names))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True unless the files are on a local disk."""
+        return self._files.reads_ahead
+
+    def close(self) -> None:
+        """Close the shards that are open in this process."""
+        with self._lock:
+            shards, self._shards_open = list(self._shards_open.values()), OrderedDict()
+        for shard in shards:
+            shard.close()
+        self._files.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shards_open": OrderedDict()}
 
 
 def _directory(text: str, files: tuple[str, ...]) -> FS:

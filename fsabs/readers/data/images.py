@@ -90,11 +90,11 @@ class _ImageDataReader(AbstractDataReader):
         """The images with these numbers, in one batch."""
         yield from self.read_records(Task(0, shard_name, indices=tuple(numbers)))
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
         shards = {shard.name: shard for shard in self.create_shards()}
         chosen = (shards[name] for name in shard_names)
-        self._files.expect(path for shard in chosen for path, _ in self.images[shard.start : shard.end])
+        self._files.set_order(path for shard in chosen for path, _ in self.images[shard.start : shard.end])
 
     @property
     def metadata(self) -> Metadata:

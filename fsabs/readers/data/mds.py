@@ -12,32 +12,18 @@ import hashlib
 import json
 import struct
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ...core import errors, keys, process
 from ...core.files import ReadFile
 from ...core.limits import parse_json
-from .base import (
-    AbstractDataReader,
-    Metadata,
-    Mode,
-    Shard,
-    ShardContent,
-    Task,
-    check_range,
-    digest_of,
-    numbers_of,
-    shard_name_of,
-)
-from .files import Files, Location
+from .base import Metadata, Mode, Shard, ShardContent, check_range, digest_of
+from .files import FileShardsReader, Location
 from .mds_values import Decode, decoder_of
 
 INDEX = "index.json"
-OPEN_AT_ONCE = 16
-"""Shards that are kept open, or, where they are compressed, in memory."""
 BATCH = 256
 """Samples that are read at once."""
 MOST = 4 << 30
@@ -64,7 +50,7 @@ class _Stored(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A shard that is open: its offsets, and the file or its decompressed bytes."""
+    """A shard that is open: its offsets, and the file, or its decompressed bytes in memory."""
 
     offsets: Sequence[int]
     digest: str
@@ -77,24 +63,27 @@ class _Open(NamedTuple):
             return self.file.raw.blob.pread_many(ranges)
         return [self.data[offset : offset + size] for size, offset in ranges]
 
+    def close(self) -> None:
+        """Close the file."""
+        if self.file is not None:
+            self.file.close()
 
-class MDSDataReader(AbstractDataReader):
+
+class MDSDataReader(FileShardsReader[_Open]):
     """The MDS shards that `index.json` in the directory `data_dir` (a URL, a path, an FS) lists; read only.
 
-    A record is a dict of the columns' values, as Streaming gives them; images are Pillow's. Shards that are compressed
-    (zstd, gz, bz2) are decompressed as a whole, in memory, and compared with the hashes in the index; of others, only
-    the samples that are asked for are read. Raises `ValueError` for another version or format, for an encoding or
-    compression that is not known, and for pickled columns without `allow_pickle`; `CorruptFileError` for a shard that
-    is not as the index says, with its name, and the number of the sample where there is one.
+    A record is a dict of the columns' values, as Streaming gives them; images are Pillow's. Shards that are
+    compressed (zstd, gz, bz2, br, snappy) are decompressed as a whole, in memory, and compared with the hashes in
+    the index; of others, only the samples that are asked for are read. Raises `ValueError` for another version or
+    format, for an encoding or compression that is not known, and for pickled columns without `allow_pickle`;
+    `CorruptFileError` for a shard that is not as the index says, with its name, and the number of the sample where
+    there is one.
     """
 
     def __init__(self, data_dir: Location, *, allow_pickle: bool = False) -> None:
-        super().__init__()
-        self._files = Files(data_dir)
+        super().__init__(data_dir)
         self._allow_pickle = allow_pickle
         self._shards: process.PerProcess[dict[str, _Stored]] = process.PerProcess(self._listed)
-        self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._lock = process.Lock()
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """Return a shard for each one of the index, in its order."""
@@ -111,10 +100,6 @@ class MDSDataReader(AbstractDataReader):
         else:
             digest = None if stored.compression else self._shard(shard_name).digest
         return ShardContent(stored.path, stored.size, digest)
-
-    def read_records(self, task: Task) -> Iterator[dict[str, Any]]:
-        """Read the samples of a task."""
-        yield from self.read_at(shard_name_of(task), numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Read the samples with these numbers, in the order given, in batches."""
@@ -136,26 +121,8 @@ class MDSDataReader(AbstractDataReader):
         first = next(iter(self._shards.get().values()), None)
         return Metadata() if first is None else Metadata([column.name for column in first.columns])
 
-    def expect(self, shard_names: Iterable[str]) -> None:
-        """Hand the files of these shards, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
-
-    @property
-    def reads_ahead(self) -> bool:
-        """True unless the files are on a local disk."""
-        return self._files.reads_ahead
-
-    def close(self) -> None:
-        """Close the shards that are open in this process."""
-        with self._lock:
-            shards, self._open = list(self._open.values()), OrderedDict()
-        for shard in shards:
-            if shard.file is not None:
-                shard.file.close()
-        self._files.close()
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict(), "_shards": None}  # each process opens its own
+        return {**super().__getstate__(), "_shards": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -200,21 +167,8 @@ class MDSDataReader(AbstractDataReader):
 
     # ---- shards
 
-    def _shard(self, name: str) -> _Open:
-        with self._lock:
-            shard = self._open.get(name)
-            if shard is not None:
-                self._open.move_to_end(name)
-                return shard
-        stored = self._shards.get()[name]
-        shard = self._opened(stored)
-        with self._lock:
-            self._open[name] = shard
-            if len(self._open) > OPEN_AT_ONCE:
-                self._open.popitem(last=False)  # not closed: it may be in use
-        return shard
-
-    def _opened(self, stored: _Stored) -> _Open:
+    def _open_shard(self, shard_name: str) -> _Open:
+        stored = self._shards.get()[shard_name]
         file = self._files.open(stored.path)
         try:
             if file.raw.blob.size != stored.size:
@@ -300,4 +254,32 @@ def _zstd(data: bytes, size: int) -> bytes:
     return found
 
 
-_DECOMPRESS: dict[str, Callable[[bytes, int], bytes]] = {"zstd": _zstd, "gz": _gz, "bz2": _bz2}
+def _br(data: bytes, size: int) -> bytes:
+    import pyarrow
+
+    found: bytes = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "brotli").read(size + 1)
+    return found
+
+
+def _snappy(data: bytes, size: int) -> bytes:
+    """Decompress a block of raw snappy, which begins with its size as a varint."""
+    import pyarrow
+
+    stated = 0
+    for at, byte in enumerate(data[:5]):
+        stated |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            break
+    if stated != size:
+        raise ValueError(f"a block of {stated} bytes")
+    found: bytes = pyarrow.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
+    return found
+
+
+_DECOMPRESS: dict[str, Callable[[bytes, int], bytes]] = {
+    "zstd": _zstd,
+    "gz": _gz,
+    "bz2": _bz2,
+    "br": _br,
+    "snappy": _snappy,
+}

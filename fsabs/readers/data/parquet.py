@@ -413,9 +413,9 @@ class ParquetDataReader(AbstractDataReader):
         schema = self.schema
         return Metadata(self._columns) if schema is None else Metadata(list(schema.names), list(schema.types))
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
-        self._files.expect(map(self._files.path, dict.fromkeys(shard_names)))
+        self._files.set_order(map(self._files.path, dict.fromkeys(shard_names)))
 
     def close(self) -> None:
         """Free what is held in this process."""

@@ -4,62 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
 from ...backends.memory import Memory
-from ...core import errors, process
+from ...core import errors
 from ...core.errors import CorruptFileError
 from ...core.fs import FS
 from ...core.threads import in_threads
 from .. import recordio
 from ..locate import check_one_run
 from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
-from .base import (
-    LOST,
-    AbstractDataReader,
-    Mode,
-    OnError,
-    Shard,
-    ShardContent,
-    Task,
-    check_range,
-    numbers_of,
-    runs,
-    shard_name_of,
-)
-from .files import Files, Location
+from .base import LOST, Mode, OnError, Shard, ShardContent, Task, check_range, numbers_of, runs, shard_name_of
+from .files import FileShardsReader, Location
 
-OPEN_AT_ONCE = 64  # readers that are kept open
 KEPT_BYTES = 256 << 20  # of decompressed chunks, of all that are open
 BATCH = 1024  # records of one read_many
 
 
-class RecordIODataReader(AbstractDataReader):
+class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
     """The RecordIO files below the directory `data_dir` (a URL, a path, an FS), or the one file that it names.
 
     A record is its bytes; an empty one is a record like others. Every file is a shard, called by its path; they are
     sorted, and files that begin with a dot are left out. Where there is none, or `data_dir` is empty, `create_shards`
-    gives no shards and warns. Raises what `fsabs.readers.recordio.Reader` raises, and
-    `StaleFileError` for a file that changed since `create_shards`.
+    gives no shards and warns. Raises what `fsabs.readers.recordio.RecordReader` raises, and
+    `StaleFileError` for a file that changed since `create_shards`. Records are numbered as the headers of chunks count
+    them: a chunk that has another number of records is damaged, and raises when it is read.
 
     With `on_error="skip"`, damage is skipped, and `skipped` lists it. At most `max_skipped` records may be lost in a
     process; one more raises.
     """
 
+    open_at_once = 64
+
     def __init__(self, data_dir: Location, *, on_error: OnError = "raise", max_skipped: int | None = None) -> None:
-        super().__init__()
+        self._given = isinstance(data_dir, FS) or bool(data_dir)
+        super().__init__(data_dir if self._given else Memory())
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
         self._on_error: OnError = on_error
         self._max_skipped = max_skipped
         self._lost = 0
-        self._given = isinstance(data_dir, FS) or bool(data_dir)
-        self._files = Files(data_dir if self._given else Memory())
-        self._open: OrderedDict[str, recordio.Reader] = OrderedDict()
-        self._lock = process.Lock()
         self._seen: dict[str, tuple[int, str | None]] = {}  # size and version, as of create_shards
         self._indexes: dict[str, recordio.Index] = {}  # of this process
 
@@ -141,50 +127,33 @@ class RecordIODataReader(AbstractDataReader):
     @property
     def skipped(self) -> list[recordio.Skipped]:
         """The damage that was skipped in the files that are open in this process."""
-        with self._lock:
-            readers = list(self._open.values())
-        return [one for reader in readers for one in reader.skipped]
+        return [one for reader in self._open_shards() for one in reader.skipped]
 
-    def reader(self, shard_name: str) -> recordio.Reader:
+    def reader(self, shard_name: str) -> recordio.RecordReader:
         """The open file of a shard; it stays open for a while, and is not to be closed."""
-        with self._lock:
-            reader = self._open.get(shard_name)
-            if reader is not None:
-                self._open.move_to_end(shard_name)
-                return reader
-        reader = recordio.Reader(
+        return self._shard(shard_name)
+
+    def _open_shard(self, shard_name: str) -> recordio.RecordReader:
+        reader = recordio.RecordReader(
             self._files.fs, self._files.path(shard_name), index=self._indexes.get(shard_name), on_error=self._on_error
         )
         seen = self._seen.get(shard_name)
         if seen is not None and seen != (reader.index.size, reader.index.version):
             reader.close()
             raise errors.stale(reader.url, "the file changed since its records were counted", "read_records")
+        reader.index.assume_counts()
         self._indexes[shard_name] = reader.index
-        with self._lock:
-            self._open[shard_name] = reader
-            if len(self._open) > OPEN_AT_ONCE:
-                self._open.popitem(last=False)  # not closed: someone may be reading it
         return reader
 
     def trim(self) -> None:
         """Free what was kept for reads by number where it is more than 256 MiB, of what was not used for longest."""
-        with self._lock:
-            readers = list(self._open.values())
+        readers = self._open_shards()
         kept = sum(reader.kept_bytes for reader in readers)
         for reader in readers[:-1]:  # the last one is in use, and has a bound of its own
             if kept <= KEPT_BYTES:
                 break
             kept -= reader.kept_bytes
             reader.let_go()
-
-    def expect(self, shard_names: Iterable[str]) -> None:
-        """Hand the files of these shards, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
-
-    @property
-    def reads_ahead(self) -> bool:
-        """True unless the files are on a local disk."""
-        return self._files.reads_ahead
 
     @property
     def _window(self) -> int:
@@ -196,16 +165,8 @@ class RecordIODataReader(AbstractDataReader):
         """Bytes."""
         return "string"
 
-    def close(self) -> None:
-        """Close the files that are open in this process."""
-        with self._lock:
-            readers, self._open = list(self._open.values()), OrderedDict()
-        for reader in readers:
-            reader.close()
-        self._files.close()
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict(), "_indexes": {}}  # each process opens its own
+        return {**super().__getstate__(), "_indexes": {}}
 
 
 def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[recordio.Index]:
@@ -217,7 +178,7 @@ def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[record
     yield from in_threads(lambda path: recordio.Index.load(fs, path, on_error=on_error), paths, workers)
 
 
-def _scan_available(reader: recordio.Reader, start: int, stop: int, window: int) -> Iterator[Any]:
+def _scan_available(reader: recordio.RecordReader, start: int, stop: int, window: int) -> Iterator[Any]:
     while start < stop:
         scan = reader.scan(start, stop, window=window)
         try:
@@ -234,7 +195,7 @@ def _scan_available(reader: recordio.Reader, start: int, stop: int, window: int)
         start = end
 
 
-def _read_available(reader: recordio.Reader, numbers: Sequence[int]) -> list[Any]:
+def _read_available(reader: recordio.RecordReader, numbers: Sequence[int]) -> list[Any]:
     """Read chunk by chunk."""
     found: list[Any] = [LOST] * len(numbers)
     by_chunk: dict[int, list[int]] = {}

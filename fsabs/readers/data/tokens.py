@@ -232,9 +232,9 @@ class TokenDataReader(AbstractDataReader):
         """True unless the files are on a local disk."""
         return self._files.reads_ahead
 
-    def expect(self, shard_names: Iterable[str]) -> None:
+    def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
-        self._files.expect(map(self._files.path, shard_names))
+        self._files.set_order(map(self._files.path, shard_names))
 
     def close(self) -> None:
         """Close the files that are open in this process."""

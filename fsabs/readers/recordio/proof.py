@@ -2,7 +2,8 @@
 
 No checksum covers a header, and a wrong count would give every later record another's number. So the chunks before the
 one that is read are counted first, once for each version of a file: `Index.proved` says how far that is done, and is
-kept in the index cache. What is read in order is proved in passing.
+kept in the index cache. What is read in order is proved in passing. Data sets, all of whose records are read by one
+index, need no proof (`Index.assume_counts`).
 """
 
 from __future__ import annotations

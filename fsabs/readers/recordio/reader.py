@@ -1,4 +1,4 @@
-"""`Reader`: the records of a file by number, in batches, in ranges and in order, over any FS.
+"""`RecordReader`: the records of a file by number, in batches, in ranges and in order, over any FS.
 
 All reads are positioned, so that threads share a reader, a forked child goes on with it, and it pickles. A chunk is
 read and checked as a whole; what was decompressed is kept within a bound of bytes, and where the records lie in a
@@ -35,7 +35,7 @@ _SLOW = 0.005  # seconds
 _FEW = 4  # records of a chunk that are read alone are less than its records divided by this
 
 
-class Reader:
+class RecordReader:
     """The records of the RecordIO file at `path`.
 
     Args:
@@ -381,12 +381,12 @@ class Reader:
         return _reopened, (self._file, self.index, *self._options, self._owned)
 
     def __repr__(self) -> str:
-        return f"Reader({self.url!r}, records={len(self)})"
+        return f"RecordReader({self.url!r}, records={len(self)})"
 
 
 def _reopened(
     file: ReadFile, index: Index, on_error: OnError, cache_bytes: int, max_chunk_bytes: int, owned: FS | None
-) -> Reader:
-    reader = Reader.__new__(Reader)
+) -> RecordReader:
+    reader = RecordReader.__new__(RecordReader)
     reader._set(file, index, on_error, cache_bytes, max_chunk_bytes, owned)
     return reader

@@ -32,7 +32,7 @@ class _Batch(NamedTuple):
 
 
 class ScannedReader(Protocol):
-    """The methods of `Reader` that a scan is made of."""
+    """The methods of `RecordReader` that a scan is made of."""
 
     @property
     def index(self) -> Index: ...
@@ -45,7 +45,7 @@ class ScannedReader(Protocol):
 
 
 class Scan(Iterator[bytes]):
-    """The records of a `Reader` from `start` to `stop`, in order."""
+    """The records of a `RecordReader` from `start` to `stop`, in order."""
 
     def __init__(self, reader: ScannedReader, start: int, stop: int, window: int = FIRST_WINDOW) -> None:
         self._reader = reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..locate import locate
-from .reader import Reader
+from .reader import RecordReader
 from .scan import Scan
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ class Scanner(Scan):
     yields nothing. As a context manager, or by `close()`, it closes the file.
     """
 
-    _reader: Reader
+    _reader: RecordReader
 
     def __init__(self, fs: FS, path: Path, start: int = 0, len: int = -1, *, on_error: OnError = "raise") -> None:
-        reader = Reader(fs, path, on_error=on_error)
+        reader = RecordReader(fs, path, on_error=on_error)
         total = reader.index.records
         first = min(max(start, 0), total)
         super().__init__(reader, first, total if len < 0 else min(first + len, total))
@@ -47,11 +47,11 @@ class Scanner(Scan):
         self.close()
 
 
-def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> Reader:
-    """The `Reader` of the file at a URL; `options` are those of `from_url`. Closing it closes all that was opened."""
+def open_recordio(url: Path, *, on_error: OnError = "raise", **options: Any) -> RecordReader:
+    """Open the file at a URL; `options` are those of `from_url`. Closing the reader closes all that was opened."""
     fs, path = locate(url, **options)
     try:
-        reader = Reader(fs, path, on_error=on_error)
+        reader = RecordReader(fs, path, on_error=on_error)
     except BaseException:
         fs.close()
         raise

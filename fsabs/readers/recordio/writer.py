@@ -1,4 +1,4 @@
-"""`Writer`: a RecordIO file being written, whole or not at all."""
+"""`RecordWriter`: a RecordIO file being written, whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PIECE = 8 << 20
 _MOST_PREFIXES = 256 << 20  # bytes of a chunk's payload, where records are so small that their limit is never reached
 
 
-class Writer(AbortsOnError):
+class RecordWriter(AbortsOnError):
     """Writes records to the file at `path`, which is visible, complete, once `close()` has returned, or never.
 
     Args:
@@ -135,7 +135,7 @@ class Writer(AbortsOnError):
         return self
 
     def __repr__(self) -> str:
-        return f"Writer({self.url!r}, records={self._records})"
+        return f"RecordWriter({self.url!r}, records={self._records})"
 
 
 def _check(size: int) -> None:

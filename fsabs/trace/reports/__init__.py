@@ -40,9 +40,9 @@ def report(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> None
     What stood at `path` is replaced. Raises `FileNotFoundError` where the folder is none of a trace, what else
     `OSError` there is where the file can't be written, and `MissingDependencyError` without Jinja2.
     """
-    from ..analysis import analyse
+    from ..analysis import analyze
 
-    text = render(analyse(folder))
+    text = render(analyze(folder))
     with Replacement(os.fspath(path), mode=0o600) as out:  # as private as the trace
         out.write(text.encode())
 

@@ -1,0 +1,368 @@
+"""`python -m tests.adapters.drivers`: a rank that trains by the loops of others, one stage of a job after the other.
+
+A stage is a line of JSON on standard input: which driver, with which loader, from which states, and after how many
+batches it stops. The answer is a line of JSON: what was read in each epoch, and the state that the stage leaves, or why
+it was refused. The process group, where there is more than one rank, is made once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import DataLoader
+
+from fsabs.adapters.torch import EpochSampler, Loader, PlannedBatches, ShardedDataset
+from tests.adapters.workers import Numbers
+
+REFUSED = (ValueError, RuntimeError, TypeError)
+"""What a driver raises where it can't resume, saying why."""
+
+
+class Stage(NamedTuple):
+    """A part of a job, which one set of processes runs."""
+
+    driver: str
+    kind: str
+    """The data set: "sharded" or "map"."""
+    counts: list[int]
+    """Records of its shards."""
+    uneven: str
+    batch_size: int
+    workers: int
+    epochs: int
+    """How many the whole job has."""
+    stop: int | None
+    """Stop after so many batches; None runs to the end of the job."""
+    snapshots: int
+    """Of a `StatefulDataLoader`: every how many batches."""
+    epoch: int
+    """The epoch of the states."""
+    states: list[Any]
+    """Those of all ranks of the stage before, or one that all ranks have; none in the first stage."""
+    folder: str
+    """Of files that a driver writes by itself."""
+
+
+class Answer(NamedTuple):
+    """What became of a stage on one rank."""
+
+    seen: list[tuple[int, list[int]]]
+    epoch: int = 0
+    state: Any = None
+    refused: str | None = None
+
+
+class _Reader:
+    """The batches that a rank was given, by epoch, until it stops."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.seen: list[tuple[int, list[int]]] = []
+
+    def take(self, epoch: int, batch: Any) -> bool:
+        """Note a batch; return True where the stage stops."""
+        self.seen.append((epoch, [int(number) for number in batch]))
+        return len(self.seen) == self.stage.stop
+
+
+def data_of(stage: Stage, **ranks: Any) -> Any:
+    """Return the data set of a stage."""
+    if stage.kind == "map":
+        return list(range(sum(stage.counts)))
+    ends = [sum(stage.counts[:number]) for number in range(len(stage.counts))]
+    reader = _Consecutive(stage.counts, ends)
+    return ShardedDataset(reader, seed=11, buffer_size=7, block_size=5, uneven=stage.uneven, **ranks)  # type: ignore[arg-type]
+
+
+class _Consecutive(Numbers):
+    """Shards of the numbers from 0 on."""
+
+    def __init__(self, counts: list[int], starts: list[int]) -> None:
+        super().__init__(counts)
+        self._starts = starts
+
+    def read_records(self, task: Any) -> Iterator[int]:
+        base = self._starts[int(task.shard_name[1:])]
+        yield from range(base + task.start, base + task.end)
+
+
+def _workers(stage: Stage) -> dict[str, Any]:
+    return {"num_workers": stage.workers, "multiprocessing_context": "fork" if stage.workers else None}
+
+
+def loader_of(stage: Stage, **given: Any) -> Loader:
+    """Return a `Loader`."""
+    options: dict[str, Any] = {**given, **_workers(stage)}
+    if stage.kind == "map":
+        options.update(seed=11, uneven=stage.uneven)
+    return Loader(data_of(stage), stage.batch_size, **options)
+
+
+def _resume(target: Any, stage: Stage) -> None:
+    if stage.states:
+        target.load_state_dict(stage.states if len(stage.states) > 1 else stage.states[0])
+
+
+# ---- the drivers
+
+
+def by_loader(stage: Stage) -> Answer:
+    """A loop over a `Loader`."""
+    loader, reader = loader_of(stage), _Reader(stage)
+    _resume(loader, stage)
+    while True:
+        for batch in loader:
+            if reader.take(loader.epoch, batch):
+                return Answer(reader.seen, loader.epoch, loader.state_dict())
+        if loader.epoch >= stage.epochs - 1:
+            return Answer(reader.seen)
+
+
+def by_plain(stage: Stage) -> Answer:
+    """A loop over a plain `DataLoader` whose batches are counted."""
+    data, reader = data_of(stage), _Reader(stage)
+    counter: Any
+    if stage.kind == "map":
+        counter = EpochSampler(data, seed=11, uneven=stage.uneven)  # type: ignore[arg-type]
+        loader: Any = DataLoader(data, stage.batch_size, sampler=counter, **_workers(stage))
+    else:
+        counter = data
+        loader = DataLoader(data, stage.batch_size, collate_fn=data.tagged(), **_workers(stage))
+    _resume(counter, stage)
+    while True:
+        for batch in counter.consumed(loader):
+            if reader.take(counter.epoch, batch):
+                return Answer(reader.seen, counter.epoch, counter.state_dict())
+        if counter.epoch >= stage.epochs - 1:
+            return Answer(reader.seen)
+
+
+def by_stateful(stage: Stage) -> Answer:
+    """A loop over torchdata's `StatefulDataLoader`, which resumes by its own state, or by the data set's."""
+    from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
+
+    data, reader = data_of(stage), _Reader(stage)
+    passes: Any
+    options = {"snapshot_every_n_steps": stage.snapshots, **_workers(stage)}
+    if stage.kind == "map":
+        passes = EpochSampler(data, seed=11, uneven=stage.uneven)  # type: ignore[arg-type]
+        batches = PlannedBatches(passes, stage.batch_size, num_workers=stage.workers)
+        loader: Any = StatefulDataLoader(data, batch_sampler=batches, **options)
+    else:
+        passes = data
+        loader = StatefulDataLoader(data, stage.batch_size, **options)
+    epoch = stage.epoch
+    if stage.states and (own := _own_state(stage)) is not None:
+        loader.load_state_dict(own)
+    elif stage.states:
+        passes.load_state_dict([state["loader"] for state in stage.states])
+        epoch = passes.epoch
+    if stage.kind == "sharded":
+        passes.set_epoch(epoch)
+    while True:
+        for batch in loader:
+            if reader.take(epoch, batch):
+                state = {"loader": loader.state_dict(), "workers": stage.workers, "batch_size": stage.batch_size}
+                return Answer(reader.seen, epoch, state)
+        epoch += 1
+        if epoch >= stage.epochs:
+            return Answer(reader.seen)
+        if stage.kind == "sharded":
+            passes.set_epoch(epoch)
+
+
+def _own_state(stage: Stage) -> Any:
+    """Return the state of this rank for the `StatefulDataLoader` itself; None where the data set has to load it.
+
+    torchdata wants the number of workers as it was, and between two snapshots it skips batches of the present size.
+    """
+    rank, ranks = place()
+    own = stage.states[rank % len(stage.states)]
+    same_size = stage.snapshots == 1 or stage.batch_size == own["batch_size"]
+    fits = same_size and (len(stage.states), stage.workers) == (ranks, own["workers"])
+    return own["loader"] if fits else None
+
+
+def by_lightning(stage: Stage) -> Answer:
+    """Lightning's `Trainer`."""
+    import pytorch_lightning as pl
+
+    from fsabs.adapters.torch.lightning import ResumedEpochs
+
+    reader, checkpoint = _Reader(stage), f"{stage.folder}/lightning.ckpt"
+    loader = loader_of(stage, gather=True)
+
+    class Mean(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = torch.nn.Parameter(torch.zeros(()))
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            self.stops = reader.take(self.current_epoch, batch)
+            return (self.mean - batch.float()).square().mean()
+
+        def on_train_batch_end(self, outputs: Any, batch: Any, index: int) -> None:
+            if self.stops:
+                self.trainer.save_checkpoint(checkpoint)
+                self.trainer.should_stop = True
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    ranks = place()[1]
+    trainer = pl.Trainer(
+        max_epochs=stage.epochs,
+        min_epochs=0,
+        accelerator="cpu",
+        devices=ranks,
+        strategy="ddp" if ranks > 1 else "auto",
+        callbacks=[ResumedEpochs()],
+        default_root_dir=stage.folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    resumed = {"ckpt_path": checkpoint, "weights_only": False} if stage.states else {}
+    trainer.fit(Mean(), loader, **resumed)  # type: ignore[arg-type]
+    return Answer(reader.seen, reader.seen[-1][0] if reader.seen else 0, "in the checkpoint")
+
+
+def by_accelerate(stage: Stage) -> Answer:
+    """A loop as accelerate's examples have it."""
+    from accelerate import Accelerator  # type: ignore[import-untyped]
+    from accelerate.state import (  # type: ignore[import-untyped]
+        AcceleratorState,
+        GradientState,
+        PartialState,
+    )
+
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._reset_state()
+    reader, folder = _Reader(stage), f"{stage.folder}/accelerate"
+    accelerator = Accelerator(cpu=True)
+    model = torch.nn.Linear(1, 1)
+    model, optimizer, loader = accelerator.prepare(
+        model, torch.optim.SGD(model.parameters(), lr=0.01), loader_of(stage, gather=True)
+    )
+    accelerator.register_for_checkpointing(loader)
+    if stage.states:
+        accelerator.load_state(folder)
+    while True:
+        for batch in loader:
+            accelerator.backward(model(batch.float().unsqueeze(1)).square().mean())
+            optimizer.step()
+            optimizer.zero_grad()
+            if reader.take(loader.epoch, batch):
+                accelerator.save_state(folder)
+                return Answer(reader.seen, loader.epoch, "in the folder")
+        if loader.epoch >= stage.epochs - 1:
+            return Answer(reader.seen)
+
+
+def by_trainer(stage: Stage) -> Answer:
+    """Hugging Face's `Trainer`."""
+    from transformers import TrainerCallback, TrainingArguments
+
+    from fsabs.adapters.torch.transformers import LoaderTrainer
+
+    reader, folder = _Reader(stage), f"{stage.folder}/trainer"
+    loader = loader_of(stage, gather=True, collate_fn=_named)
+
+    class Mean(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, numbers: Any) -> dict[str, Any]:
+            self.stops = reader.take(loader.epoch, numbers)
+            return {"loss": (self.mean - numbers.float()).square().mean()}
+
+    model = Mean()
+
+    class Stops(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
+            control.should_save = control.should_training_stop = model.stops
+            return control
+
+    arguments = TrainingArguments(
+        folder,
+        num_train_epochs=stage.epochs,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        logging_strategy="no",
+        max_grad_norm=0.0,
+    )
+    trainer = LoaderTrainer(model, arguments, train_loader=loader, callbacks=[Stops()])
+    trainer.train(resume_from_checkpoint=_newest(folder) if stage.states else None)
+    return Answer(reader.seen, loader.epoch, "in the folder" if model.stops else None)
+
+
+def _named(samples: list[int]) -> dict[str, Any]:
+    return {"numbers": torch.tensor(samples)}
+
+
+def _newest(folder: str) -> str:
+    return max(map(str, Path(folder).glob("checkpoint-*")), key=lambda path: int(path.rpartition("-")[2]))
+
+
+DRIVERS: dict[str, Callable[[Stage], Answer]] = {
+    "plain": by_plain,
+    "loader": by_loader,
+    "stateful": by_stateful,
+    "lightning": by_lightning,
+    "accelerate": by_accelerate,
+    "trainer": by_trainer,
+}
+
+
+# ---- the process
+
+
+def place() -> tuple[int, int]:
+    """Return the rank of this process and the number of ranks."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def run(stage: Stage) -> Answer:
+    """Run a stage; what is refused is part of the answer."""
+    try:
+        return DRIVERS[stage.driver](stage)
+    except REFUSED as exc:
+        return Answer([], refused=f"{type(exc).__name__}: {exc}")
+
+
+def serve() -> None:
+    """Run the stages that come on standard input."""
+    warnings.simplefilter("ignore")  # advice of the libraries
+    for name in ("pytorch_lightning", "lightning.pytorch", "accelerate", "transformers"):
+        logging.getLogger(name).setLevel("CRITICAL")
+    torch.set_num_threads(1)
+    if place()[1] > 1:
+        rank, ranks = place()
+        store = f"file://{os.environ['FSABS_TEST_STORE']}"
+        torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print
+    for line in sys.stdin:
+        answer = run(Stage(*json.loads(line)))
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        Path("lightning_logs").mkdir()
+        serve()

@@ -1,0 +1,204 @@
+"""Jobs that loops of others drive, stopped at any step and resumed with other batch sizes, workers and ranks.
+
+Each sample comes once an epoch, whoever drives; or the driver refuses to resume, and says why.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import soak
+from tests.adapters.drivers import DRIVERS, Answer, Stage
+from tests.servers.fixtures import require
+
+ROOT = Path(__file__).parents[2]
+JOBS = 12  # of each driver
+SECONDS = 120.0  # of one stage
+LIBRARIES = {
+    "stateful": "torchdata",
+    "lightning": "pytorch_lightning",
+    "accelerate": "accelerate",
+    "trainer": "transformers",
+}
+IN_STEP = ("lightning", "accelerate", "trainer")
+"""Drivers whose ranks wait for each other in each step."""
+
+
+class Ranks:
+    """The processes of a number of ranks, which run stages together."""
+
+    def __init__(self, ranks: int, log: Path) -> None:
+        self._log = log.open("ab")
+        self._processes = []
+        for rank in range(ranks):
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"}
+            if ranks > 1:
+                group: dict[str, Any] = {
+                    "RANK": rank,
+                    "LOCAL_RANK": rank,
+                    "WORLD_SIZE": ranks,
+                    "LOCAL_WORLD_SIZE": ranks,
+                }
+                group |= {"GROUP_RANK": 0, "MASTER_ADDR": "none", "MASTER_PORT": 1, "TORCHELASTIC_RUN_ID": "x"}
+                group["FSABS_TEST_STORE"] = f"{log}.store"  # a file: a port may be taken before it is used
+                env |= {name: str(value) for name, value in group.items()}
+            command = [sys.executable, "-m", "tests.adapters.drivers"]
+            pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+            self._processes.append(subprocess.Popen(command, cwd=ROOT, env=env, **pipes))
+
+    def run(self, stage: Stage) -> list[Answer]:
+        """Return the answers of the ranks to a stage."""
+        line = json.dumps(stage).encode() + b"\n"
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(line)
+            process.stdin.flush()
+        end = time.monotonic() + SECONDS
+        return [Answer(*json.loads(self._line(process, end))) for process in self._processes]
+
+    def _line(self, process: subprocess.Popen[bytes], end: float) -> bytes:
+        assert process.stdout is not None
+        found = b""
+        while not found.endswith(b"\n"):
+            ready, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
+            if not more:
+                state = "hangs" if ready == [] else "has ended"
+                raise AssertionError(f"a rank {state}: {Path(self._log.name).read_text()[-3000:]}")
+            found += more
+        return found
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+        self._log.close()
+
+
+class Part(NamedTuple):
+    """What one stage of a job has that the next one may not have."""
+
+    batch_size: int
+    workers: int
+    ranks: int
+    stop: int | None
+
+
+class Job(NamedTuple):
+    """A job in stages, each of which but the last is stopped."""
+
+    driver: str
+    kind: str
+    counts: list[int]
+    uneven: str
+    epochs: int
+    snapshots: int
+    parts: list[Part]
+
+
+def random_job(driver: str, rng: random.Random) -> Job:
+    """Return a job of a driver."""
+    counts = [rng.randint(0, 40) for _ in range(rng.randint(2, 5))]
+    counts.append(rng.randint(20, 60))
+    epochs = rng.choice([1, 2, 3])
+    parts = []
+    ranks = [rng.choice([1, 2]) for _ in range(rng.choice([2, 2, 3]))]
+    for number, several in enumerate(ranks):
+        batch_size = rng.randint(1, 9)
+        steps = max(1, epochs * sum(counts) // several // batch_size // len(ranks))
+        stop = rng.randint(1, steps) if number + 1 < len(ranks) else None
+        parts.append(Part(batch_size, rng.choice([0, 0, 1, 2]), several, stop))
+    uneven = "drop" if driver in IN_STEP and max(ranks) > 1 else rng.choice(["keep", "keep", "drop"])
+    return Job(driver, rng.choice(["sharded", "map"]), counts, uneven, epochs, rng.choice([1, 1, 3]), parts)
+
+
+def run_job(job: Job, sets: dict[int, Ranks], folder: Path) -> str | None:
+    """Run a job; return why it was refused, or None. Fails if a sample is lost or comes twice."""
+    seen: dict[int, Counter[int]] = {epoch: Counter() for epoch in range(job.epochs)}
+    states: list[Any] = []
+    epoch, allowed = 0, 0
+    for part in job.parts:
+        stage = Stage(
+            job.driver,
+            job.kind,
+            job.counts,
+            job.uneven,
+            part.batch_size,
+            part.workers,
+            job.epochs,
+            part.stop,
+            job.snapshots,
+            epoch,
+            states,
+            str(folder),
+        )
+        answers = sets[part.ranks].run(stage)
+        allowed += part.ranks - 1 if job.uneven == "drop" else 0
+        refused = {answer.refused for answer in answers}
+        if refused != {None}:
+            assert None not in refused, f"{job}: some ranks go on, others say {refused}"
+            return str(refused)
+        for answer in answers:
+            for number, batch in answer.seen:
+                assert number < job.epochs, f"{job}: epoch {number}"
+                seen[number].update(batch)
+        states = [answer.state for answer in answers]
+        if None in states:
+            break  # it has ended before it was stopped
+        epoch = max(answer.epoch for answer in answers)
+    for number, samples in seen.items():
+        missing = set(range(sum(job.counts))) - samples.keys()
+        twice = [sample for sample, times in samples.items() if times > 1]
+        assert not twice, f"{job}: epoch {number} repeats {twice}"
+        assert len(missing) <= allowed, f"{job}: epoch {number} loses {missing}"
+    return None
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Ranks]]:
+    """The processes of one rank, and of two."""
+    folder = tmp_path_factory.mktemp("ranks")
+    found = {ranks: Ranks(ranks, folder / f"log{ranks}") for ranks in (1, 2)}
+    yield found
+    for one in found.values():
+        one.close()
+
+
+def missing(driver: str) -> str | None:
+    """Return what to do where the library of a driver is not installed."""
+    name = LIBRARIES.get(driver, "torch")
+    return None if importlib.util.find_spec(name) else f"{name} is not installed: pip install -e '.[test]'"
+
+
+def may_refuse(job: Job, reason: str) -> bool:
+    """Return whether a driver may refuse a job for this reason."""
+    return job.driver == "stateful" and job.snapshots > 1 and "batches before the last one" in reason
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_each_sample_comes_once_whoever_drives(driver: str, sets: dict[int, Ranks], tmp_path: Path) -> None:
+    require(lambda: missing(driver))
+    rng = random.Random(f"{driver} {soak.seed(4)}")
+    jobs = soak.rounds(JOBS)
+    for number in range(jobs):
+        job = random_job(driver, rng)
+        (folder := tmp_path / str(number)).mkdir()
+        reason = run_job(job, sets, folder)
+        assert reason is None or may_refuse(job, reason), f"{job}: {reason}"
+    soak.count("jobs of other drivers stopped and resumed", jobs)
