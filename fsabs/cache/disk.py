@@ -122,8 +122,9 @@ class DiskCache:
                     if len(content) == size and checksum(content) == crc:
                         if not hash(name) & self.passes.mask:
                             self.passes.read(hash(name))
-                        if status.st_mtime < self.passes.begun:
-                            os.utime(fd)  # once in a pass
+                        if status.st_mtime < self.passes.begun:  # once in a pass
+                            with contextlib.suppress(OSError):  # a read-only disk
+                                os.utime(fd)
                         return content
         except FAILURES as exc:
             self._fails(exc)

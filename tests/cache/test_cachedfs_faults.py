@@ -421,6 +421,19 @@ def test_a_disk_that_fails(store: Local, tmp_path: Path, monkeypatch: pytest.Mon
         disk._warned.clear()
 
 
+def test_a_read_only_cache_gives_what_it_has(store: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an image of a container: of a pass long ago, so that each hit would renew an entry's time."""
+    all_right(cached(store, tmp_path / "cache"))
+    for path in entry_files(tmp_path / "cache"):
+        os.utime(path, (1e9, 1e9))
+    monkeypatch.setattr(disk, "os", _Failing("utime"))
+    fs = cached(store, tmp_path / "cache", memory_bytes=0)
+    with at_most_one_warning() as caught:
+        all_right(fs)
+    status = fs.status()
+    assert (status["hits"], status["misses"], len(caught)) == (3 * len(NAMES), 0, 0)
+
+
 def test_nothing_is_left_open(store: Local, tmp_path: Path) -> None:
     all_right(cached(store, tmp_path / "cache"))
     import gc
