@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_co
 
 from ...core import hooks
 from ...trace import session
+from .resumable import EpochDataset
 from .sampler import EpochSampler
-from .sharded import ShardedDataset
 from .states import state_of_ranks
 from .tags import Collate, Samples, Tag, Tagged
 
@@ -77,7 +77,7 @@ class Loader(DataLoader[Any]):
         for name in ("shuffle", "sampler", "batch_sampler"):
             if options.pop(name, None):
                 raise TypeError(
-                    f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is a ShardedDataset); "
+                    f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is a EpochDataset); "
                     f"a sampler of yours goes with torch's DataLoader"
                 )
         self._gather = gather
@@ -86,7 +86,7 @@ class Loader(DataLoader[Any]):
         self._source: Any
         if collate_fn is None:
             collate_fn = default_convert if batch_size is None else default_collate
-        own_ranks = isinstance(dataset, ShardedDataset) or _is_tasks(dataset)
+        own_ranks = isinstance(dataset, EpochDataset) or _is_tasks(dataset)
         if own_ranks and (seed, rank, ranks, uneven) != (None, None, None, "keep"):
             raise TypeError(f"seed, rank, ranks and uneven of a {type(dataset).__name__} are given to the data set")
         if _is_tasks(dataset):
@@ -94,7 +94,7 @@ class Loader(DataLoader[Any]):
             collate_fn = dataset.tagged(collate_fn, batched=batch_size is not None)
             super().__init__(dataset, batch_size, collate_fn=collate_fn, drop_last=drop_last, **options)
             return
-        if isinstance(dataset, ShardedDataset):
+        if isinstance(dataset, EpochDataset):
             self._source = dataset
         else:
             self._source = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
@@ -195,20 +195,20 @@ class _Batches(DistributedSampler[Any]):
     """
 
     def __init__(
-        self, source: EpochSampler | ShardedDataset, batch_size: int | None, drop_last: bool, workers: int
+        self, source: EpochSampler | EpochDataset, batch_size: int | None, drop_last: bool, workers: int
     ) -> None:
         self._source = source
         self.epochs = source.epochs
         self.batch_size = getattr(source, "batch_size", None) or batch_size or 1
         self.drop_last = drop_last
         self._workers = max(1, workers)
-        self._parts = self._workers if isinstance(source, ShardedDataset) else 1
+        self._parts = self._workers if isinstance(source, EpochDataset) else 1
         self._drawn: Iterator[_Work] | None = None
 
     def begin(self) -> Pass:
         """Begin the pass that is iterated until `begun` is called."""
         running = self.epochs.begin(self._parts, self.batch_size, self.drop_last)
-        if isinstance(self._source, ShardedDataset):
+        if isinstance(self._source, EpochDataset):
             self._source.begin_counting()
         self._drawn = map(_Work._make, self._source.drawn(running, self._workers))
         return running
@@ -234,7 +234,7 @@ class _Planned(Dataset[Any]):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._reader = dataset.batch_reader() if isinstance(dataset, ShardedDataset) else None
+        self._reader = dataset.batch_reader() if isinstance(dataset, EpochDataset) else None
 
     def __getitems__(self, work: _Work) -> Samples:
         if self._reader is not None:
