@@ -22,6 +22,7 @@ from .checkpoints import CheckpointManager, load, save
 from .files import FileDataset
 from .images import ImageFolder, decode_image
 from .loader import Loader
+from .mixture import Mixture
 from .packing import Packing
 from .records import RecordIODataset
 from .sampler import EpochSampler
@@ -38,6 +39,7 @@ __all__ = [
     "FileDataset",
     "ImageFolder",
     "Loader",
+    "Mixture",
     "Packing",
     "PlannedBatches",
     "RecordIODataset",

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from ...readers.data.order import Interval, drop, length
-from .plan import UNEVEN, EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
-from .states import Content, Remainder, State, first_of, plan_of_rank, remainders, state_of
+from .plan import UNEVEN, EpochPlan, Pass, Sharing, WorkerPlace
+from .states import Content, Remainder, State, first_of, plan_of_all, plan_of_rank, remainders, state_of
 
 
 class RankOf:
@@ -67,34 +68,37 @@ def _environments_rank() -> tuple[int, int] | None:
     return (rank, ranks) if 0 <= rank < ranks else None
 
 
+Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], State], EpochPlan]
+
+
 class Epochs:
     """The plan of the pass that runs or comes next, and which of its samples were consumed.
 
     Args:
         content: what a state has to be of.
-        shape_of: returns the shape of an epoch of a base.
+        sharing: how an epoch is divided.
         rank: of this process.
-        uneven: see `ShardedDataset`.
         publish: is called with each new plan, as `publish(serial, plan, whole)`: whether it is that of a whole epoch.
-        rebased: returns a plan from a state, which may be of another base, for the present data set.
+        rebased: returns a plan from a state, which may be of another base, for the present data set; it is called with
+            this rank's plan, a function that returns that of all ranks (`ValueError` if their states are not there),
+            and the state.
         base: of plans that follow from no state.
     """
 
     def __init__(
         self,
         content: Content,
-        shape_of: Callable[[int, Any], EpochShape],
+        sharing: Sharing,
         rank: RankOf,
-        uneven: Uneven,
         publish: Callable[[int, EpochPlan, bool], object] = lambda serial, plan, whole: None,
-        rebased: Callable[[EpochPlan, State], EpochPlan] = lambda plan, state: plan,
+        rebased: Rebase = lambda plan, of_all, state: plan,
         base: Any = None,
     ) -> None:
-        if uneven not in UNEVEN:
-            raise ValueError(f"uneven is one of {', '.join(map(repr, UNEVEN))}, not {uneven!r}")
+        if sharing.uneven not in UNEVEN:
+            raise ValueError(f"uneven is one of {', '.join(map(repr, UNEVEN))}, not {sharing.uneven!r}")
         self._rank = rank
         self.content = content
-        self.sharing = Sharing(uneven, shape_of)
+        self.sharing = sharing
         self.serial = 0
         """Counts the plans."""
         self.pass_type: type[Pass] = Pass
@@ -142,7 +146,13 @@ class Epochs:
 
     # ---- passes
 
-    def begin(self, workers: int = 1, batch_size: int = 1, drop_last: bool = False, skip: Sequence[range] = ()) -> Pass:
+    def begin(
+        self,
+        workers: int = 1,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        skip: Mapping[int, Sequence[range]] | None = None,
+    ) -> Pass:
         """Return the pass that begins, in so many parts: of the next epoch if anything of this one was consumed."""
         place = self.place._replace(workers=workers)
         if self._loaded_by not in (None, place._replace(workers=1)):
@@ -156,8 +166,15 @@ class Epochs:
             self._set(self.plan.of_epoch(self.plan.epoch + 1, self.sharing))
         else:
             self._set(self.plan)
-        self.running = self.pass_type(self.plan, place, self.sharing, self.serial, batch_size, drop_last, skip)
+        self.running = self.planned(place, batch_size, drop_last, skip)
         return self.running
+
+    def planned(
+        self, place: WorkerPlace, batch_size: int, drop_last: bool, skip: Mapping[int, Sequence[range]] | None = None
+    ) -> Pass:
+        """Return a pass over the present plan, of any rank."""
+        steps = (skip or {}).get(self.plan.epoch, ())
+        return self.pass_type(self.plan, place, self.sharing, self.serial, batch_size, drop_last, steps)
 
     def batches(self, workers: int, batch_size: int, drop_last: bool) -> int:
         """Return how many batches the pass has that runs or comes next, with those that were consumed of it before."""
@@ -191,6 +208,11 @@ class Epochs:
         """Record that a pass gives no more batches."""
         if running.serial == self.serial:
             self._empty = running.exhausted
+
+    def abandon(self, running: Pass) -> None:
+        """Record that the rest of a pass is left out, so that the next one is of the next epoch."""
+        if running.serial == self.serial:
+            self._empty = True
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass one of `epoch`; what a loaded state left of that epoch stays in force."""
@@ -241,6 +263,7 @@ class Epochs:
         place = self.place
         left, base = remainders(state_dict, self.content, self.sharing)
         plan = plan_of_rank(left, base, place, self.sharing)
-        self._set(self._rebased(plan, first_of(state_dict)))
+        of_all = partial(plan_of_all, left, base, place, self.sharing)
+        self._set(self._rebased(plan, of_all, first_of(state_dict)))
         self._loaded = min(one.epoch for one in left)
         self._loaded_by = place

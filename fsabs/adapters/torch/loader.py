@@ -7,24 +7,28 @@ training loop. `_Planned` stands for the data set in the workers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate, default_convert
 
 from ...core import hooks
 from ...trace import session
-from .resumable import EpochDataset
+from .agreement import agreed
+from .resumable import EpochDataset, SamplePlace
 from .sampler import EpochSampler
 from .states import state_of_ranks
 from .tags import Collate, Samples, Tag, Tagged
 
 if TYPE_CHECKING:
-    from .plan import Pass, Uneven
+    from .plan import Pass, Uneven, WorkerPlace
     from .tasks import TaskDataset
 
 
+Skip: TypeAlias = Iterable[int | range] | Mapping[int, Iterable[int | range]]
+"""Numbers of steps, or ranges of them."""
 LENGTH_CHANGED = "the length of the epoch was asked for before a state was loaded"
 
 
@@ -46,6 +50,8 @@ class Loader(DataLoader[Any]):
         batch_size: samples of a batch; None gives single samples.
         seed: shuffles a map-style data set anew in each epoch; None leaves the order alone.
         rank, ranks, uneven: of `EpochSampler`, for a map-style data set; see `ShardedDataset`.
+        skip: steps that are left out, as after a spike of the loss: numbers of batches, or ranges of them, of epoch 0,
+            or a mapping from epochs to such. They count as consumed, and are not read.
         gather: `state_dict()` returns the states of all ranks in one, for any number of ranks. All ranks must call it
             together, as Lightning does.
         collate_fn: makes a batch of a list of samples; torch's own if None.
@@ -66,6 +72,7 @@ class Loader(DataLoader[Any]):
         ranks: int | None = None,
         uneven: Uneven = "keep",
         gather: bool = False,
+        skip: Skip = (),
         collate_fn: Callable[[Any], Any] | None = None,
         drop_last: bool = False,
         **options: Any,
@@ -81,6 +88,7 @@ class Loader(DataLoader[Any]):
                     f"a sampler of yours goes with torch's DataLoader"
                 )
         self._gather = gather
+        self._skip = {epoch: [*map(_as_range, steps)] for epoch, steps in _by_epoch(skip).items()}
         self._counted_on: int | None = None  # the length that was asked for before a state was loaded
         self._tasks: TaskDataset | None = None
         self._source: Any
@@ -105,7 +113,7 @@ class Loader(DataLoader[Any]):
         if drop_last and getattr(dataset, "packing", None) is not None:
             raise ValueError("drop_last is not for packed windows, whose number is not known")
         self._planned = _Planned(dataset)
-        self._batches = _Batches(self._source, batch_size, drop_last, options.get("num_workers", 0))
+        self._batches = _Batches(self._source, batch_size, drop_last, options.get("num_workers", 0), self._skip)
         options["collate_fn"] = Collate(collate_fn, batched=batch_size is not None)
         if batch_size is None:
             super().__init__(self._planned, None, sampler=self._batches, **options)
@@ -125,7 +133,20 @@ class Loader(DataLoader[Any]):
             batches = super().__iter__()
         finally:
             self._batches.begun()
-        return _Marked(_Consumed(self._batches.epochs, running, batches, self._planned), begin)
+        consumed: Iterator[Any] = _Consumed(self._batches.epochs, running, batches, self._planned)
+        if running.place.ranks > 1 and self._batches.varies:
+            consumed = agreed(
+                consumed,
+                self._source.uneven == "drop",
+                self._filler,
+                partial(self._batches.epochs.abandon, running),
+            )
+        return _Marked(consumed, begin)
+
+    def _filler(self, batch: Any) -> Any:
+        if self._source.uneven == "repeat" or self._source.packing is None:
+            return batch
+        return self._source.packing.padded(batch)
 
     def __len__(self) -> int:
         """The number of batches of an epoch, with those that were consumed before the state that was loaded.
@@ -150,6 +171,23 @@ class Loader(DataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
         self._source.set_epoch(epoch)
+
+    def samples(self, step: int) -> dict[int, list[SamplePlace]]:
+        """Return where the samples of a step come from, for each rank: source, shard and record.
+
+        The step is the number of a batch of the epoch that runs or comes next, with those before the state that was
+        loaded. It follows from counts alone; windows that are packed are read from that state on, and so are the
+        records of the step where damaged ones are skipped. After a state of this rank alone, only its own are known.
+
+        `LookupError` for a step that the epoch has not, or that lies before the state; `TypeError` for a data set that
+        does not say where its samples come from: map-style ones and a job's tasks.
+        """
+        if not isinstance(self._source, EpochDataset):
+            raise TypeError(f"a {type(self.dataset).__name__} does not say where its samples come from")
+        here = self._source.epochs.place
+        known = range(here.ranks) if self._source.epochs.plan.scope == "all" else [here.rank]
+        passes = {rank: self._batches.planned(here._replace(rank=rank)) for rank in known}
+        return {rank: self._source.ledger(running, step) for rank, running in passes.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what remains of the epoch, as plain data: of this rank, or of all ranks with `gather`."""
@@ -177,6 +215,14 @@ class Loader(DataLoader[Any]):
             )
 
 
+def _by_epoch(skip: Skip) -> Mapping[int, Iterable[int | range]]:
+    return skip if isinstance(skip, Mapping) else {0: skip}
+
+
+def _as_range(steps: int | range) -> range:
+    return steps if isinstance(steps, range) else range(steps, steps + 1)
+
+
 def _is_tasks(dataset: Any) -> bool:
     return callable(getattr(dataset, "of_batches", None))
 
@@ -195,7 +241,12 @@ class _Batches(DistributedSampler[Any]):
     """
 
     def __init__(
-        self, source: EpochSampler | EpochDataset, batch_size: int | None, drop_last: bool, workers: int
+        self,
+        source: EpochSampler | EpochDataset,
+        batch_size: int | None,
+        drop_last: bool,
+        workers: int,
+        skip: Mapping[int, Sequence[range]],
     ) -> None:
         self._source = source
         self.epochs = source.epochs
@@ -203,11 +254,22 @@ class _Batches(DistributedSampler[Any]):
         self.drop_last = drop_last
         self._workers = max(1, workers)
         self._parts = self._workers if isinstance(source, EpochDataset) else 1
+        self._skip = skip
         self._drawn: Iterator[_Work] | None = None
+
+    @property
+    def varies(self) -> bool:
+        """True if ranks are to be even, and the number of their batches is not known before they are read."""
+        source = self._source
+        return (
+            isinstance(source, EpochDataset)
+            and source.uneven != "keep"
+            and (source.packing is not None or source.skips)
+        )
 
     def begin(self) -> Pass:
         """Begin the pass that is iterated until `begun` is called."""
-        running = self.epochs.begin(self._parts, self.batch_size, self.drop_last)
+        running = self.epochs.begin(self._parts, self.batch_size, self.drop_last, self._skip)
         if isinstance(self._source, EpochDataset):
             self._source.begin_counting()
         self._drawn = map(_Work._make, self._source.drawn(running, self._workers))
@@ -221,6 +283,12 @@ class _Batches(DistributedSampler[Any]):
         if self._drawn is None:
             raise TypeError("the batches of a Loader are the Loader's own: iterate the Loader")
         return self._drawn
+
+    def planned(self, place: WorkerPlace) -> Pass:
+        """Return the pass of a rank that runs or comes next, as a new one."""
+        epochs = self.epochs
+        place = place._replace(workers=self._parts)
+        return epochs.planned(place, self.batch_size, self.drop_last, self._skip)
 
     def __len__(self) -> int:
         return self.epochs.batches(self._parts, self.batch_size, self.drop_last)
@@ -279,8 +347,9 @@ class _Consumed(Iterator[Any]):
             except StopIteration:
                 self._epochs.end(self._running)
                 raise
+            step, taken = self._running.step, self._running.batches
             self._epochs.consumed(self._running, batch.tag)
-            if batch.data is not None:
+            if batch.data is not None and not (self._running.batches > taken and self._running.skips(step)):
                 return batch.data
 
     def __del__(self) -> None:

@@ -53,6 +53,12 @@ class Packing(NamedTuple):
         """What the windows follow from, besides documents and tokenizer."""
         return ["packed", self.sequence_length, self.overlap]
 
+    def padded(self, batch: Any) -> dict[str, Any]:
+        """Return a batch (of tensors or arrays) of which all is padding."""
+        if not isinstance(batch, dict) or set(batch) != {"tokens", "segments"}:
+            raise TypeError("uneven='pad' is for batches as they are packed; 'repeat' is for any")
+        return {"tokens": batch["tokens"] * 0 + self.pad, "segments": batch["segments"] * 0 - 1}
+
     def windows(
         self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval], start: int
     ) -> Iterator[Counted]:

@@ -24,7 +24,7 @@ from .counted import Counted
 from .epochs import Epochs, RankOf
 from .files import Transform
 from .packing import UNIT, PackedPass, Packing
-from .plan import EpochPlan, EpochShape, Intervals, Pass, Uneven, WorkerPlace
+from .plan import EpochPlan, EpochShape, Intervals, Pass, Sharing, Uneven, WorkerPlace
 from .shared import EpochNotice, WorkerCounts
 from .states import Content, Remainder, State, plan_of_worker, remainders, state_of
 from .tags import Samples, Tag, Tagged
@@ -92,15 +92,18 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         self._unit = 1 if packing is None else UNIT  # positions of a record
         self.batch_size = batch_size
         """Records of a sample that is a batch; None for single ones, and for packed windows."""
-        self._skips = skips
+        self.skips = skips
+        """True if damaged records are left out."""
+        self.base = base
+        """That of plans which follow from no state."""
         self.max_skipped = max_skipped
         self._skipped = WorkerCounts()
         self._notice = EpochNotice()
         self.epochs = Epochs(
             content,
-            self._shape_of,
+            # The number of windows is not known before they are read: `Loader` makes ranks even.
+            Sharing(uneven if packing is None else "keep", self._shape_of, self.settled),
             RankOf(rank, ranks),
-            uneven if packing is None else "keep",  # windows are not known before they are read: see `Loader`
             self._notice.publish,
             self.rebased,
             base,
@@ -124,12 +127,23 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         """Return the shape of an epoch, in records."""
 
     @abc.abstractmethod
+    def total_of(self, shards: int) -> int:
+        """Return the number of records of an epoch when there were so many shards."""
+
+    @abc.abstractmethod
     def places(self, epoch: int, base: Any, start: int, end: int) -> list[SamplePlace]:
         """Return where the records at positions of an epoch come from."""
 
     @abc.abstractmethod
-    def rebased(self, plan: EpochPlan, state: State) -> EpochPlan:
-        """Return a plan from a state, which may be of another base, for what the data set is now."""
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
+        """Return a plan from a state, which may be of another base, for what the data set is now.
+
+        `of_all()` is the plan of all ranks; `ValueError` if their states are not there.
+        """
+
+    def settled(self, base: Any, epoch: int) -> Any:
+        """Return a base without what matters only for epochs before one."""
+        return base
 
     def expect(self, plans: Iterable[tuple[EpochPlan, list[list[Interval]]]]) -> None:
         """Receive what this rank's workers read next, so that a cache below knows what to keep."""
@@ -351,7 +365,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
         if isinstance(running, PackedPass):
             return self._packed_ledger(running, step)
         positions = running.positions_of(step)
-        if not self._skips:
+        if not self.skips:
             return self.places_of(running.plan, positions)
         found: list[SamplePlace] = []
         singles = [(at, at + 1) for start, end in positions for at in range(start, end)]
@@ -450,7 +464,7 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
 
     def without_lost(self, samples: list[Any]) -> list[Any]:
         """Return the samples without those that are damaged, which are counted."""
-        if not (self._skips and any(sample is LOST for sample in samples)):
+        if not (self.skips and any(sample is LOST for sample in samples)):
             return samples
         for sample in samples:
             if sample is LOST:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from ...readers.data import AbstractDataReader, Mode, Shard, shards_of
 from ...readers.data.base import OnError
 from ...readers.data.files import Location
-from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, between, part
+from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, between, union
 from ...readers.data.parquet import ParquetDataReader
 from ...readers.data.tokens import TokenDataReader
 from ...readers.data.windows import RandomOrder
@@ -160,29 +160,32 @@ class ShardedDataset(EpochDataset):
         """Return the shape of an epoch: of all shards, whenever they were added."""
         return EpochShape(self._order.total)
 
+    def settled(self, base: Any, epoch: int) -> Any:
+        """Return a base without what matters only for epochs before one."""
+        return [one for one in base or [] if one[1] >= epoch] or None
+
     def total_of(self, shards: int) -> int:
         """Return the number of records of the first so many shards."""
         return sum(shard.count for shard in self._shards[:shards])
 
-    def rebased(self, plan: EpochPlan, state: State) -> EpochPlan:
+    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
         """Return the plan with the shards that were added since the state was saved."""
         known = len(self._shards) if state["format"] == 1 else state["content"]["shards"]
-        base = [one for one in plan.base or [] if one[1] >= plan.epoch]
         if known == len(self._shards):
-            return plan._replace(base=base or None)
+            return plan
         last = max([plan.epoch, *(epoch for epoch, _ in plan.later)])
+        if self.epochs.place.ranks > 1:
+            plan = of_all()
         before, total = self.total_of(known) * self._unit, self._order.total * self._unit
-        place, sharing = self.epochs.place, self.epochs.sharing
-        new = EpochPlan(plan.epoch, "all", (((before, total),),))
-        if plan.scope == "rank" and place.ranks > 1 and sharing.uneven in ("pad", "repeat"):
-            raise ValueError(f"shards were added: with uneven={sharing.uneven!r}, the states of all ranks are needed")
-        own = new.parts[0] if plan.scope == "all" else tuple(new.of_rank(place, sharing))
-        parts = [tuple(between(one, 0, before)) for one in plan.parts]  # without what made ranks even
-        shares = [own, *[()] * (len(parts) - 1)] if plan.scope == "all" else _parts_of(own, len(parts))
+
+        def grown(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+            return (*between(intervals, 0, before), (before, total))  # without what made ranks even
+
         return plan._replace(
-            parts=tuple(one + share for one, share in zip(parts or [()], shares, strict=True)),
-            later=tuple((epoch, (*between(one, 0, before), *own)) for epoch, one in plan.later),
-            base=[*base, [known, last]],
+            parts=(grown(union(plan.parts)),),
+            scope="all",
+            later=tuple((epoch, grown(one)) for epoch, one in plan.later),
+            base=[*(plan.base or []), [known, last]],
         )
 
     # ---- the rest of the interface
@@ -227,7 +230,3 @@ class ShardedDataset(EpochDataset):
 def _generations(epoch: int, base: Any, shards: int) -> list[int]:
     """Return the numbers of shards that the parts of an epoch's order end with."""
     return sorted({count for count, last in base or [] if epoch <= last} | {shards})
-
-
-def _parts_of(intervals: tuple[Interval, ...], parts: int) -> list[tuple[Interval, ...]]:
-    return [tuple(part(intervals, number, parts)) for number in range(max(1, parts))]

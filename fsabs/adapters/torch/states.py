@@ -148,26 +148,31 @@ def remainders(states: Any, content: Content, sharing: Sharing) -> tuple[list[Re
 
     `ValueError` for what is no state, or one of other content.
     """
-    found: list[Remainder] = []
-    base = None
-    for state in _unwrapped([states] if isinstance(states, Mapping) else states):
+    given = list(_unwrapped([states] if isinstance(states, Mapping) else states))
+    for state in given:
         if not isinstance(state, Mapping) or "format" not in state:
             raise ValueError(f"not a state of a data set: {state!r}")
         if state["format"] not in (1, FORMAT):
             raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
         content.check(state)
-        if found and state.get("base") != base:
-            raise ValueError("the states are not of one job: they follow from different states or weights")
-        base = state.get("base")
-        total = sharing.shape_of(state["epoch"], base).total + state["rank"][1]  # with what makes ranks even
-        worker = state["worker"] or (0, 0)  # 0 workers: the state of a whole rank
-        place = WorkerPlace(*state["rank"], *worker)
-        ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
-        parts = [] if ended else [intervals_of(one, total) for one in state["parts"]]
-        most = max([total, *(sharing.shape_of(epoch, base).total for epoch, _ in state.get("later", ()))])
-        later = [(epoch, intervals_of(one, most)) for epoch, one in state.get("later", ())]
-        found.append(Remainder(place, state["epoch"], parts, later, state.get("batches", 0)))
-    return found, base
+    first = min((state["epoch"] for state in given), default=0)
+    bases = [sharing.settled(state.get("base"), first) for state in given]
+    if any(base != bases[0] for base in bases):
+        raise ValueError("the states are not of one job: they follow from different states or weights")
+    base = bases[0] if bases else None
+    return [_remainder(state, base, sharing) for state in given], base
+
+
+def _remainder(state: State, base: Any, sharing: Sharing) -> Remainder:
+    place = WorkerPlace(*state["rank"], *(state["worker"] or (0, 0)))  # 0 workers: the state of a whole rank
+    ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
+
+    def intervals(value: Any, epoch: int) -> list[Interval]:
+        return intervals_of(value, sharing.shape_of(epoch, base).total + place.ranks)  # with what makes ranks even
+
+    parts = [] if ended else [intervals(one, state["epoch"]) for one in state["parts"]]
+    later = [(epoch, intervals(one, epoch)) for epoch, one in state.get("later", ())]
+    return Remainder(place, state["epoch"], parts, later, state.get("batches", 0))
 
 
 def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
@@ -213,6 +218,12 @@ def plan_of_rank(states: Sequence[Remainder], base: Any, place: WorkerPlace, sha
         later = tuple((epoch, tuple(one)) for epoch, one in only.later if epoch > first)
         batches = only.batches if first == only.epoch else 0
         return EpochPlan(first, "rank", tuple(map(tuple, parts)), later, batches, base)
+    return plan_of_all(states, base, place, sharing)
+
+
+def plan_of_all(states: Sequence[Remainder], base: Any, place: WorkerPlace, sharing: Sharing) -> EpochPlan:
+    """Return the plan of all ranks that continues from the states of all ranks; `ValueError` if one is missing."""
+    of_ranks = _joined(states)
     there = [one.place[:2] for one in of_ranks]
     if not there or sorted(there) != [(rank, there[0][1]) for rank in range(there[0][1])]:
         raise ValueError(

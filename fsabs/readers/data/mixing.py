@@ -89,7 +89,8 @@ class _Stretch:
 
         blocks = np.arange(first, last + 1, dtype=np.uint64)[:, None]
         rounded = (blocks * self.cumulative + self._half >> self._shift).astype(np.int64)
-        return np.diff(rounded, axis=1, prepend=0)
+        found: Numbers = np.diff(rounded, axis=1, prepend=0)
+        return found
 
     def steps(self, first: int, last: int) -> tuple[Numbers, Numbers]:
         """Return the sources of the steps of blocks, and the number of each sample in its source."""
@@ -112,7 +113,7 @@ class _Stretch:
         import numpy as np
 
         block, rest = step >> self.bits, step & (1 << self.bits) - 1
-        found = self.at_blocks(block, block)[0]
+        found: Numbers = self.at_blocks(block, block)[0]
         if rest:
             sources, _ = self.steps(block, block + 1)
             found = found + np.bincount(sources[:rest], minlength=len(found))
@@ -120,18 +121,33 @@ class _Stretch:
 
     def step_of(self, source: int, number: int) -> int:
         """Return the step of a source's sample."""
+        return self.extreme(min, {source: number})[0]
+
+    def extreme(self, which: Any, samples: Mapping[int, int]) -> tuple[int, int]:
+        """Return the first or the last (`min` or `max`) of the steps of some sources' samples, and its source."""
         import numpy as np
 
-        low, high = 0, (number + 2) * _WHOLE // (int(self.weights[source]) << self.bits) + 1
-        while low < high:  # the first block after which there are more
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._before(source, middle + 1) > number else (middle + 1, high)
-        sources, numbers = self.steps(low, low + 1)
-        return (low << self.bits) + int(np.flatnonzero((sources == source) & (numbers == number))[0])
+        about = {source: (number << 32 - self.bits) // int(self.weights[source]) for source, number in samples.items()}
+        guess = which(about.values())
+        blocks = {
+            source: self._block_of(source, samples[source], block)
+            for source, block in about.items()
+            if abs(block - guess) <= 2 * _NEAR
+        }
+        block = which(blocks.values())
+        sources, numbers = self.steps(block, block + 1)
+        found = (
+            (int(np.flatnonzero((sources == source) & (numbers == samples[source]))[0]), source)
+            for source, one in blocks.items()
+            if one == block
+        )
+        step, source = which(found)
+        return (block << self.bits) + step, source
 
-    def block_of(self, source: int, number: int) -> int:
-        """Return about the block of a source's sample."""
-        return number * _WHOLE // (int(self.weights[source]) << self.bits)
+    def _block_of(self, source: int, number: int, about: int) -> int:
+        """Return the block of a source's sample, which is near `about`."""
+        blocks = range(max(0, about - _NEAR), about + _NEAR)
+        return next(block for block in blocks if self._before(source, block + 1) > number)
 
     def _before(self, source: int, block: int) -> int:
         half, shift = int(self._half), int(self._shift)
@@ -143,7 +159,7 @@ class _Stretch:
 class _Placed(NamedTuple):
     start: int
     """The first step of the stretch."""
-    before: Any
+    before: Numbers
     """How many samples of each source come before it."""
     stretch: _Stretch
 
@@ -223,10 +239,7 @@ class Mixing:
         start, before, stretch = placed
         left = (self._sizes - before).tolist()
         sources = [source for source, weight in enumerate(stretch.weights.tolist()) if weight]
-        blocks = {source: stretch.block_of(source, left[source]) for source in sources}
-        first = min(blocks.values())
-        near = [source for source in sources if blocks[source] <= first + _NEAR]
-        step, source = min((stretch.step_of(source, left[source]), source) for source in near)
+        step, source = stretch.extreme(min, {source: left[source] for source in sources})
         return start + step, source
 
     def _once_each(self) -> int:
@@ -240,16 +253,14 @@ class Mixing:
                 if ends
             }
             if last:
-                blocks = {source: stretch.block_of(source, sample) for source, sample in last.items()}
-                near = [source for source in last if blocks[source] >= max(blocks.values()) - _NEAR]
-                return start + 1 + max(stretch.step_of(source, last[source]) for source in near)
+                return int(start + 1 + stretch.extreme(max, last)[0])
         return 0
 
     def step_of(self, source: int, number: int) -> int:
         """Return the step of a source's sample."""
         for start, before, stretch in reversed(self._placed):
             if before[source] <= number and stretch.weights[source]:
-                return start + stretch.step_of(source, number - int(before[source]))
+                return int(start + stretch.step_of(source, number - int(before[source])))
         raise ValueError(f"the source {source} has no sample {number} here")
 
     def counts(self, step: int) -> Numbers:
