@@ -6,6 +6,7 @@ training loop. `_Planned` stands for the data set in the workers.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -353,7 +354,8 @@ class _Consumed(Iterator[Any]):
                 return batch.data
 
     def __del__(self) -> None:
-        self._planned.close()  # of a loader without workers, in the middle of a pass
+        if not sys.is_finalizing():
+            self._planned.close()  # of a loader without workers, in the middle of a pass
 
 
 class _Marked(Iterator[Any]):

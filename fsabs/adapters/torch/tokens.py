@@ -29,6 +29,7 @@ class TokenDataset(ShardedDataset):
         transform: makes a sample of a window, or of a batch of them.
         tokenize: makes token ids of a document; of a list of documents with `batched`.
         columns, window: of Parquet files, as `ShardedDataset` has them.
+        uneven, padding: as `ShardedDataset` has them; windows of documents and packed ones need no `padding`.
         batch_size: a sample is a batch of so many windows, and the loader takes `batch_size=None`: faster than batches
             that are collated of single windows.
 
@@ -56,8 +57,11 @@ class TokenDataset(ShardedDataset):
         rank: int | None = None,
         ranks: int | None = None,
         uneven: Uneven = "keep",
+        padding: Any = None,
         max_bytes: int | Literal["auto"] | None = "auto",
     ) -> None:
+        import numpy as np
+
         packing = None
         if tokenize is not None:
             if layout != "stream" or format is not None or dtype is not None:
@@ -67,6 +71,13 @@ class TokenDataset(ShardedDataset):
             source = TokenDataReader(
                 source, sequence_length, layout=layout, overlap=overlap, format=format, dtype=dtype, pad=pad
             )
+        if uneven == "pad" and padding is None and layout != "stream":
+            length = sequence_length + 1
+            padding = {"tokens": np.full(length, pad, np.int64)}
+            if layout == "documents":
+                padding["mask"] = np.zeros(length, bool)
+            else:
+                padding["segments"] = np.full(length, -1, np.int64)
         super().__init__(
             source,
             transform,
@@ -79,5 +90,6 @@ class TokenDataset(ShardedDataset):
             rank=rank,
             ranks=ranks,
             uneven=uneven,
+            padding=padding,
             max_bytes=max_bytes,
         )

@@ -10,6 +10,7 @@ from .archives import ArchiveDataReader
 from .base import AbstractDataReader, Metadata, Mode, Shard, Task, TaskType, shards_of
 from .factory import create_custom_data_reader, create_data_reader, parse_params
 from .images import FileListDataReader, ImageFolderDataReader, RawImage
+from .jsonl import JsonLinesDataReader
 from .mds import MDSDataReader
 from .odps import ODPSDataReader
 from .parquet import ParquetDataReader
@@ -22,6 +23,7 @@ __all__ = [
     "ArchiveDataReader",
     "FileListDataReader",
     "ImageFolderDataReader",
+    "JsonLinesDataReader",
     "MDSDataReader",
     "Metadata",
     "Mode",
