@@ -299,7 +299,7 @@ def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
         ([(0, FIRST), (0, FIRST)], "ascending"),
     ):
         with pytest.raises(ValueError, match=match):
-            Mixture(sources, weights)  # type: ignore[arg-type]
+            Mixture(sources, weights)
     with pytest.raises(ValueError, match="ending"):
         Mixture(sources, ending="end")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="length is"):
@@ -478,7 +478,7 @@ def test_the_ledger_is_what_is_read(store: fsabs.FS, drop_last: bool) -> None:
         asked = loader(0, ranks, workers)
         if states is not None:
             asked.load_state_dict(states)
-        began = asked.dataset.epochs.plan.batches
+        began = 0 if states is None else states[0]["batches"]
         expected = {rank: list[list[str]]() for rank in range(ranks)}
         for step in range(began, began + 3):
             for rank, places in asked.samples(step).items():
@@ -526,7 +526,7 @@ def test_the_ledger_of_packed_windows_is_replayed(store: fsabs.FS) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_steps_are_left_out_and_states_stay_exact(store: fsabs.FS, workers: int) -> None:
     whole = [list(batch) for batch in Loader(mixture(store), 4, num_workers=workers)]
-    skip = [2, range(5, 9), 20]
+    skip: list[Any] = [2, range(5, 9), 20]
     left = {2, 5, 6, 7, 8, 20}
 
     def loader() -> Loader:

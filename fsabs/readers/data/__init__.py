@@ -16,6 +16,7 @@ from .odps import ODPSDataReader
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
+from .token_files import TokenWriter
 from .tokens import TokenDataReader
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "TaskType",
     "TextDataReader",
     "TokenDataReader",
+    "TokenWriter",
     "create_custom_data_reader",
     "create_data_reader",
     "parse_params",
