@@ -10,6 +10,7 @@ from ...readers.data.base import OnError
 from ...readers.data.files import Location
 from ...readers.data.order import Epoch, EpochOrder, Interval, JoinedEpoch, between, union
 from ...readers.data.parquet import ParquetDataReader
+from ...readers.data.sources import reader_of
 from ...readers.data.tokens import TokenDataReader
 from ...readers.data.windows import RandomOrder
 from .files import Transform
@@ -18,7 +19,6 @@ from .plan import EpochPlan, EpochShape, Uneven
 from .reading import EpochRecords
 from .resumable import EpochDataset, Records, SamplePlace
 from .rows import EpochRows
-from .source import reader_of
 from .states import Content, State
 from .windows import EpochWindows
 
