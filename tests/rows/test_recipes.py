@@ -212,17 +212,8 @@ def test_hugging_faces_trainer_continues_at_the_batch(folder: Path, tmp_path: Pa
     def trainer(model: Model, steps: int) -> Any:
         data = TokenDataset(folder / "tokens", 4, layout="documents", seed=2)
         arguments = TrainingArguments(
-            output_dir=str(tmp_path / "out"),
-            max_steps=steps,
-            save_steps=9,
-            report_to=[],
-            use_cpu=True,
-            disable_tqdm=True,
-            save_safetensors=False,
-        ) if "save_safetensors" in TrainingArguments.__dataclass_fields__ else TrainingArguments(
-            output_dir=str(tmp_path / "out"), max_steps=steps, save_steps=9, report_to=[], use_cpu=True,
-            disable_tqdm=True,
-        )  # fmt: skip
+            str(tmp_path / "out"), max_steps=steps, save_steps=9, report_to=[], use_cpu=True, disable_tqdm=True
+        )
         return module.LoaderTrainer(model, arguments, loader=Loader(data, 4, collate_fn=None))
 
     whole, first, second = Model(), Model(), Model()
