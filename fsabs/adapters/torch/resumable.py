@@ -19,14 +19,14 @@ from torch.utils.data import IterableDataset, default_collate, default_convert, 
 from ...core import errors, process
 from ...readers.ahead import SharedThreads
 from ...readers.data.base import LOST
-from ...readers.data.order import Interval, between, drop, length, take
+from ...readers.data.order import Interval, between, drop, length
 from .counted import Counted
 from .epochs import Epochs, RankOf
 from .files import Transform
 from .packing import UNIT, PackedPass, Packing
 from .plan import EpochPlan, EpochShape, Intervals, Pass, Sharing, Uneven, WorkerPlace
 from .shared import EpochNotice, WorkerCounts
-from .states import Content, Remainder, State, plan_of_worker, remainders, state_of
+from .states import Content, Remainder, State, first_of, plan_of_worker, remainders, state_of
 from .tags import Samples, Tag, Tagged
 
 
@@ -199,7 +199,21 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
             self.epochs.load_state_dict(state_dict)
             return
         left, base = remainders(state_dict, self.epochs.content, self.epochs.sharing)
-        self._own = plan_of_worker(left, base, self._place(info))
+        plan = plan_of_worker(left, base, self._place(info))
+
+        def alone() -> EpochPlan:
+            raise ValueError("a worker's state alone")
+
+        try:
+            changed = self.rebased(plan, alone, first_of(state_dict)) is not plan
+        except ValueError:
+            changed = True
+        if changed:
+            raise ValueError(
+                "weights were changed or shards were added since the state was saved: load it into the data set in the "
+                "main process, or into a Loader"
+            )
+        self._own = plan
         self._samples = None
 
     def _uncounted(self) -> bool:
@@ -340,19 +354,11 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
 
     # ---- the ledger
 
-    def places_of(self, plan: EpochPlan, intervals: Iterable[Interval]) -> list[SamplePlace]:
-        """Return where what lies at positions comes from; of packed documents, from the windows' positions."""
-        total, found = self.shape(plan.epoch, plan.base).total, []
-        for start, end in intervals:
-            if self.packing is None:
-                for run in self._without_padding([(start, end)], total):
-                    for one in [] if isinstance(run, int) else run:
-                        found += self.places(plan.epoch, plan.base, *one)
-                continue
-            first, last = start // UNIT, -(-end // UNIT)
-            places = self.places(plan.epoch, plan.base, first, last)
-            found += [places[0]._replace(offset=start % UNIT), *places[1:]]
-        return found
+    def _places_of(self, plan: EpochPlan, intervals: Iterable[Interval]) -> list[SamplePlace]:
+        """Return where the samples at positions come from; padding comes from nowhere."""
+        runs = self._without_padding(list(intervals), self.shape(plan.epoch, plan.base).total)
+        found = ([] if isinstance(run, int) else run for run in runs)
+        return [place for run in found for one in run for place in self.places(plan.epoch, plan.base, *one)]
 
     def ledger(self, running: Pass, step: int) -> list[SamplePlace]:
         """Return where the samples of one step of a pass come from.
@@ -366,22 +372,25 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
             return self._packed_ledger(running, step)
         positions = running.positions_of(step)
         if not self.skips:
-            return self.places_of(running.plan, positions)
+            return self._places_of(running.plan, positions)
         found: list[SamplePlace] = []
         singles = [(at, at + 1) for start, end in positions for at in range(start, end)]
-        read = self.read(running.plan.epoch, running.plan.base, singles) if self.batch_size is None else None
         for one in singles:
-            records = read if read is not None else self.read(running.plan.epoch, running.plan.base, [one])
-            record = next(records)
+            record = next(self.read(running.plan.epoch, running.plan.base, [one]))
             if record is not LOST and not (type(record) is Counted and record.sample is LOST):
-                found += self.places_of(running.plan, [one])
+                found += self._places_of(running.plan, [one])
         return found
+
+    def _place_of(self, plan: EpochPlan, intervals: list[Interval], number: int) -> list[SamplePlace]:
+        """Return where a document comes from, whose token at one of the positions is the first one in a window."""
+        document, offset = divmod(next(drop(intervals, number))[0], UNIT)
+        found = self.places(plan.epoch, plan.base, document, document + 1)
+        return [place._replace(offset=offset) for place in found]
 
     def _packed_ledger(self, running: PackedPass, step: int) -> list[SamplePlace]:
         plan = running.plan
         workers = [running.place._replace(worker=number) for number in range(running.place.workers)]
         reading = [self.samples(plan, worker, part, 0) for worker, part in zip(workers, running.parts, strict=True)]
-        taken = [0] * len(reading)
         at = plan.batches
         while True:
             ended = True
@@ -390,10 +399,10 @@ class EpochDataset(IterableDataset[Any], abc.ABC):
                 ended = ended and not group
                 if not any(one.sample is not LOST for one in group):
                     continue
-                count = sum(one.positions for one in group)
                 if at == step:
-                    return self.places_of(plan, take(drop(running.parts[number], taken[number]), count))
-                taken[number] += count
+                    parts = [part for one in group for part in one.parts]
+                    own = running.parts[number]
+                    return [place for part in parts for place in self._place_of(plan, own, part)]
                 at += 1
             if ended:
                 raise LookupError(f"step {step} is none of the steps {plan.batches} to {at} of this pass")
@@ -533,7 +542,7 @@ class _Samples(Iterator[Any]):
                 self._samples = self._started()
                 raise
             if type(sample) is Counted:
-                positions, lost, sample = sample
+                positions, lost, sample, _ = sample
             else:  # one position, nearly always
                 positions, lost = 1, sample is LOST
             self._taken += positions
