@@ -63,6 +63,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "torchdata==0.11.0",
         "grain==0.2.18",
         "obstore==0.12.1 lightning-utilities==0.15.3 filelock tifffile requests tqdm PyYAML",
+        "--no-deps boto3 s3transfer jmespath",
         "--no-deps litdata==0.2.76",
     ),
 }

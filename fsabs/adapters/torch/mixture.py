@@ -7,8 +7,10 @@ the plan (`_Recipe`) says how they were mixed before, and which steps of that we
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import struct
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -42,9 +44,9 @@ class _Recipe(TypedDict):
     """A base: what an order of a mixture follows from, besides seed, sources and epoch."""
 
     weights: list[Any]
-    """Steps and, in 8 hexadecimal digits for each source, weights: see `_written`."""
-    shards: list[int]
-    """How many shards each source had."""
+    """Steps and weights: see `_written`."""
+    shards: str
+    """How many shards each source had, with commas between."""
     before: list[Any] | None
     """The epoch in which another recipe was left, the steps of it that were not consumed, and that recipe."""
 
@@ -109,9 +111,8 @@ class Mixture(EpochDataset):
         for name, size, lower, upper in zip(self._names, sizes, [0, *last], last, strict=False):
             if not size and upper > lower and ending != "leave":
                 raise ValueError(f"the source {name!r} has no samples, and a weight")
-        recipe = _Recipe(
-            weights=_written(schedule), shards=[len(source.epochs.content) for source in self._sources], before=None
-        )
+        shards = ",".join(str(len(source.epochs.content)) for source in self._sources)
+        recipe = _Recipe(weights=_written(schedule), shards=shards, before=None)
         self._recipe = recipe
         self._levels: dict[str, _Level] = {}  # those that were asked for last
         super().__init__(
@@ -153,7 +154,8 @@ class Mixture(EpochDataset):
         return Mixing(_read(recipe["weights"], len(sizes)), self._seed, sizes, self._ending, length, since)
 
     def _level(self, epoch: int, recipe: _Recipe) -> _Level:
-        sizes = [source.total_of(count) for source, count in zip(self._sources, recipe["shards"], strict=True)]
+        shards = _counts(recipe["shards"])
+        sizes = [source.total_of(count) for source, count in zip(self._sources, shards, strict=True)]
         repeats = self._ending == "repeat"
         before = recipe["before"]
         if before is None or epoch < before[0] or (epoch > before[0] and not repeats):
@@ -163,9 +165,9 @@ class Mixture(EpochDataset):
             return _Level(mixing, mixing.total, 0, [Unread()] * len(sizes), first, streams)
         lower, left = self._level(before[0], before[2]), [(start, end) for start, end in before[1]]
         unread, size_left = lower.unread_of(left), length(left)
-        known = before[2]["shards"]
+        known = _counts(before[2]["shards"])
         streams = [
-            stream.grown(known[number], recipe["shards"][number], sizes[number], unread[number].after)
+            stream.grown(known[number], shards[number], sizes[number], unread[number].after)
             for number, stream in enumerate(lower.streams)
         ]
         since = lower.since + lower.total - size_left
@@ -252,16 +254,23 @@ def _source(name: str, given: Any, seed: int) -> EpochDataset:
 
 
 def _written(schedule: Schedule) -> list[Any]:
-    """Return a schedule as a list of steps and texts: 8 hexadecimal digits for each source, cumulative, less 1."""
-    return [[step, "".join(f"{max(0, one - 1):08x}" for one in weights)] for step, weights in schedule]
+    """Return a schedule as a list of steps and texts: cumulative weights, less 1, in 5 characters for each source."""
+    return [
+        [step, base64.b85encode(struct.pack(f">{len(weights)}I", *(max(0, one - 1) for one in weights))).decode()]
+        for step, weights in schedule
+    ]
 
 
 def _read(written: Sequence[Any], sources: int) -> Schedule:
     found = []
     for step, text in written:
-        values = [int(text[8 * number : 8 * number + 8], 16) for number in range(sources)]
+        values = struct.unpack(f">{sources}I", base64.b85decode(text))
         found.append((int(step), [value + 1 if value else 0 for value in values]))
     return found
+
+
+def _counts(shards: str) -> list[int]:
+    return list(map(int, shards.split(",")))
 
 
 class _MixtureContent(Content):
@@ -300,8 +309,9 @@ class _MixtureContent(Content):
             raise ValueError(
                 f"the state is of {len(theirs['sources']) // _DIGITS} sources, and there are {len(self._names)}"
             )
+        counts = _counts(state["base"]["shards"])
         for number, (name, content) in enumerate(zip(self._names, self._contents, strict=True)):
-            shards = state["base"]["shards"][number]
+            shards = counts[number]
             known = theirs["sources"][_DIGITS * number : _DIGITS * (number + 1)]
             if shards > len(content) or content.fingerprint_of(shards)[:_DIGITS] != known:
                 raise ValueError(f"the content or the settings of the source {name!r} are not those of the state")

@@ -132,11 +132,8 @@ class ShardedDataset(EpochDataset):
                     f"window= shuffles the rows of a {type(self.reader).__name__}, and not buffer_size or block_size"
                 )
             return found
-        if isinstance(self.reader, TokenDataReader):
-            if self._buffer_size:
-                raise TypeError("tokens are shuffled by block_size, and not by buffer_size")
-            if self._block_size is None:
-                return RandomOrder(shards, self._seed)
+        if isinstance(self.reader, TokenDataReader) and self._block_size is None and not self._buffer_size:
+            return RandomOrder(shards, self._seed)
         return EpochOrder(shards, self._seed, self._block_size, self._buffer_size)
 
     # ---- orders: a base is `[[shards, epoch], ...]`, so many shards there were at first, until the end of an epoch

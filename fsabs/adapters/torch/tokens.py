@@ -19,9 +19,10 @@ class TokenDataset(ShardedDataset):
     """Windows of `sequence_length` + 1 tokens, each once an epoch, whichever rank and worker it falls to.
 
     Without `tokenize`, `source` is files of token ids, as `TokenDataReader` reads them (`layout`, `overlap`, `format`,
-    `dtype` and `pad` are its own). Every window has a random place in an epoch, or every block of `block_size` windows,
-    which reads longer runs. With `tokenize`, the source is documents: Parquet files, JSON lines, RecordIO or a data
-    reader, and windows are packed of them as `Packing` has it.
+    `dtype` and `pad` are its own). Every window has a random place in an epoch; or every block of `block_size` windows
+    has one, and the windows within each buffer of `buffer_size` are shuffled, which reads longer runs from a store.
+    With `tokenize`, the source is documents: Parquet files, JSON lines, RecordIO or a data reader, and windows are
+    packed of them as `Packing` has it.
 
     Args:
         source: a URL, a path, a pattern, a directory, an FS or a data reader.
@@ -53,6 +54,7 @@ class TokenDataset(ShardedDataset):
         window: int = WINDOW,
         seed: int | None = None,
         block_size: int | None = None,
+        buffer_size: int = 0,
         batch_size: int | None = None,
         rank: int | None = None,
         ranks: int | None = None,
@@ -83,6 +85,7 @@ class TokenDataset(ShardedDataset):
             transform,
             seed=seed,
             block_size=block_size,
+            buffer_size=buffer_size,
             columns=columns,
             window=window,
             batch_size=None if packing is not None else batch_size,

@@ -48,9 +48,9 @@ class EpochWindows:
     def _items(self, order: Epoch, intervals: list[Interval], start: int, most: int) -> Iterator[Weighted]:
         """Yield windows or batches in lists that are read together."""
         size = self._batch_size or 1
-        together = max(_LEAST, size, min(_MOST, most // 8 // (8 * self._reader.length)))
+        together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
         located = (order.locate(*piece) for piece in order.pieces(intervals, start))
-        for shards, windows in _regrouped(located, together // size * size):
+        for shards, windows in _regrouped(located, _LEAST, together, size):
             found = self._reader.take(self._names, shards, windows)
             nbytes = _nbytes(found)
             if self._batch_size is None:
@@ -59,8 +59,14 @@ class EpochWindows:
                 yield Weighted(_batches(found, len(shards), size), nbytes)
 
 
-def _regrouped(located: Iterator[tuple[Numbers, Numbers]], size: int) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield the same numbers of shards and windows, `size` of them at once; the last ones fewer."""
+def _regrouped(
+    located: Iterator[tuple[Numbers, Numbers]], least: int, most: int, size: int
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the same numbers of shards and windows, a multiple of `size` at once; the rest last.
+
+    At first these are `least` or more, then twice as many each time, up to `most` or more: what was located together,
+    as a shuffled buffer, is nearly all read together.
+    """
     import numpy as np
 
     waiting: list[tuple[Numbers, Numbers]] = []
@@ -68,11 +74,12 @@ def _regrouped(located: Iterator[tuple[Numbers, Numbers]], size: int) -> Iterato
     for one in located:
         waiting.append(one)
         count += len(one[0])
-        while count >= size:
+        if count >= least and (whole := count // size * size):
             shards, windows = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
-            yield shards[:size], windows[:size]
-            waiting = [(shards[size:], windows[size:])]
-            count -= size
+            yield shards[:whole], windows[:whole]
+            waiting = [(shards[whole:], windows[whole:])]
+            count -= whole
+            least = min(2 * least, max(least, most))
     if count:
         shards, windows = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
         yield shards, windows

@@ -14,12 +14,16 @@ from ...core.blobs import Blob
 class RangeFile(io.RawIOBase):
     """Reads what is asked for: from the fetched ranges, or from the blob. Closing it leaves the blob open."""
 
-    def __init__(self, blob: Blob, ranges: Sequence[tuple[int, int]] = (), contents: Sequence[bytes] = ()) -> None:
-        """`ranges` are ascending; `contents` are theirs."""
+    def __init__(self, blob: Blob) -> None:
         self._blob = blob
-        self._starts = [start for start, _ in ranges]
-        self._contents = contents
+        self._starts: list[int] = []
+        self._contents: list[bytes] = []
         self._position = 0
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch ranges (start, end), ascending, in place of those before, and read from them."""
+        self._starts = [start for start, _ in ranges]
+        self._contents = self._blob.pread_many([(end - start, start) for start, end in ranges]) if ranges else []
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to `size` bytes from the position; all that is left if it is negative."""
