@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 << 20
 _THREADS = 8
 _LEAST_AHEAD = 64 << 10  # bytes of each source
-_DIGITS = 8  # of the digest of a source in a state
+_DIGITS = 7  # of the digest of a source in a state
 
 
 class _Recipe(TypedDict):
@@ -280,6 +280,8 @@ class _MixtureContent(Content):
         self._names = names
         self._contents = [source.epochs.content for source in sources]
         self._settings = list(settings)
+        described = [self._settings, self._names, [one.fingerprint for one in self._contents]]
+        self.fingerprint = hashlib.blake2b(json.dumps(described).encode(), digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         """One: a mixture has no shards that can be added, but its sources' own."""
@@ -287,12 +289,11 @@ class _MixtureContent(Content):
 
     def fingerprint_of(self, shards: int) -> str:
         """Return the fingerprint of the mixture."""
-        described = [self._settings, self._names, [one.fingerprint_of(len(one)) for one in self._contents]]
-        return hashlib.blake2b(json.dumps(described).encode(), digest_size=16).hexdigest()
+        return self.fingerprint
 
     def described(self) -> dict[str, Any]:
         """Return what a state says of the content."""
-        digests = [one.fingerprint_of(len(one))[:_DIGITS] for one in self._contents]
+        digests = [one.fingerprint[:_DIGITS] for one in self._contents]
         return {"settings": self._settings, "sources": "".join(digests)}
 
     def check(self, state: State) -> None:

@@ -69,8 +69,9 @@ class EpochRows:
 
     def _items(self, order: Epoch, intervals: list[Interval], start: int, width: int) -> Iterator[Weighted]:
         """Yield the rows or batches in lists."""
-        pieces = (self._piece(order, piece) for piece in order.pieces(intervals, start))
-        tables = self._tables(pieces, width)
+        tables = self._in_order(order, intervals, start)
+        if order.shuffles_buffers or width > 1:
+            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals, start)), width)
         if self._batch_size is not None:
             for batch in batches_of(tables, self._batch_size):
                 yield Weighted([batch], 0 if batch.sample is LOST else batch.sample.nbytes)
@@ -81,6 +82,27 @@ class EpochRows:
                 there = part[part >= 0]
                 rows = table.slice(int(there[0]), len(there)) if len(there) else None
                 yield Weighted(rows_of(rows, part), 0 if rows is None else _AS_OBJECTS * rows.nbytes)
+
+    def _in_order(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[Any, Numbers]]:
+        """Yield rows that are not shuffled, decoded by this thread."""
+        import numpy as np
+
+        for shard, first, last in self._spans(order, intervals, start):
+            for table, count in self._reader.run(self._names[shard], first, last, self._batch_size or _ROWS):
+                yield table, np.full(count, -1) if table is None else np.arange(count)
+
+    def _spans(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[int, int, int]]:
+        """Yield runs of rows that follow each other: the number of the shard, the first row, the one after the last."""
+        shard, first, last = -1, 0, 0
+        for begin, end in order.pieces(intervals, start):
+            shards, rows = order.locate(begin, begin + 1)
+            if (int(shards[0]), int(rows[0])) != (shard, last):
+                if first < last:
+                    yield shard, first, last
+                shard, first = int(shards[0]), int(rows[0])
+            last = int(rows[0]) + end - begin
+        if first < last:
+            yield shard, first, last
 
     def _piece(self, order: Epoch, piece: Interval) -> _Piece:
         import numpy as np

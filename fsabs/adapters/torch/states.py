@@ -34,7 +34,7 @@ class Content:
         self._group = max(1, -(-len(shards) // _GROUPS))
         starts = range(0, len(shards), self._group)
         self._digests = "".join(_digest(self._shards[at : at + self._group], 2) for at in starts)
-        self.fingerprint = self.fingerprint_of(len(shards))
+        self.fingerprint = _digest([self._shards, self._settings], 16)
 
     def __len__(self) -> int:
         """The number of shards."""
@@ -42,6 +42,8 @@ class Content:
 
     def fingerprint_of(self, shards: int) -> str:
         """Return the fingerprint of the first so many shards."""
+        if shards == len(self):
+            return self.fingerprint
         return _digest([self._shards[:shards], self._settings], 16)
 
     def described(self) -> dict[str, Any]:

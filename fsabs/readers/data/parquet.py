@@ -345,6 +345,53 @@ class ParquetDataReader(AbstractDataReader):
                     kept -= self._decoded.popitem(last=False)[1].nbytes
         return table
 
+    def run(self, name: str, first: int, last: int, size: int) -> Iterator[tuple[pa.Table | None, int]]:
+        """Yield the rows of a file from one number to another, in tables of up to `size` or a chunk, and their counts.
+
+        None is in the place of rows that are skipped. Row groups are decoded batch by batch, one after the other, which
+        takes less memory and time than decoding them whole.
+        """
+        chunks, firsts = self._chunks_of(name)
+        number = int(firsts.searchsorted(first, side="right")) - 1
+        while first < last:
+            if chunks[number].whole:
+                end = number
+                while end < len(chunks) and chunks[end].whole and chunks[end].first < last:
+                    end += 1
+                for table in self._until_damage(name, chunks[number:end], first, last, size):
+                    yield table, table.num_rows
+                    first += table.num_rows
+                number = int(firsts.searchsorted(first, side="right")) - 1
+            if first < last:  # a part of a large row group, or one that is damaged
+                chunk = chunks[number]
+                start, stop = first - chunk.first, min(chunk.rows, last - chunk.first)
+                found = self.decode(chunk)
+                yield None if found is None else found.slice(start, stop - start), stop - start
+                first, number = chunk.first + stop, number + 1
+
+    def _until_damage(self, name: str, chunks: Sequence[Chunk], first: int, last: int, size: int) -> Iterator[pa.Table]:
+        """Yield tables of the rows from one number to another; end where the next ones can't be decoded."""
+        import pyarrow as pa
+
+        opened = self._opened(name)
+        row, groups = chunks[0].first, [chunk.group for chunk in chunks]
+        try:
+            with contextlib.suppress(CorruptFileError), _decoding(opened.blob.url, None):
+                for group in groups:
+                    self._ranges(opened.blob, opened.parsed, group)
+                for batch in opened.file.iter_batches(
+                    size, row_groups=groups, columns=self._columns, use_threads=False
+                ):
+                    start, stop = max(0, first - row), min(batch.num_rows, last - row)
+                    row += batch.num_rows
+                    if start < stop:
+                        table = pa.Table.from_batches([batch.slice(start, stop - start)])
+                        yield table if self._columns is None else table.select(self._columns)
+                    if row >= last:
+                        break
+        finally:
+            opened.blob.close()
+
     def decode(self, chunk: Chunk) -> pa.Table | None:
         """As `decoded`, and keep nothing."""
         try:
