@@ -66,6 +66,7 @@ SECONDS = {
     "tests/adapters/test_torch_ahead.py": 20,
     "tests/rows/test_mixture.py": 45,
     "tests/rows/test_recipes.py": 30,
+    "tests/rows/test_language_model.py": 60,
     "tests/prepare/test_tokens.py": 30,
     "tests/rows/test_jsonl.py": 12,
     "tests/adapters/test_torch_files.py": 20,
