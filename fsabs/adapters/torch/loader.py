@@ -177,8 +177,9 @@ class Loader(DataLoader[Any]):
         """Return where the samples of a step come from, for each rank: source, shard and record.
 
         The step is the number of a batch of the epoch that runs or comes next, with those before the state that was
-        loaded. It follows from counts alone; windows that are packed are read from that state on, and so are the
-        records of the step where damaged ones are skipped. After a state of this rank alone, only its own are known.
+        loaded; a rank that has fewer has none. It follows from counts alone; windows that are packed are read from that
+        state on, and so are the records of the step where damaged ones are skipped. After a state of this rank alone,
+        only its own are known.
 
         `LookupError` for a step that the epoch has not, or that lies before the state; `TypeError` for a data set that
         does not say where its samples come from: map-style ones and a job's tasks.
@@ -187,8 +188,16 @@ class Loader(DataLoader[Any]):
             raise TypeError(f"a {type(self.dataset).__name__} does not say where its samples come from")
         here = self._source.epochs.place
         known = range(here.ranks) if self._source.epochs.plan.scope == "all" else [here.rank]
-        passes = {rank: self._batches.planned(here._replace(rank=rank)) for rank in known}
-        return {rank: self._source.ledger(running, step) for rank, running in passes.items()}
+        found: dict[int, list[SamplePlace]] = {}
+        missing: LookupError | None = None
+        for rank in known:
+            try:
+                found[rank] = self._source.ledger(self._batches.planned(here._replace(rank=rank)), step)
+            except LookupError as exc:  # a rank may have a batch less than others
+                found[rank], missing = [], exc
+        if missing is not None and not any(found.values()):
+            raise missing
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return what remains of the epoch, as plain data: of this rank, or of all ranks with `gather`."""
