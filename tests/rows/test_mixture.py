@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
 import fsabs
 from fsabs.adapters.torch import FileDataset, Loader, Mixture, Packing, ShardedDataset, TokenDataset
@@ -267,6 +268,25 @@ def test_the_order_is_that_of_a_run_without_a_kill(store: fsabs.FS) -> None:
         other.load_state_dict(begun.state_dict())
         samples = [sample for batch in [*seen, *other] for sample in batch]
         assert len(samples) == len(set(samples)) == 150
+
+
+@pytest.mark.filterwarnings("ignore:epoch .* is read once more")
+def test_living_workers_of_a_plain_loader_go_on_after_weights_were_changed(tmp_path: Path) -> None:
+    fs = fsabs.Local(str(tmp_path))
+    for name, sizes in SIZES.items():
+        write(fs, name, sizes)
+    first = mixture(fs)
+    batches = iter(first)
+    seen = [next(batches) for _ in range(20)]
+    data = mixture(fs, SECOND)
+    data.load_state_dict(first.state_dict())
+    loader = DataLoader(
+        data, 4, num_workers=2, persistent_workers=True, collate_fn=data.tagged(list), multiprocessing_context="fork"
+    )
+    rest = [sample for batch in data.consumed(loader) for sample in batch]
+    assert sorted(seen + rest) == sorted(f"{name}{number}" for name in SIZES for number in range(TOTALS[name]))
+    again = [sample for batch in data.consumed(loader) for sample in batch]
+    assert sorted(again) == sorted(seen + rest)
 
 
 def test_states_of_other_sources_and_of_one_rank_are_refused(store: fsabs.FS) -> None:

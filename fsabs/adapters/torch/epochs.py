@@ -122,7 +122,8 @@ class Epochs:
         self.plan = plan
         self.serial += 1
         self.running, self._empty, self._again, self._loaded, self._loaded_by = None, False, False, None, None
-        self._publish(self.serial, plan, plan == self.whole(plan.epoch))
+        settled = plan._replace(base=self.sharing.settled(plan.base, plan.epoch))
+        self._publish(self.serial, plan, settled == self.whole(plan.epoch))
 
     @property
     def place(self) -> WorkerPlace:
