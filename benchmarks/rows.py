@@ -124,7 +124,7 @@ def far_tokens(bench: Bench, bucket: Path) -> None:
         options: dict[str, Any] = {"endpoint": store.endpoint, "length": LENGTH, "batch": BATCH}
         with bench.race(f"windows of {LENGTH} tokens at random, S3 {DELAY:g} ms away", "batch", rounds=5) as race:
             single = race.ours(
-                "TokenDataset, each window at random", "rows.fsabs_far_tokens", 500, **options, batches=500
+                "TokenDataset, each window at random", "rows.fsabs_far_tokens", 1500, **options, batches=1500
             )
             race.run()
             race.table("seconds", "us/batch", 1e6)

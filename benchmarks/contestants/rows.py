@@ -174,7 +174,6 @@ def litdata_epoch(endpoint: str, length: int, batch: int, folder: str, tokens: s
         _optimize(litdata, numpy, torch, folder, tokens, length)
     keys = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark"}
     options = {"endpoint_url": endpoint, **keys}
-    os.environ["AWS_ALLOW_HTTP"] = "true"  # for its client of obstore
     expected = (os.path.getsize(tokens) // 2 - 1) // length
 
     def run() -> None:
