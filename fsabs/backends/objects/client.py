@@ -189,7 +189,7 @@ class Client:
         if not attempts.may_redirect():
             raise failure.error from failure
         if not failure.location:
-            return request._replace(location="")
+            return request._replace(location="", **failure.known)
         if not request.location:
             path, query = self._target(request, self._peer)
             here = f"{self.endpoint.url}{path}{query and '?' + query}"
