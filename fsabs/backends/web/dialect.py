@@ -24,7 +24,7 @@ from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import Access, Dialect, Endpoint, header_lines
 from ..objects.endpoints import ConnectionOptions, endpoint_at
-from ..objects.failures import Redirected, Transient, is_location_refused, refused
+from ..objects.failures import Expired, Redirected, Transient, is_location_refused, refused
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, ObjectPage, Request, Response
 
@@ -68,6 +68,11 @@ class WebAccess(Access):
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
         """Return the header lines of a request."""
         return header_lines(headers) + self._lines
+
+    def renewed(self) -> Access | None:
+        """Look into netrc again."""
+        found = WebAccess(self._options)
+        return found if found._lines != self._lines else None
 
     def elsewhere(self, url: str) -> Endpoint:
         """Return the endpoint of another host."""
@@ -135,7 +140,7 @@ class WebDialect(Dialect):
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if status == 401:
             advice = "a user and a password are given by ~/.netrc, in the URL, or as headers="
-            return PermissionError(errno.EACCES, f"the server wants to know who asks (401): {advice}")
+            return Expired(PermissionError(errno.EACCES, f"the server wants to know who asks (401): {advice}"))
         return usual
 
     def _redirect(self, request: Request, head: ResponseHead, error: OSError, location: str) -> Exception:

@@ -224,9 +224,7 @@ def _decoded(key: str, response: Response) -> Response:
         return response
     encoding = (response.head.header(b"content-encoding") or "").lower()
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise errors.CorruptFileError(
-            errno.EBADMSG, f"content that is encoded in another way than asked for: {encoding}"
-        )
+        raise errors.CorruptFileError(errno.EBADMSG, f"content in an encoding that was not asked for: {encoding}")
     decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)
     try:
         content = decoder.decompress(response.body, MAX_DECODED)
