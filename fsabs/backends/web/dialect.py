@@ -162,7 +162,7 @@ class WebDialect(Dialect):
 
     def url(self, key: str) -> str:
         """Return the URL, with digests in place of secrets."""
-        return redaction.distinct_url(f"{self.scheme}://{self.bucket}/{key}")
+        return redaction.distinct_url(f"{self.scheme}://{self.bucket}/{urllib.parse.quote(key, safe=_SAFE + '#')}")
 
     def _request(self, method: str, key: str, headers: tuple[str, ...] = (), **fields: Any) -> Request:
         path, _, query = urllib.parse.quote(key.partition("#")[0], safe=_SAFE).partition("?")

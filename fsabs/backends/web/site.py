@@ -48,7 +48,7 @@ class Https(ObjectStore):
         proxies: URLs of proxies by scheme; None: those of the environment.
 
     Without `user:password@` and `authorization` a host's entry of `~/.netrc` (`$NETRC`) is sent. A file is read by
-    ranges where the server has them, else whole, once. Content comes as it is sent: a `Content-Encoding` is not undone.
+    ranges where the server has them, else whole, once. What a server compresses unasked is decompressed.
     """
 
     scheme = "https"
