@@ -63,6 +63,7 @@ class HubDialect(Dialect):
 
     scheme = name = "hf"
     user_agent = "fsabs"
+    checks_writes = True  # a large file is sent, and committed, by its digest; a small one is part of its commit
 
     def __init__(self, repository: Repository, commit: str, options: HubOptions) -> None:
         self.bucket = repository.text
