@@ -186,7 +186,7 @@ SECRET_OPTIONS = {
     *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "session", "sse_customer_key"),
     *("sse_kms_key_id", "metadata", "proxies", "versions", "tagging", "headers"),
     *("credentials", "access_token", "kms_key_name", "connection_string", "account_key", "sas_token", "credential"),
-    *("tenant_id", "client_id", "client_secret"),
+    *("tenant_id", "client_id", "client_secret", "token"),
 }
 
 

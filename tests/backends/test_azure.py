@@ -519,13 +519,13 @@ class _Static:
 
 
 def test_its_requests_are_named_in_traces_without_secrets(store: AzureStore, tmp_path: Path) -> None:
-    with trace.trace(tmp_path):
+    with trace.record(tmp_path):
         fs = opened(store, account_key=None, sas_token="sv=1&sig=signature")
         fs.write_bytes("a", b"1")
         fs.read_bytes("a")
         list(fs.list(""))
         fs.stat("a")
-    rows = {f"{row.kind} {row.layer}.{row.operation}" for row in trace.analyse(tmp_path).operations}
+    rows = {f"{row.kind} {row.layer}.{row.operation}" for row in trace.analyze(tmp_path).operations}
     assert rows >= {f"request azure.{name}" for name in ("get", "put", "list", "head")} | {"fs azure.read_bytes"}
     assert not any(b"=signature" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert "=signature" not in repr(fs) + repr(fs.options) + repr(fs.dialect.account) + str(fs._describe_store())

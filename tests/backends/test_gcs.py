@@ -393,13 +393,13 @@ def test_it_works_in_threads_and_pickled(store: GcsStore) -> None:
 
 
 def test_its_requests_are_named_in_traces(store: GcsStore, tmp_path: Path) -> None:
-    with trace.trace(tmp_path):
+    with trace.record(tmp_path):
         fs = opened(store)
         fs.write_bytes("a", b"1")
         fs.read_bytes("a")
         list(fs.list(""))
         fs.stat("a")
-    rows = {f"{row.kind} {row.layer}.{row.operation}" for row in trace.analyse(tmp_path).operations}
+    rows = {f"{row.kind} {row.layer}.{row.operation}" for row in trace.analyze(tmp_path).operations}
     assert rows >= {f"request gcs.{name}" for name in ("get", "post", "list", "head")} | {"fs gcs.read_bytes"}
 
 

@@ -31,6 +31,7 @@ WORTH_RECORDING = 200_000
 _breaks = re.compile("[\r\n\0]").search
 _QUOTED = "!#$%&'()*+,/:;=?@[]~"
 """What stays as it is in a URL that a redirect leads to."""
+_is_quoted_url = re.compile(rf"https?://[a-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.{re.escape(_QUOTED)}-]*").fullmatch
 MAX_HOSTS = 32
 """Hosts that redirects have led to, whose connections are kept."""
 _OPERATIONS = {"GET": "get", "HEAD": "head", "PUT": "put", "POST": "post", "DELETE": "delete"}
@@ -189,7 +190,7 @@ class Client:
         if not attempts.may_redirect():
             raise failure.error from failure
         if not failure.location:
-            return request._replace(location="")
+            return request._replace(location="", **failure.known)
         if not request.location:
             path, query = self._target(request, self._peer)
             here = f"{self.endpoint.url}{path}{query and '?' + query}"
@@ -435,6 +436,9 @@ class Client:
 
 def absolute(here: str, location: str) -> str | None:
     """Return the URL that a redirect from the URL `here` leads to, quoted; None if it is none of HTTP's."""
+    if _is_quoted_url(location):  # most are
+        path = location.index("/", 8)
+        return origin_of(location[:path]) + location[path:]
     try:
         parts = urllib.parse.urlsplit(urllib.parse.urljoin(here, location))
         origin = origin_of(f"{parts.scheme}://{parts.netloc}")

@@ -105,6 +105,14 @@ def header_lines(headers: Sequence[str]) -> str:
     return "".join([f"{header}\r\n" for header in headers])
 
 
+def written_at(head: ResponseHead) -> datetime:
+    """Return when the object was written that a response is about, by its Last-Modified; `EPOCH` if it doesn't say."""
+    try:
+        return parsedate_to_datetime(head.header(b"last-modified") or "")
+    except (ValueError, TypeError):
+        return EPOCH
+
+
 class PartOf(NamedTuple):
     """A part of an upload, by its number, from 1 on."""
 
@@ -270,11 +278,7 @@ class Dialect(abc.ABC):
         length = head.header(b"content-length") or ""
         if not length.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
-        try:
-            written = parsedate_to_datetime(head.header(b"last-modified") or "")
-        except (ValueError, TypeError):
-            written = EPOCH
-        return Found(int(length), written, self.version(head))
+        return Found(int(length), written_at(head), self.version(head))
 
     # ---- listing
 
