@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fsabs
+from fsabs.backends.objects import client
 from fsabs.backends.s3 import S3
 from tests.backends.test_s3_reads import certificate
 from tests.servers.scripted import Asked, ScriptedStore, message
@@ -235,6 +236,7 @@ def test_credentials_that_were_rotated_are_read_anew(read: str, tmp_path: Path) 
             fs.read_bytes("k")
         assert len(store.requests) == 1  # they are the same, and not tried again
         (tmp_path / "credentials").write_text(section.format("new"))
+        time.sleep(client.RENEWED_SECONDS)
         if read == "read_many":
             assert list(fs.read_many(["k"] * 5, concurrency=2)) == [b"content"] * 5
         elif read == "stat":
@@ -252,7 +254,24 @@ def test_credentials_of_the_environment_are_read_anew(monkeypatch: pytest.Monkey
         with pytest.raises(PermissionError):
             fs.read_bytes("k")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
+        time.sleep(client.RENEWED_SECONDS)
         assert fs.read_bytes("k") == b"content"
+
+
+def test_refusals_do_not_have_credentials_read_each_time(tmp_path: Path) -> None:
+    """Without the right to list, AWS answers 403 for each object that is not there, and to a HEAD without a reason."""
+    answer = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "2099-01-01T00:00:00Z"}'
+    (tmp_path / "answer").write_text(answer)
+    process = f"sh -c 'echo read >> {tmp_path}/calls; cat {tmp_path}/answer'"
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {process}\nregion = us-east-1\n")
+    with ScriptedStore({}, lambda store, asked, connection: connection.sendall(message(403, {}, b""))) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, profile="p")
+        begin = time.monotonic()
+        for number in range(50):
+            with pytest.raises(PermissionError):
+                fs.stat(f"k{number}")
+        seconds = time.monotonic() - begin
+    assert len((tmp_path / "calls").read_text().split()) <= 2 + seconds / client.RENEWED_SECONDS
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import fsabs
-from fsabs.backends.objects.buffers import MIN_ADVISED, BodyBuffer
+from fsabs.backends.objects.http1 import MIN_ADVISED, BodyBuffer
 
 pytestmark = pytest.mark.quick
 

@@ -25,11 +25,12 @@ from ...core import keys, redaction
 from ...core.blobs import Blob
 from ...core.ranges import Range
 from .failures import refused
-from .http1 import ResponseHead
 from .messages import Body, Found, ObjectPage, Request, Response, StoredPart, StoredUpload
 
 if TYPE_CHECKING:
     import socket
+
+    from .http1 import ResponseHead
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 

@@ -12,9 +12,12 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 
 from ...core import errors
-from .http1 import ProtocolError, ResponseHead
+
+if TYPE_CHECKING:
+    from .http1 import ResponseHead
 
 _TRANSIENT = frozenset({408, 500, 502, 503, 504})
 _THROTTLED = frozenset({429, 503})
@@ -32,6 +35,10 @@ _ERRNO_OF_STATUS = {
 
 GONE = "NoSuchUpload"
 """The code of the error for an upload that the store does not have, or no longer."""
+
+
+class ProtocolError(Exception):
+    """What came is no response as HTTP/1.1 has it, or is cut short."""
 
 
 class Transient(Exception):

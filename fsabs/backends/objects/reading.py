@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...core import errors, hooks
 from ...core.blobs import Blob
 from ...core.ranges import Range, plan
-from .buffers import BodyBuffer
 from .failures import LargeObject, Transient
+from .http1 import BodyBuffer
 from .messages import Request, Response
 from .pipeline import MAX_BYTES, send_many
 
@@ -192,11 +192,12 @@ class StoreBlob(Blob):
             return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
         try:
-            connection, rest = client.begin(self._request((left, start)))
+            exchange = client.begin(self._request((left, start)))
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
+        connection = exchange.connection
         try:
-            for chunk in _chunks(connection.socket, rest, left):
+            for chunk in _chunks(connection.socket, exchange.buffered, left):
                 left -= len(chunk)
                 paused = time.monotonic_ns()
                 yield chunk
@@ -230,7 +231,7 @@ class StoreBlob(Blob):
                     try:
                         raise outcome
                     finally:
-                        del outcome  # as in `Client._exchange`
+                        del outcome  # as in `client.Client`
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
         return self._origin.dialect.read(self._key, part, self.version, self.size, into)

@@ -16,7 +16,6 @@ from .client import Client, shared
 from .dialect import Dialect
 from .listing import fetch, pages
 from .messages import Found, Request, Response
-from .pipeline import send_one
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
 from .writing import StoreWriter, put, put_many
@@ -67,7 +66,7 @@ class ObjectStore(FS):
 
     def send(self, request: Request) -> Response:
         """Return the successful response to a request; raises `OSError`, with `status` and `code` for a refusal."""
-        return send_one(self._clients.get(), request)
+        return self._clients.get().send(request)
 
     def _resolved_store(self) -> str:
         endpoint = self.http.endpoint
