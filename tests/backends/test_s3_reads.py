@@ -152,7 +152,7 @@ def test_a_pool_in_a_cycle_of_references_closes_its_connections() -> None:
     """Before they are finalized, and each warns that it is open: an exception and its traceback are such a cycle."""
     first, second = socket.socketpair()
     endpoint = Endpoint("127.0.0.1", 80, "127.0.0.1", False, "/")
-    connection = Connection(first, endpoint)
+    connection = Connection(first)
     pool = ConnectionPool(endpoint, "s3.connect", "s3://bucket")
     pool.give_back(connection)
     cycle: list[Any] = [pool]

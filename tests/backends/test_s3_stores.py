@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import fsabs
+from fsabs.backends.objects import retry
 from fsabs.backends.objects.connections import ConnectionPool
 from fsabs.backends.objects.messages import Request, Response
 from fsabs.backends.objects.pipeline import send_many
@@ -146,6 +147,21 @@ def test_a_storm_of_refusals_is_waited_out_by_several_processes() -> None:
             job.join(20)
         assert results == [[3000] * 20] * 3
         assert len(store.requests) < 3 * 20 * 12
+
+
+def test_a_limited_rate_lets_requests_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes its turn once, and is then sent."""
+    monkeypatch.setattr(retry, "RECOVERY_SECONDS", 1000.0)
+    objects = contents(20)
+    with ScriptedStore(objects) as store:
+        fs = opened(store)
+        throttle = fs.http.throttle
+        time.sleep(0.01)
+        throttle.slow_down(0.0)
+        begin = time.monotonic()
+        assert list(fs.read_many(objects)) == list(objects.values())
+        assert fs.read_bytes("k0001") == objects["k0001"]
+        assert 0.2 < time.monotonic() - begin < 10
 
 
 def test_the_rate_of_a_throttled_endpoint_is_shared_by_processes() -> None:

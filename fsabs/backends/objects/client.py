@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ...core import errors, hooks, process
 from .connections import WOULD_BLOCK, Connection, ConnectionPool, proxy_header
 from .dialect import Access, Dialect, Endpoint
-from .failures import Expired, Mismatch, Moved, Transient, Unanswered, broken, error_name, hung_up
+from .failures import Expired, Mismatch, Moved, Redirected, Transient, Unanswered, broken, error_name, hung_up
 from .http1 import Exchange
 from .messages import Request, Response
 from .retry import DEFAULT_ATTEMPTS, Attempts, RetryPolicy, Throttle
@@ -31,14 +31,20 @@ RENEWED_SECONDS = 0.5
 _KEPT = 8 * 1024 * 1024
 _WITH_BODY = frozenset({"PUT", "POST"})
 _SAFE = "/~"
+_QUOTED = "!#$%&'()*+,/:;=?@[]~"
+"""What stays as it is in a URL that a redirect leads to."""
+MAX_HOSTS = 32
+"""Hosts that redirects have led to, whose connections are kept."""
 _is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most keys are, and need no quoting
 _breaks = re.compile("[\r\n\0]").search
 
 
-class _Form(NamedTuple):
-    """What all requests of an access have in common."""
+class Peer(NamedTuple):
+    """A host that requests go to: the connections to it, and what all requests there have in common."""
 
-    access: Access
+    pool: ConnectionPool
+    access: Access | None
+    """None where requests carry no credentials, nor any header field that is not about ranges."""
     origin: str
     """What a proxy wants before the path."""
     prefix: str
@@ -60,8 +66,8 @@ class Client:
         bytes(_KEPT)
         self.dialect = dialect
         self.access = dialect.access()
-        self.pool = self._new_pool()
-        self._form = self._new_form()
+        self._peer = self._new_peer(self.endpoint, self.access)
+        self._redirected_to: dict[str, Peer] = {}  # by scheme and host
         self._lock = process.Lock()
         self._unchanged_since = float("-inf")  # when credentials that were read anew had not changed
         self._asks_first = True  # whether the store answers a request whose large body waits for that
@@ -72,18 +78,23 @@ class Client:
             attempts or DEFAULT_ATTEMPTS, attempts is not None, endpoint.read_timeout, self.throttle
         )
 
-    def _new_pool(self) -> ConnectionPool:
-        return ConnectionPool(self.endpoint, f"{self.dialect.scheme}.connect", self.url(""))
-
-    def _new_form(self) -> _Form:
-        endpoint, origin = self.endpoint, ""
-        if _breaks(endpoint.host_header + endpoint.path_prefix):
+    def _new_peer(self, endpoint: Endpoint, access: Access | None, pool: ConnectionPool | None = None) -> Peer:
+        agent, origin = self.dialect.user_agent, ""
+        if _breaks(endpoint.host_header + endpoint.path_prefix + agent):
             raise ValueError(f"a line break in the endpoint {endpoint.host_header!r}")
         fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: identity\r\n"
+        if agent:
+            fixed += f"User-Agent: {agent}\r\n"
         if endpoint.proxy is not None and not endpoint.tls:
             origin = endpoint.url
             fixed += proxy_header(endpoint.proxy)
-        return _Form(self.access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed)
+        pool = pool or ConnectionPool(endpoint, f"{self.dialect.scheme}.connect", self.url(""))
+        return Peer(pool, access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for peer in (self._peer, *self._redirected_to.values()):
+            peer.pool.close()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -96,21 +107,51 @@ class Client:
 
     # ---- shared with the pipeline
 
+    def peer(self, request: Request) -> Peer:
+        """Return the host that a request goes to."""
+        location = request.location
+        if not location:
+            return self._peer
+        origin = location[: location.index("/", 8)]
+        if origin == _origin(self.endpoint.url):
+            return self._peer
+        with self._lock:
+            found = self._redirected_to.get(origin)
+            if found is None:
+                if len(self._redirected_to) >= MAX_HOSTS:
+                    for peer in self._redirected_to.values():
+                        peer.pool.close()
+                    self._redirected_to = {}
+                parts = urllib.parse.urlsplit(origin)
+                tls, host = parts.scheme == "https", parts.hostname or ""
+                endpoint = self.access.elsewhere(host, parts.port or (443 if tls else 80), parts.netloc, tls)
+                found = self._redirected_to[origin] = self._new_peer(endpoint, None)
+            return found
+
+    def delay(self, request: Request, waited: bool = False) -> float:
+        """Return how many seconds a request has to wait for the rate of its store, or for its quota.
+
+        It has `waited` if it was told to before: its turn is kept.
+        """
+        if request.location:
+            return 0.0
+        throttle, quotas, delay = self.throttle, self.access.quotas, 0.0
+        if not waited:
+            throttle.sent += 1
+            if throttle.limit[0]:
+                delay = throttle.delay()
+        return delay if delay or quotas is None else quotas.delay(request)
+
     def exchange(self, connection: Connection, request: Request, pipelined: bool = False) -> Exchange:
         """Return what sends a request over a connection."""
         asks = self._asks_first and len(request.body) >= ASKS_FROM
-        data = self._encode(request, asks)
+        data = self.encode(request, asks)
         return Exchange(self.dialect, connection, request, data, self.policy.read_timeout, pipelined, asks)
 
-    def _encode(self, request: Request, asks: bool) -> bytes:
-        """Return the bytes of a request without its body."""
-        method, key, query, form = request.method, request.key, request.query, self._form
-        if request.path:
-            path = request.path
-        elif key:
-            path = form.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE))
-        else:
-            path = form.root
+    def encode(self, request: Request, asks: bool = False) -> bytes:
+        """Return the bytes of a request without its body, before which it `asks`."""
+        method, peer = request.method, self.peer(request)
+        path, query = _target(request, peer)
         lines = ""
         if request.range is not None:
             size, offset = request.range
@@ -119,12 +160,16 @@ class Client:
             lines += f"Content-Length: {len(request.body)}\r\n"
             if asks:
                 lines += "Expect: 100-continue\r\n"
-        lines += form.access.authorise(method, path, query, request.headers, request.body)
-        target = f"{form.origin}{path}?{query}" if query else form.origin + path
-        return f"{method} {target} HTTP/1.1\r\n{form.fixed}{lines}\r\n".encode()
+        if peer.access is not None:
+            lines += peer.access.authorise(method, path, query, request.headers, request.body)
+        target = f"{peer.origin}{path}?{query}" if query else peer.origin + path
+        return f"{method} {target} HTTP/1.1\r\n{peer.fixed}{lines}\r\n".encode()
 
     def outcome(self, exchange: Exchange) -> Response | Exception:
         """Return the response of an exchange, or the failure that it stands for. Raises `Mismatch`."""
+        quotas, head = self.access.quotas, exchange.head
+        if quotas is not None and head is not None:
+            quotas.learn(exchange.request, head)
         if exchange.asked_in_vain:
             self._asks_first = False
         return exchange.outcome()
@@ -140,10 +185,10 @@ class Client:
             return hung_up(0)
         return broken(exc)
 
-    def wait_after(
+    def decide(
         self, failure: Exception, attempts: Attempts, access: Access, excused: bool, request: Request
-    ) -> float:
-        """Decide on a request that has failed: return the seconds after which it is sent again, or raise its error.
+    ) -> tuple[Request, float]:
+        """Decide on a request that has failed: return the one that is sent in its place, after so many seconds.
 
         Args:
             failure: what it ended by.
@@ -151,9 +196,13 @@ class Client:
             access: by which it was sent.
             excused: whether what happened on the connection before may be the reason.
             request: the one that failed.
+
+        Raises its error if none is.
         """
         if not isinstance(failure, Transient):
             raise failure
+        if isinstance(failure, Redirected):
+            return self._followed(request, failure, attempts), 0.0
         wait = 0.0
         if isinstance(failure, Moved | Expired):
             if not (attempts.may_turn() and self._turn(access, failure)):
@@ -162,7 +211,22 @@ class Client:
             wait = attempts.wait_after(failure)
         if (instrument := hooks.active) is not None:
             instrument.record_event("retry", self._operation(request), 1, self.url(request.key))
-        return wait
+        return request, wait
+
+    def _followed(self, request: Request, failure: Redirected, attempts: Attempts) -> Request:
+        """Return the request that a redirect stands for; raise its error if it leads nowhere, or in circles."""
+        if not attempts.may_redirect():
+            raise failure.error from failure
+        if not failure.location:
+            return request._replace(location="")
+        here = request.location
+        if not here:
+            path, query = _target(request, self._peer)
+            here = f"{self.endpoint.url}{path}{query and '?' + query}"
+        there = absolute(here, failure.location)
+        if there is None or (here.startswith("https:") and not there.startswith("https:")):
+            raise failure.error from failure
+        return request._replace(location=there)
 
     def _turn(self, used: Access, failure: Moved | Expired) -> bool:
         """Send further requests elsewhere or with newer credentials; return whether there is something to turn to."""
@@ -177,11 +241,12 @@ class Client:
                 self._unchanged_since = time.monotonic()
             if found is None:
                 return False
-            before, self.access = used.endpoint, found
-            if found.endpoint != before:
-                left, self.pool = self.pool, self._new_pool()
-                left.close()
-            self._form = self._new_form()
+            pool = self._peer.pool
+            same = found.endpoint == used.endpoint
+            self._peer = self._new_peer(found.endpoint, found, pool if same else None)
+            self.access = found
+            if not same:
+                pool.close()
             return True
 
     # ---- what a trace shows
@@ -189,7 +254,11 @@ class Client:
     def record(self, request: Request, begin: int, size: int, failure: Exception | None = None) -> None:
         """Record an attempt that began at `begin`, if that is known."""
         if begin and (instrument := hooks.active) is not None:
-            name, error = self._operation(request), error_name(failure) if failure is not None else ""
+            name, error = self._operation(request), ""
+            if isinstance(failure, Redirected):
+                name = f"{self.dialect.scheme}.redirect"
+            elif failure is not None:
+                error = error_name(failure)
             instrument.record_span("request", name, begin, size, self.url(request.key), error)
 
     def _operation(self, request: Request) -> str:
@@ -215,24 +284,25 @@ class Client:
         attempt.
         """
         attempts: Attempts | None = None
-        connection = self.pool.take()
-        throttle, count = self.throttle, 1
+        pool, count = self.peer(request).pool, 1
+        connection = pool.take()
         while True:
             begin = time.monotonic_ns() if hooks.active is not None else 0
-            used, access = False, self.access
+            used, waited, access = False, False, self.access
             try:
-                throttle.sent += 1
-                if throttle.limit[0] and (delay := throttle.delay()):
+                while delay := self.delay(request, waited):
                     self._sleep("throttle", delay)
-                    begin = begin and time.monotonic_ns()
-                    if connection is not None and not connection.silent():
-                        self.pool.drop_aged(connection)
-                        connection = None
+                    waited = True
+                if waited and connection is not None and not connection.silent():
+                    pool.drop_aged(connection)
+                    connection = None
                 if connection is None:
-                    connection = self.pool.connect()
+                    connection = pool.connect()
+                    waited = True
+                if waited:
                     begin = begin and time.monotonic_ns()
                 used = connection.used
-                response = self._exchange(connection, request)
+                response = self._exchange(pool, connection, request)
                 if begin:
                     self.record(request, begin, len(response.body) or len(request.body))
                 return response if count == 1 else response._replace(attempts=count)
@@ -243,12 +313,15 @@ class Client:
                     raise
                 attempts = attempts or Attempts(self.policy)
                 if used and connection is not None and _may_be_old(exc):
-                    self.pool.drop_aged(connection)  # silently dropped on the way, perhaps: the others are as old
-                wait = self.wait_after(exc, attempts, access, used and isinstance(exc, Unanswered | Mismatch), request)
+                    pool.drop_aged(connection)  # silently dropped on the way, perhaps: the others are as old
+                excused = used and isinstance(exc, Unanswered | Mismatch)
+                request, wait = self.decide(exc, attempts, access, excused, request)
                 if wait:
                     self._sleep("backoff", wait)
-                connection = None if used else self.pool.take()
-                count += 1
+                pool = self.peer(request).pool  # the bucket may have moved
+                redirected = isinstance(exc, Redirected)
+                connection = None if used and not redirected else pool.take()
+                count += not redirected
 
     def _sleep(self, cause: str, seconds: float) -> None:
         """Wait before a request, for a cause that a trace shows."""
@@ -256,7 +329,7 @@ class Client:
         time.sleep(seconds)
         self.record_wait(cause, begin)
 
-    def _exchange(self, connection: Connection, request: Request) -> Response:
+    def _exchange(self, pool: ConnectionPool, connection: Connection, request: Request) -> Response:
         """Send a request and return its response, over a connection that then returns to the pool or is closed."""
         exchange, keep, began = None, False, 0
         try:
@@ -281,7 +354,7 @@ class Client:
             raise self.failure(exc.with_traceback(None), connection, exchange) from exc
         finally:
             if keep:
-                self.pool.give_back(connection)
+                pool.give_back(connection)
             else:
                 connection.close()
         if isinstance(outcome, Exception):
@@ -313,7 +386,8 @@ class Client:
 
         One attempt, over a plain connection. Raises `Transient` or an `OSError`: `send` finds out whether that remains.
         """
-        connection = self.pool.take() or self.pool.connect()
+        pool = self.peer(request).pool
+        connection = pool.take() or pool.connect()
         exchange = self.exchange(connection, request)
         try:
             exchange.send()
@@ -331,6 +405,39 @@ class Client:
             raise
 
 
+def _target(request: Request, peer: Peer) -> tuple[str, str]:
+    """Return the path and the query of a request."""
+    key = request.key
+    if request.location:
+        path, _, query = request.location[request.location.index("/", 8) :].partition("?")
+        return path, query
+    if request.path:
+        return request.path, request.query
+    if key:
+        return peer.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE)), request.query
+    return peer.root, request.query
+
+
+def absolute(here: str, location: str) -> str | None:
+    """Return the URL that a redirect from the URL `here` leads to, quoted; None if it is none of HTTP's."""
+    try:
+        parts = urllib.parse.urlsplit(urllib.parse.urljoin(here, location))
+        origin = _origin(f"{parts.scheme}://{parts.netloc}")
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        return None
+    rest = urllib.parse.quote(parts.path or "/", safe=_QUOTED) + (parts.query and "?" + parts.query)
+    return origin + urllib.parse.quote(rest, safe=_QUOTED)
+
+
+def _origin(url: str) -> str:
+    """Return scheme and host of a URL without a path, as they are compared: in small letters, without a usual port."""
+    scheme, _, host = url.lower().partition("://")
+    usual = ":443" if scheme == "https" else ":80"
+    return f"{scheme}://{host.removesuffix(usual)}"
+
+
 def _may_be_old(failure: Transient) -> bool:
     return isinstance(failure, Unanswered | Mismatch) or isinstance(failure.error, TimeoutError)
 
@@ -342,7 +449,7 @@ class SharedClient:
     """
 
     def __init__(self, dialect: Dialect) -> None:
-        self._clients = process.PerProcess(functools.partial(Client, dialect), _close)
+        self._clients = process.PerProcess(functools.partial(Client, dialect), Client.close)
         self.get = self._clients.get
         """Returns this process's client."""
 
@@ -357,7 +464,3 @@ def shared(dialect: Dialect) -> SharedClient:
     if found is None:
         found = _shared[name] = SharedClient(dialect)
     return found
-
-
-def _close(client: Client) -> None:
-    client.pool.close()

@@ -54,7 +54,6 @@ class Connection:
         "_poll",
         "descriptor",
         "dontwait",
-        "endpoint",
         "head_size",
         "idle_since",
         "quickack",
@@ -63,10 +62,9 @@ class Connection:
         "used",
     )
 
-    def __init__(self, connected: socket.socket, endpoint: Endpoint) -> None:
+    def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.descriptor = connected.fileno()
-        self.endpoint = endpoint
         self.tls = isinstance(connected, ssl.SSLSocket)
         self.quickack = _QUICKACK if connected.family != socket.AF_UNIX else None
         self.dontwait = 0 if self.tls else _DONTWAIT
@@ -138,6 +136,7 @@ class ConnectionPool:
         self._context = _tls_context(endpoint) if endpoint.tls and endpoint.transport is None else None
         self._proxy = urllib.parse.urlsplit(endpoint.proxy) if endpoint.proxy else None
         self._session: ssl.SSLSession | None = None
+        self._closed = False
         self._addresses: tuple[float, list[_Address]] = (0.0, [])
 
     def take(self) -> Connection | None:
@@ -152,16 +151,15 @@ class ConnectionPool:
         return None
 
     def give_back(self, connection: Connection) -> None:
-        """Keep a connection whose response has ended exactly; one to another endpoint is closed."""
-        if connection.endpoint is not self.endpoint:
-            connection.close()
-            return
+        """Keep a connection of this pool whose response has ended exactly."""
         if self._session is None and isinstance(connection.socket, ssl.SSLSocket):
             self._session = connection.socket.session
         connection.used = True
         connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        if len(self._idle) > MAX_IDLE:
+        if self._closed:
+            _close_all(self._idle)
+        elif len(self._idle) > MAX_IDLE:
             with contextlib.suppress(IndexError):
                 self._idle.popleft().close()
 
@@ -179,7 +177,8 @@ class ConnectionPool:
             oldest.close()
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the connections, those in use when they are given back."""
+        self._closed = True
         _close_all(self._idle)
 
     # ---- connecting
@@ -289,7 +288,7 @@ class Opening:
                 self._connected.do_handshake()  # what it sends is small: it only ever waits for reading
         except WOULD_BLOCK:
             return None
-        connection = Connection(self._connected, self._pool.endpoint)
+        connection = Connection(self._connected)
         if not connection.silent():
             raise mismatched("the store sent something over a new connection, before a request")
         self._connected = None  # it is the caller's

@@ -90,10 +90,22 @@ class PartOf(NamedTuple):
     number: int
 
 
+class Quotas(Protocol):
+    """The numbers of requests that a store accepts in a time, as it tells them."""
+
+    def delay(self, request: Request) -> float:
+        """Return the seconds until a request may be sent; 0 if it may be now, and is then counted."""
+
+    def learn(self, request: Request, head: ResponseHead) -> None:
+        """Take note of what a response says of them."""
+
+
 class Access(abc.ABC):
     """How one process reaches a bucket: its endpoint, and by which credentials."""
 
     endpoint: Endpoint
+    quotas: Quotas | None = None
+    """Of a store that tells them."""
 
     @abc.abstractmethod
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
@@ -116,6 +128,11 @@ class Access(abc.ABC):
         nothing is known of that."""
         return None
 
+    def elsewhere(self, host: str, port: int, host_header: str, tls: bool) -> Endpoint:
+        """Return the endpoint of a host that a redirect has led to; requests carry no credentials there."""
+        endpoint = self.endpoint._replace(host=host, port=port, host_header=host_header, tls=tls, path_prefix="/")
+        return endpoint._replace(client_certificate=None, transport=None)
+
 
 class Dialect(abc.ABC):
     """One kind of store, for one bucket, with the options of an FS."""
@@ -125,6 +142,8 @@ class Dialect(abc.ABC):
     bucket: str
     ordered: bool = True
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
+    user_agent: str = ""
+    """The value of the header field of that name; without one there is no such field."""
     checks_writes: bool = False
     """Whether written bodies carry a checksum, which the store verifies."""
     max_parts: int = 10_000
@@ -144,8 +163,8 @@ class Dialect(abc.ABC):
         """Return what a response with a status of 300 and above stands for.
 
         An `OSError`, a `Transient` for what may be sent again (`Throttled` where the store asks for fewer requests), a
-        `Moved` if the bucket is elsewhere, or an `Expired` if credentials should be read anew. Statuses that all stores
-        share are those of `failures.refused`.
+        `Moved` if the bucket is elsewhere, a `Redirected` if this request is answered elsewhere, or an `Expired` if
+        credentials should be read anew. Statuses that all stores share are those of `failures.refused`.
         """
         return refused(head, "", "")
 

@@ -65,6 +65,10 @@ class Throttled(Transient):
         self.retry_after = retry_after
 
 
+class OutOfQuota(Throttled):
+    """The store accepts further requests after `retry_after` seconds, and none before."""
+
+
 class Moved(Transient):
     """The bucket is elsewhere: at `place`, a name that its dialect knows."""
 
@@ -75,6 +79,15 @@ class Moved(Transient):
 
 class Expired(Transient):
     """The credentials are no longer accepted: there may be newer ones."""
+
+
+class Redirected(Transient):
+    """The request is answered elsewhere: at `location`, a URL that may be relative; an empty one is where requests of
+    the object go at first, when an earlier location leads nowhere any more."""
+
+    def __init__(self, error: OSError, location: str) -> None:
+        super().__init__(error)
+        self.location = location
 
 
 class LargeObject(Exception):

@@ -39,6 +39,8 @@ class Request(NamedTuple):
     """Whether the store works long before it answers: it is waited for `SLOW_TIMES` as long."""
     path: str = ""
     """The quoted path, where that is not the endpoint's prefix and the quoted key."""
+    location: str = ""
+    """The URL that the request goes to, where a redirect has led there; elsewhere it carries no credentials."""
 
     def __repr__(self) -> str:  # header fields may be secret
         return f"Request({self.method!r}, {self.key!r}, {self.query!r}, range={self.range})"

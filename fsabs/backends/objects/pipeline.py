@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable
 
 from ...core import hooks, process
 from .client import Client
-from .connections import ATTEMPT_DELAY, WOULD_BLOCK, Connection, Opening
+from .connections import ATTEMPT_DELAY, WOULD_BLOCK, Connection, ConnectionPool, Opening
 from .dialect import Access
 from .failures import Mismatch, Transient, Unanswered
 from .http1 import Exchange
@@ -66,14 +66,16 @@ class _Slot:
         "exchange",
         "number",
         "opening",
+        "pool",
         "request",
         "sent",
         "since",
     )
 
-    def __init__(self, number: int, request: Request, now: float) -> None:
+    def __init__(self, number: int, request: Request, pool: ConnectionPool, now: float) -> None:
         self.number = number
         self.request = request
+        self.pool = pool
         self.opening: Opening | None = None
         self.connection: Connection | None = None
         self.exchange: Exchange | None = None
@@ -142,26 +144,32 @@ class _Pipeline:
     def _fill(self) -> None:
         """Send requests while there is room."""
         while self._busy < self._width and (taken := self._take_request()) is not None:
-            self._busy += 1
-            slot = self._free.pop() if self._free else _Slot(*taken, self._now)
-            if slot.connection is not None and (self._is_elsewhere(slot.connection) or not slot.connection.silent()):
-                self._drop(slot)  # the bucket has moved; closed, or a late response
-                slot = _Slot(*taken, self._now)
-            if slot.connection is None:
-                slot.connection = self._client.pool.take()
-                if slot.connection is not None:
-                    self._watch(slot, slot.connection.descriptor)
-            if slot.connection is not None:
-                self._send(slot, *taken)
-                continue
-            slot.begin = time.monotonic_ns() if hooks.active is not None else 0
-            slot.opening = self._client.pool.open()
-            self._opening += 1
-            self._watch(slot, slot.opening.descriptor)
-            self._advance(slot)
+            self._start(*taken)
 
-    def _is_elsewhere(self, connection: Connection) -> bool:
-        return connection.endpoint is not self._client.pool.endpoint
+    def _start(self, number: int, request: Request) -> None:
+        """Send a request over a free connection to its host, or a new one."""
+        self._busy += 1
+        pool = self._client.peer(request).pool
+        slot = next((slot for slot in self._free if slot.pool is pool), None)
+        if slot is not None:
+            self._free.remove(slot)
+            assert slot.connection is not None
+            if not slot.connection.silent():  # closed, or a late response
+                self._drop(slot)
+                slot = None
+        if slot is None:
+            slot = _Slot(number, request, pool, self._now)
+            slot.connection = pool.take()
+            if slot.connection is not None:
+                self._watch(slot, slot.connection.descriptor)
+        if slot.connection is not None:
+            self._send(slot, number, request)
+            return
+        slot.begin = time.monotonic_ns() if hooks.active is not None else 0
+        slot.opening = pool.open()
+        self._opening += 1
+        self._watch(slot, slot.opening.descriptor)
+        self._advance(slot)
 
     def _watch(self, slot: _Slot, descriptor: int, events: int = _IN) -> None:
         slot.descriptor, slot.events = descriptor, events
@@ -175,37 +183,37 @@ class _Pipeline:
 
     def _take_request(self) -> tuple[int, Request] | None:
         """Return the request to be sent next, if there is one."""
-        if self._next_send > self._now:
-            return None
         later = bool(self._later) and self._later[0][0] <= self._now
-        upcoming = self._upcoming
-        if not later:
+        if self._next_send > self._now and not (later and self._later[0][2].location):
+            return None
+        if later:
+            number, request = self._later[0][1:]
+        else:
+            upcoming = self._upcoming
             if upcoming is None:
                 upcoming = self._upcoming = next(self._requests, None)
                 if upcoming is None:
                     self._exhausted = True
                     return None
-            number = upcoming[0]
+            number, request = upcoming
             if number - self._first >= self._ahead:
                 return None
             if self._bytes + self._mean * self._awaited >= self._max_bytes and number != self._first:
                 return None  # it is not likely that the response fits
-        throttle = self._client.throttle
-        throttle.sent += 1
-        if throttle.limit[0] and (delay := throttle.delay()):
+        if delay := self._client.delay(request, bool(self._held)):
             self._next_send = self._now + delay
             self._held = self._held or time.monotonic_ns()
             return None
-        if self._held:
+        if self._held and not request.location:
             self._client.record_wait("throttle", self._held)
             self._held = 0
         if later:
-            number, request = heapq.heappop(self._later)[1:]
+            heapq.heappop(self._later)
             if (attempts := self._failed.get(number)) is not None:
                 self._client.record_wait("backoff", attempts.since)
-            return number, request
-        self._upcoming = None
-        return upcoming
+        else:
+            self._upcoming = None
+        return number, request
 
     def _send(self, slot: _Slot, number: int, request: Request) -> None:
         client, connection = self._client, slot.connection
@@ -277,7 +285,7 @@ class _Pipeline:
             return
         slot.connection = connection
         self._end_opening(slot)
-        self._client.pool.record(slot.begin)
+        slot.pool.record(slot.begin)
         self._watch(slot, connection.descriptor)
         self._send(slot, slot.number, slot.request)
 
@@ -357,13 +365,17 @@ class _Pipeline:
             self._decide(slot, outcome, used and not exchange.ended)
         else:
             self._outcomes[slot.number] = outcome
-        if not exchange.ended or not (exchange.silent or connection.silent()) or self._is_elsewhere(connection):
+        if not exchange.ended or not (exchange.silent or connection.silent()):
             self._drop(slot)
-        elif (taken := self._take_request()) is not None:
+            return
+        taken = self._take_request()
+        if taken is not None and client.peer(taken[1]).pool is slot.pool:
             self._busy += 1
             self._send(slot, *taken)
-        else:
-            self._free.append(slot)
+            return
+        self._free.append(slot)
+        if taken is not None:
+            self._start(*taken)
 
     # ---- what goes wrong
 
@@ -371,17 +383,17 @@ class _Pipeline:
         """End a slot by what went wrong on it, and decide on its request."""
         client, connection, exchange = self._client, slot.connection, slot.exchange
         used = connection is not None and connection.used
-        exc = client.failure(exc, connection, exchange) if connection is not None else client.pool.failure(exc)
+        exc = client.failure(exc, connection, exchange) if connection is not None else slot.pool.failure(exc)
         if not isinstance(exc, OSError | Transient):
             raise exc
         if slot.opening is not None:
-            client.pool.record(slot.begin, exc)
+            slot.pool.record(slot.begin, exc)
         else:
             client.record(slot.request, slot.begin, 0, exc)
         self._busy -= 1
         self._drop(slot)
         if used and connection is not None and (exchange is None or not exchange.started):
-            client.pool.drop_aged(connection)
+            slot.pool.drop_aged(connection)
         self._decide(slot, exc, used)
 
     def _decide(self, slot: _Slot, exc: Exception, used: bool) -> None:
@@ -393,7 +405,7 @@ class _Pipeline:
             attempts = self._failed[number] = Attempts(client.policy)
         at_rest = slot.sent <= self._woke or (used and isinstance(exc, Unanswered | Mismatch))
         try:
-            wait = client.wait_after(exc, attempts, slot.access or client.access, at_rest, request)
+            request, wait = client.decide(exc, attempts, slot.access or client.access, at_rest, request)
         except OSError as error:
             self._outcomes[number] = error
             return
@@ -437,6 +449,6 @@ class _Pipeline:
         for slot in self._free:
             assert slot.connection is not None
             self._leave(slot)
-            self._client.pool.give_back(slot.connection)
+            slot.pool.give_back(slot.connection)
         for slot in list(self._slots.values()):
             self._drop(slot)

@@ -188,11 +188,13 @@ class StoreBlob(Blob):
         A near store gives one connection all that there is, at half the work of several.
         """
         client = self._origin.http
-        if client.endpoint.tls:
-            return
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
+        request = self._request((left, start))
+        pool = client.peer(request).pool
+        if pool.endpoint.tls:
+            return
         try:
-            exchange = client.begin(self._request((left, start)))
+            exchange = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
         connection = exchange.connection
@@ -206,7 +208,7 @@ class StoreBlob(Blob):
             if left:
                 connection.close()
             else:
-                client.pool.give_back(connection)
+                pool.give_back(connection)
             if instrument is not None:
                 name = f"{self._origin.scheme}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)

@@ -9,6 +9,8 @@ each request costs a look at shared memory. When more than a few responses say "
 further second without one raises it again, until there is no limit. The rate is in a small file that all processes map.
 Nothing locks it: two processes that write at the same moment lose one update, which the next response makes up for.
 Without a file (no writable directory) each process has a rate of its own.
+
+A store that says when its quota is renewed is asked again then. Redirects are no failures.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import NamedTuple
 
 from ...disk.descriptors import allocate
 from ...disk.folders import Folder
-from .failures import Throttled, Transient
+from .failures import OutOfQuota, Throttled, Transient
 
 DEFAULT_ATTEMPTS = 5
 """How often a request is sent at most, unless that is set."""
@@ -35,10 +37,14 @@ BACKOFF = 0.1
 MAX_BACKOFF = 5.0
 THROTTLE_SECONDS = 60.0
 """How long an operation waits for a store that throttles, at least."""
+QUOTA_SECONDS = 900.0
+"""How long an operation waits for a quota: several times as long as it takes to be renewed."""
 MAX_EXCUSES = 3
 """How often a request may fail for a reason that is not the store's, without an attempt being counted."""
 MAX_TURNS = 3
 """How often a request follows its bucket to another place, or is sent with newer credentials."""
+MAX_REDIRECTS = 8
+"""How often a request follows a redirect."""
 _random = random.SystemRandom()  # a forked child has numbers of its own, and the user's seed is left alone
 
 
@@ -55,12 +61,12 @@ class RetryPolicy(NamedTuple):
 class Attempts:
     """The attempts of one request, of which the first has failed."""
 
-    __slots__ = ("_begin", "_excuses", "_failures", "_policy", "_throttled", "_turns", "since")
+    __slots__ = ("_begin", "_excuses", "_failures", "_policy", "_redirects", "_throttled", "_turns", "since")
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._begin = time.monotonic()
-        self._failures = self._throttled = self._excuses = self._turns = 0
+        self._failures = self._throttled = self._excuses = self._turns = self._redirects = 0
         self.since = 0
         """When the request began to wait for its next attempt, in ns; for the instrument."""
 
@@ -68,6 +74,11 @@ class Attempts:
         """Return whether the request may go elsewhere, or with other credentials."""
         self._turns += 1
         return self._turns <= MAX_TURNS
+
+    def may_redirect(self) -> bool:
+        """Return whether the request may follow one more redirect."""
+        self._redirects += 1
+        return self._redirects <= MAX_REDIRECTS
 
     def may_excuse(self) -> bool:
         """Return whether a failure that is not the store's is forgiven."""
@@ -77,7 +88,10 @@ class Attempts:
     def wait_after(self, failure: Transient) -> float:
         """Return the seconds to wait before the next attempt; raises the failure's error if there is none."""
         policy, elapsed = self._policy, time.monotonic() - self._begin
-        if isinstance(failure, Throttled):
+        if isinstance(failure, OutOfQuota):
+            wait = failure.retry_after or BACKOFF
+            exhausted = policy.attempts == 1 or elapsed + wait > QUOTA_SECONDS
+        elif isinstance(failure, Throttled):
             self._throttled += 1
             policy.throttle.slow_down(failure.retry_after)
             wait = max(failure.retry_after, backoff(self._throttled + 1))

@@ -1,0 +1,250 @@
+"""Requests that are answered elsewhere, and stores that tell how many requests they accept."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fsabs.backends.objects.client import absolute
+from fsabs.backends.objects.failures import OutOfQuota, Redirected, refused
+from fsabs.backends.objects.http1 import ResponseHead
+from fsabs.backends.objects.messages import Request
+from tests.backends.tiny import TinyAccess, TinyDialect, TinyFS, TinyStore
+from tests.servers import hostile_store
+from tests.servers.hostile_store import Answer, HostileStore, content
+
+pytestmark = pytest.mark.quick
+
+KEYS = [f"{2_000 + n}-k{n}" for n in range(60)]
+
+
+class Elsewhere(HostileStore):
+    """Where objects lie: it refuses requests with credentials."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[hostile_store.Request] = []
+
+    def answer(self, request: hostile_store.Request) -> Answer:
+        """The object, at `/cdn/KEY`."""
+        self.seen.append(request)
+        if "authorization" in request.headers or request.query.get("sig") != "1":
+            return Answer(403, {}, b"", 0)
+        return super().answer(request)
+
+
+class Redirecting(TinyStore):
+    """A store that sends readers of objects to `there`."""
+
+    def __init__(self, there: str) -> None:
+        super().__init__()
+        self.there = there
+        self.redirects = 0
+
+    def answer(self, request: hostile_store.Request) -> Answer:
+        """A redirect of GETs."""
+        answer = super().answer(request)
+        if request.method == "GET" and request.key and answer.status < 300 and self.there:
+            self.redirects += 1
+            return Answer(302, {"Location": self.there.format(key=request.key)}, b"moved", 5)
+        return answer
+
+
+class Quotas:
+    """So many requests, and then a wait."""
+
+    def __init__(self) -> None:
+        self.left = 10
+        self.waits: list[float] = []
+        self.learnt = 0
+
+    def delay(self, request: Request) -> float:
+        """Count a request."""
+        self.left -= 1
+        if self.left >= 0:
+            return 0.0
+        self.left = 10
+        self.waits.append(0.05)
+        return 0.05
+
+    def learn(self, request: Request, head: ResponseHead) -> None:
+        """Count a response."""
+        self.learnt += 1
+
+
+class FollowingDialect(TinyDialect):
+    """Follows redirects."""
+
+    quotas: Quotas | None = None
+
+    def access(self) -> TinyAccess:
+        access = super().access()
+        access.quotas = self.quotas
+        return access
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        error = super().failure(request, head, body)
+        location = head.header(b"location")
+        if head.status == 302 and isinstance(error, OSError) and location is not None:
+            return Redirected(error, location)
+        if head.status == 403 and request.location:
+            assert isinstance(error, OSError)
+            return Redirected(error, "")
+        if head.status == 429:
+            return OutOfQuota(refused(head, "", "").error, 0.1)  # type: ignore[attr-defined]
+        return error
+
+
+class FollowingFS(TinyFS):
+    """The FS of that."""
+
+    def __init__(self, url: str, quotas: Quotas | None = None) -> None:
+        super().__init__(url)
+        self.dialect = dialect = FollowingDialect(url)
+        dialect.quotas = quotas
+        self.__setstate__(self.__getstate__())
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    with Elsewhere() as store:
+        yield store
+
+
+@contextlib.contextmanager
+def opened(there: str) -> Iterator[tuple[FollowingFS, Redirecting]]:
+    with Redirecting(there) as store:
+        fs = FollowingFS(store.endpoint)
+        yield fs, store
+        fs.close()
+
+
+def test_every_way_of_reading_follows(elsewhere: Elsewhere) -> None:
+    with opened(elsewhere.endpoint + "/cdn/{key}?sig=1") as (fs, store):
+        assert fs.read_bytes(KEYS[0]) == content(KEYS[0])
+        assert list(fs.read_many(KEYS)) == [content(key) for key in KEYS]
+        key = "3000000-big"
+        with fs.open_blob(key) as blob:
+            assert blob.pread(100, 5_000) == content(key)[5_000:5_100]
+            ranges = [(50, n * 100_000) for n in range(9)]
+            assert blob.pread_many(ranges) == [content(key)[at : at + size] for size, at in ranges]
+        with fs.open(key, "rb") as file:
+            assert file.read() == content(key)
+        assert fs.stat(key).size == 3_000_000  # by a HEAD, which is not redirected
+        assert store.redirects == len([request for request in elsewhere.seen if request.method == "GET"])
+    assert all("authorization" not in request.headers for request in elsewhere.seen)
+    assert {request.headers["host"] for request in elsewhere.seen} == {elsewhere.endpoint.partition("//")[2]}
+
+
+def test_connections_to_both_hosts_are_used_again(elsewhere: Elsewhere) -> None:
+    accepted: list[int] = []
+    with opened(elsewhere.endpoint + "/cdn/{key}?sig=1") as (fs, store):
+        for one in (store, elsewhere):
+            serve = one._serve
+
+            def count(connection: Any, serve: Any = serve) -> None:
+                accepted.append(1)
+                serve(connection)
+
+            one._serve = count  # type: ignore[method-assign]
+        for _ in range(3):
+            assert len(list(fs.read_many(KEYS, concurrency=6))) == len(KEYS)
+    assert len(accepted) <= 2 * 6
+
+
+def test_a_redirect_on_the_same_host_carries_credentials() -> None:
+    with opened("") as (fs, store):
+        store.there = "/bucket/100-other?" + "via=redirect"
+        answer = store.answer
+        store.answer = lambda request: (  # type: ignore[method-assign]
+            TinyStore.answer(store, request) if request.query.get("via") else answer(request)
+        )
+        assert fs.read_bytes("100-first") == content("100-other")
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "/bucket/{key}",  # in a circle
+        "ftp://127.0.0.1/{key}",
+        "http://user:password@127.0.0.1:1/{key}",
+        "http://[::1/{key}",
+    ],
+)
+def test_what_leads_nowhere_is_the_error_of_the_redirect(there: str) -> None:
+    with opened(there) as (fs, store):
+        for read in (fs.read_bytes, lambda key: list(fs.read_many([key, key]))):
+            with pytest.raises(OSError, match="302"):
+                read(KEYS[0])
+        assert store.redirects < 40
+
+
+def test_no_redirect_leads_from_tls_to_plain_http() -> None:
+    fs = FollowingFS("https://store.example")
+    client, failure = fs.http, Redirected(OSError("302"), "http://store.example/x")
+    with pytest.raises(OSError, match="302"):
+        client.decide(failure, _Attempts(), client.access, False, Request("GET", "x"))  # type: ignore[arg-type]
+    failure = Redirected(OSError("302"), "//other.example/x y?a=%20b c")
+    found, _ = client.decide(failure, _Attempts(), client.access, False, Request("GET", "x"))  # type: ignore[arg-type]
+    assert found.location == "https://other.example/x%20y?a=%20b%20c"
+    sent = client.encode(found).decode()
+    assert sent.startswith("GET /x%20y?a=%20b%20c HTTP/1.1\r\nHost: other.example\r\n")
+    assert "token" not in sent
+
+
+class _Attempts:
+    def may_redirect(self) -> bool:
+        return True
+
+
+def test_locations_are_resolved_and_quoted() -> None:
+    here = "https://a.example/d/x?q=1"
+    assert absolute(here, "y") == "https://a.example/d/y"
+    assert absolute(here, "../y") == "https://a.example/y"
+    assert absolute(here, "https://A.example:443/z?a=b%26c") == "https://a.example/z?a=b%26c"
+    assert absolute(here, "http://b.example") == "http://b.example/"
+    assert absolute(here, "http://[::1]:80/é") == "http://[::1]/%C3%A9"
+    assert absolute(here, "mailto:someone") is None
+
+
+def test_an_address_that_is_refused_is_asked_for_again(elsewhere: Elsewhere) -> None:
+    with opened(elsewhere.endpoint + "/cdn/{key}?sig=0") as (fs, store):
+        answer = store.answer
+
+        def mended(request: hostile_store.Request) -> Answer:
+            found = answer(request)
+            if store.redirects == 1:
+                store.there = elsewhere.endpoint + "/cdn/{key}?sig=1"
+            return found
+
+        store.answer = mended  # type: ignore[method-assign]
+        assert fs.read_bytes(KEYS[3]) == content(KEYS[3])
+        assert store.redirects == 2
+
+
+def test_quotas_are_waited_for(elsewhere: Elsewhere) -> None:
+    quotas = Quotas()
+    with Redirecting(elsewhere.endpoint + "/cdn/{key}?sig=1") as store:
+        fs = FollowingFS(store.endpoint, quotas)
+        assert list(fs.read_many(KEYS)) == [content(key) for key in KEYS]
+        for key in KEYS[:30]:
+            assert fs.read_bytes(key) == content(key)
+        fs.close()
+    assert len(quotas.waits) == 8  # of 90 requests; those that were redirected don't count
+    assert quotas.learnt == 180
+
+
+def test_a_store_that_is_out_of_quota_is_waited_for(elsewhere: Elsewhere) -> None:
+    with opened(elsewhere.endpoint + "/cdn/{key}?sig=1") as (fs, store):
+        answer, refuse_until = store.answer, time.monotonic() + 0.25
+
+        def refusing(request: hostile_store.Request) -> Answer:
+            return Answer(429, {}, b"", 0) if time.monotonic() < refuse_until else answer(request)
+
+        store.answer = refusing  # type: ignore[method-assign]
+        assert list(fs.read_many(KEYS)) == [content(key) for key in KEYS]
+        assert time.monotonic() > refuse_until
