@@ -20,11 +20,10 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 
-from ..core import errors, keys
+from ..core import errors, keys, registry
 from ..core.fs import FS, FileStat
 from ..urls import roots
 from .fsspec_files import CompressedFile, CompressedTextFile, FileInTransaction, file_info
-from .options import translated
 from .ranges import read_ranges
 
 T = TypeVar("T")
@@ -59,7 +58,9 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
         super().__init__(**{name: options.pop(name) for name in names & set(options)})
         self._fs = fs
         self._scheme = target_protocol or self.scheme
-        self._table = roots.with_options(translated(self._scheme, {**(target_options or {}), **options}))
+        options = {**(target_options or {}), **options}
+        backend = registry.backend(self._scheme)
+        self._table = roots.with_options(backend.options_of_fsspec(options) if backend is not None else options)
         if fs is not None:  # what lists names asks for their URLs, and opens those by a protocol that it knows
             self.protocol = ("fsabs", f"fsabs+{fs.url('').partition('://')[0]}")
         if fs is None and not self._scheme:
@@ -412,10 +413,14 @@ _classes: dict[str, type[FsabsFileSystem]] = {"": FsabsFileSystem}
 def filesystem_class(scheme: str) -> type[FsabsFileSystem]:
     """Return the class of the protocol `fsabs+SCHEME`."""
     if scheme not in _classes:
-        name = f"Fsabs{scheme.title().replace('+', '').replace('-', '').replace('.', '')}FileSystem"
+        name = _class_name(scheme)
         members = {"protocol": (f"fsabs+{scheme}",), "scheme": scheme, "root_marker": "/" if scheme == "file" else ""}
         _classes[scheme] = type(name, (FsabsFileSystem,), {"__module__": __name__, **members})
     return _classes[scheme]
+
+
+def _class_name(scheme: str) -> str:
+    return f"Fsabs{scheme.title().replace('+', '').replace('-', '').replace('.', '')}FileSystem"
 
 
 def _rebuilt(scheme: str, given: dict[str, Any]) -> FsabsFileSystem:
@@ -444,9 +449,9 @@ def register_fsspec(*schemes: str) -> None:
             fsspec.register_implementation(protocol, kind, clobber=True)
 
 
-FsabsFileFileSystem = filesystem_class("file")
-FsabsHdfsFileSystem = filesystem_class("hdfs")
-FsabsHttpFileSystem = filesystem_class("http")
-FsabsHttpsFileSystem = filesystem_class("https")
-FsabsMemoryFileSystem = filesystem_class("memory")
-FsabsS3FileSystem = filesystem_class("s3")
+def __getattr__(name: str) -> Any:
+    """Return the class of an entry point: `FsabsS3FileSystem` for the protocol `fsabs+s3`."""
+    for scheme in (*registry.BUILTIN_SCHEMES, "http", "https"):
+        if name == _class_name(scheme):
+            return filesystem_class(scheme)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

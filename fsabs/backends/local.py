@@ -29,6 +29,7 @@ from ..core.fs import (
     Capabilities,
     FileStat,
     Path,
+    StoreNotes,
 )
 from ..core.writing import Writer
 from ..disk import files, mounts
@@ -52,6 +53,9 @@ class Local(FS):
     """
 
     scheme = "file"
+    _notes = StoreNotes(
+        ("opening: nothing", "listing: a scan of each directory", "an epoch: an open and a read for each file")
+    )
     capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..core import errors, keys, process
 from ..core.blobs import Blob, BytesBlob
-from ..core.fs import FS, Capabilities, FileStat
+from ..core.fs import FS, Capabilities, FileStat, StoreNotes
 from ..core.identity import Place
 from ..core.writing import Writer
 
@@ -95,6 +95,7 @@ class Memory(FS):
     """The tree called `name` in this process's memory, or a new one of its own for the empty name."""
 
     scheme = "memory"
+    _notes = StoreNotes(("opening: nothing", "listing: nothing", "an epoch: nothing"))
     capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,

@@ -123,7 +123,7 @@ def _tls(connection: socket.socket, address: Address) -> CheckFinding:
         with context.wrap_socket(connection, server_hostname=address.host) as wrapped:
             version, certificate = wrapped.version(), wrapped.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
-        advice = "set AWS_CA_BUNDLE or verify= to the file of the certificates that signed it"
+        advice = "set verify= to the file of the certificates that signed it"
         return CheckFinding("tls", "fault", exc.verify_message, advice)
     except OSError as exc:
         return CheckFinding("tls", "fault", str(exc), "check that the endpoint's scheme and port belong together")
@@ -168,21 +168,24 @@ def _clock(address: Address) -> CheckFinding:
 # ---- permissions
 
 
-def permissions(fs: FS) -> Iterator[CheckFinding]:
-    """Check that a data set can be listed and read, and written in a scratch key, which is removed."""
+def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
+    """Check that a data set can be listed and read, and written in a scratch key, which is removed.
+
+    `store` is the FS of the store that it is in.
+    """
     name = ""
     try:
         name = within(_first_file, fs)
         yield ok("list", f"found {name}" if name else "there are no files")
     except OSError as exc:
-        yield CheckFinding("list", "fault", _reason(exc), _advice(exc, "s3:ListBucket"))
+        yield CheckFinding("list", "fault", _reason(exc), _advice(exc, store, "list"))
         if isinstance(exc, TimeoutError):  # the others would wait as long
             return
     if name:
         try:
             yield ok("read", f"{within(_read, fs, name)} bytes of {name}")
         except OSError as exc:
-            yield CheckFinding("read", "fault", _reason(exc), _advice(exc, "s3:GetObject"))
+            yield CheckFinding("read", "fault", _reason(exc), _advice(exc, store, "read"))
     if not fs.capabilities.write:
         yield ok("write", "not checked: the FS is read-only")
         return
@@ -190,7 +193,7 @@ def permissions(fs: FS) -> Iterator[CheckFinding]:
     try:
         within(fs.write_bytes, scratch, b"fsabs doctor")
     except OSError as exc:
-        advice = _advice(exc, "s3:PutObject") + "; jobs that only read need no such permission"
+        advice = _advice(exc, store, "write") + "; jobs that only read need no such permission"
         yield CheckFinding("write", "warning", _reason(exc), advice)
         return
     try:
@@ -217,13 +220,16 @@ def _reason(exc: OSError) -> str:
     return " ".join((exc.strerror or str(exc)).split())
 
 
-def _advice(exc: OSError, action: str) -> str:
+def _advice(exc: OSError, store: FS, operation: str) -> str:
+    kind = type(store).__name__
     if NO_LISTING in str(exc):
-        return "the endpoint answers, but it is no S3: check `endpoint`"
+        return f"the endpoint answers, but it is no {kind}: check `endpoint`"
     if isinstance(exc, FileNotFoundError):
         return "check the URL: bucket or directory, and prefix"
     if isinstance(exc, PermissionError):
-        return f"ask for the permission (on S3: {action}), or for other credentials"
+        permission = store._notes.permissions.get(operation)
+        named = f" (on {kind}: {permission})" if permission else ""
+        return f"ask for the permission{named}, or for other credentials"
     return "see the checks above"
 
 
@@ -237,9 +243,7 @@ def address_of(facts: dict[str, str]) -> Address | None:
     host = address.hostname or parts.hostname or ""
     port = address.port or parts.port or (443 if parts.scheme == "https" else 80)
     shown = f"[{host}]" if ":" in host else host
-    verify: bool | str = "not checked" not in facts.get("tls", "")
-    bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
-    verify = bundle if verify and bundle else verify
+    verify = facts.get("certificates") or "not checked" not in facts.get("tls", "")
     return Address(host, port, parts.scheme == "https", verify, f"{parts.scheme}://{shown}:{port}/")
 
 
@@ -249,8 +253,7 @@ def credentials(facts: dict[str, str]) -> Iterator[CheckFinding]:
     if source is None:
         return
     if source.startswith("none found"):
-        advice = "set AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anonymous=True for a public bucket"
-        yield CheckFinding("credentials", "fault", "none found", advice)
+        yield CheckFinding("credentials", "fault", "none found", source.partition(": ")[2])
     else:
         yield ok("credentials", source)
 

@@ -58,8 +58,8 @@ def _of_url(url: str) -> Iterator[CheckFinding]:
         elif (address := address_of(facts)) is not None:
             yield from network(address)
     with within(opening.from_url, url) as fs:
-        yield from permissions(fs)
-        if bottom.scheme in ("s3", "http", "https"):
+        yield from permissions(fs, bottom)
+        if bottom._notes.records_requests:
             yield from speed(fs)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,21 +12,11 @@ from .program import FAILED, Invocation, common
 if TYPE_CHECKING:
     from .measuring import Cost
 
-_CONTAINER = "opening: the end and the index of the file, and its index again only if the cache directory has none"
-_RULES = {
-    "file": ("opening: nothing", "listing: a scan of each directory", "an epoch: an open and a read for each file"),
-    "memory": ("opening: nothing", "listing: nothing", "an epoch: nothing"),
-    "s3": (
-        "opening: no request",
-        "listing: a request for every 1000 names",
-        "an epoch: a request for each file, more for large ones",
-    ),
-    "hdfs": (
-        "opening: no request",
-        "listing: a request for each directory, and for every 1000 names in it",
-        "an epoch: a request of the NameNode and one of a DataNode for each file",
-    ),
-}
+_COSTS_IN_CONTAINERS = (
+    "opening: the end and the index of the file, and its index again only if the cache directory has none",
+    "listing: nothing",
+    "an epoch: small gaps between members are read with them, in one request",
+)
 
 
 @click.command()
@@ -51,7 +40,9 @@ def command(invocation: Invocation, url: str, measure: bool) -> int:
     try:
         with opening.from_url(url) as fs:
             facts += resolution.of_fs(fs)
-            facts += [resolution.Fact("cost", rule) for rule in _rules(resolution.backend_of(fs).scheme, facts)]
+            in_container = any(fact.name == "container" for fact in facts)
+            costs_of_fs = _COSTS_IN_CONTAINERS if in_container else resolution.backend_of(fs)._notes.costs
+            facts += [resolution.Fact("cost", cost) for cost in costs_of_fs]
     except OSError as exc:
         invocation.error(exc)
         code = FAILED
@@ -69,17 +60,6 @@ def command(invocation: Invocation, url: str, measure: bool) -> int:
 
         _write_costs(invocation, costs(url))
     return code
-
-
-def _rules(scheme: str, facts: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
-    rules = _RULES.get(scheme, ("opening, listing, an epoch: as the store has it; --measure shows it",))
-    if any(fact[0] == "container" for fact in facts):
-        return (
-            _CONTAINER,
-            "listing: nothing",
-            "an epoch: small gaps between members are read with them, in one request",
-        )
-    return rules
 
 
 def _write_costs(invocation: Invocation, costs: list[Cost]) -> None:

@@ -100,7 +100,7 @@ def costs(url: str) -> list[Cost]:
             sample = _sample(files)
             read = counts.run("reading", lambda: sum(map(len, fs.read_many([stat.filename for stat in sample]))))
             counts.note("reading", f"{len(sample)} files of {read:,} bytes")
-            counted = backend_of(fs).scheme in ("s3", "http", "https")
+            counted = backend_of(fs)._notes.records_requests
     found = [cost if counted else cost._replace(requests=None, bytes=None, round_trips=None) for cost in counts.found]
     if sample:
         found.append(_epoch(fs, files, sample, found[-1], complete))

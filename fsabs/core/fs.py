@@ -28,6 +28,7 @@ from .readahead import pieces
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
 from .stats import ListPage as ListPage
+from .stats import StoreNotes as StoreNotes
 from .stats import TreeUsage as TreeUsage
 from .threads import in_threads as in_threads
 from .writing import (
@@ -72,6 +73,7 @@ class FS(abc.ABC):
     limits: Limits = DEFAULT
     """What files, globs and containers that are opened through this FS may cost."""
 
+    _notes: StoreNotes = StoreNotes()
     _root: str = ""
     _cwd: str = ""
     _follows_all_links: bool = True  # so that there is nothing to be checked
@@ -565,6 +567,14 @@ class FS(abc.ABC):
         """
         return cast(Callable[..., FS], cls)(authority, path, **options)
 
+    @classmethod
+    def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of this class for those that scripts give fsspec's filesystem of the same scheme.
+
+        Names that this class has stay as they are; what changes no result is left out.
+        """
+        return dict(options)
+
     # ---- the core: what a backend or container writes, on keys counted from the backend's own root
 
     @abc.abstractmethod
@@ -899,6 +909,10 @@ class FS(abc.ABC):
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         """Return whether the file with this stat has the content of `blob`; None if the stat does not say."""
+        return None
+
+    def _same_content(self, version: str, other: str) -> bool | None:
+        """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
         return None
 
     # ---- how the public methods are derived, and what those above share

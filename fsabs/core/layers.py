@@ -24,7 +24,7 @@ from .fs import (
 )
 from .identity import Place
 from .limits import Limits
-from .stats import TreeUsage
+from .stats import StoreNotes, TreeUsage
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ class LayerFS(FS):
     def limits(self) -> Limits:  # type: ignore[override]
         """The inner FS's."""
         return self.inner.limits
+
+    @property
+    def _notes(self) -> StoreNotes:  # type: ignore[override]
+        return self.inner._notes
 
     def _check_links(self, key: str, root: str, operation: str) -> None:
         self.inner._check_links(key, root, operation)
@@ -262,6 +266,9 @@ class LayerFS(FS):
 
     def _has_content(self, stat: FileStat, blob: Blob) -> bool | None:
         return self.inner._has_content(stat, blob)
+
+    def _same_content(self, version: str, other: str) -> bool | None:
+        return self.inner._same_content(version, other)
 
     def _close(self) -> None:
         self.inner._close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat as stat_bits
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -56,6 +58,17 @@ class TreeUsage(NamedTuple):
     files: int
     bytes: int
     """The sum of their sizes."""
+
+
+class StoreNotes(NamedTuple):
+    """What the command tells of a kind of store, whichever of its stores it is."""
+
+    costs: tuple[str, ...] = ("opening, listing, an epoch: as the store has it; --measure shows it",)
+    """What opening, listing and an epoch cost, a line each."""
+    permissions: Mapping[str, str] = MappingProxyType({})
+    """The store's names of the permissions to `list`, `read` and `write`."""
+    records_requests: bool = False
+    """Whether each request is a span of the kind `request`, so that requests can be counted."""
 
 
 class Capabilities(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..core.readahead import pieces
@@ -12,8 +11,6 @@ if TYPE_CHECKING:
     from ..core.fs import FS
     from ..core.stats import FileStat
 
-_MD5 = re.compile("[0-9a-f]{32}")
-"""The ETag of an object that was stored in one piece; of one that was stored in parts it has another form."""
 _MILLISECOND = 1e-3
 _MICROSECOND = 1e-6  # what a float of seconds since 1970 can hold today
 
@@ -58,17 +55,10 @@ class Comparison:
         return self._by_content(src, stat, dst, there)
 
     def _by_versions(self, stat: FileStat, there: FileStat) -> bool | None:
-        """Return whether two versions of stores of one kind are of equal contents; None if they don't tell.
-
-        Plain MD5s do; others that are unequal may be made of equal contents.
-        """
-        if stat.version is None or type(self._source) is not type(self._target):
+        """Return whether two versions of stores of one kind are of equal contents; None if they don't tell."""
+        if stat.version is None or there.version is None or self._source.scheme != self._target.scheme:
             return None
-        if self._source.scheme != "s3":
-            return None
-        if stat.version == there.version:
-            return True
-        return False if all(_MD5.fullmatch(version) for version in (stat.version, there.version or "")) else None
+        return self._source._same_content(stat.version, there.version)
 
     def _by_content(self, src: str, stat: FileStat, dst: str, there: FileStat) -> bool:
         with self._source._open_blob(src) as one, self._target._open_blob(dst) as other:

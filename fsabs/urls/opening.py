@@ -106,6 +106,8 @@ def from_url(
             tree: `{"url": ..., "below": "its/path"}`.
         strict: True: a section of `pfio.ini` that can't be read, and a key that the backend doesn't know, are a
             `ConfigError`; False: a warning, and they don't count. By default False, unless `FSABS_CONFIG_STRICT=1`.
+        fsspec: True: fsspec's filesystem of the scheme serves the URL (gcsfs for `gs`, s3fs for `s3`), in place of this
+            library's own backend; `options` are then that filesystem's.
         limits: what archives on the path, files, globs and links may cost; by default `Limits()`.
         options: keyword options of the scheme's backend, and of the container.
 

@@ -24,6 +24,9 @@ from .locations import (
     split,
 )
 
+FSSPEC = "fsspec"
+"""The option by which fsspec's filesystem of a scheme takes the place of this library's; its options are then its own.
+"""
 SETTINGS = (*registry.LAYERS, "limits")
 """What `from_url` and sections of `pfio.ini` may set beside the options of backends and containers."""
 
@@ -51,6 +54,7 @@ def backend(
 
     Faults of single keys of a section go to `report`: with `strict`, keys that the backend doesn't know are such.
     """
+    options = dict(options)
     if location.scheme == PFS:
         return _of_datacenter(location, options, strict, report)
     scheme = location.scheme
@@ -60,9 +64,14 @@ def backend(
         scheme = custom.scheme
         whole = _prefixed(custom.prefix, location._replace(path=location.object)) if location.object else ""
         location = location._replace(path=_prefixed(custom.prefix, location), object=whole)
-    backend = registry.backend(scheme)
+    wanted = options.pop(FSSPEC, None)
+    configured = custom.options.pop(FSSPEC, False) if custom is not None else False
+    by_fsspec = config.convert(configured if wanted is None else wanted, bool, f"[{location.scheme}] {FSSPEC}")
+    backend = None if by_fsspec else registry.backend(scheme)
     options = {**_options_of_query(backend, location), **options}
-    if "@" in location.authority and scheme in registry.BUILTIN_SCHEMES:  # it would be part of every URL and error
+    if (
+        "@" in location.authority and backend is not None and scheme in registry.BUILTIN_SCHEMES
+    ):  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
         opener = BackendOpener(backend.from_location, known_options(backend), backend.__name__)
@@ -214,7 +223,7 @@ def only(options: dict[str, Any], opener: BackendOpener, location: Location) -> 
 def _unknown(name: str, known: Mapping[str, Any], owner: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, [*known, *SETTINGS], n=1)
+    near = difflib.get_close_matches(name, [*known, *SETTINGS, FSSPEC], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
     if near == ["endpoint"] and owner == "S3":
         hint += " Without an endpoint, requests go to amazonaws.com"

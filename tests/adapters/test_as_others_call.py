@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.adapters.options import translated
 from fsabs.adapters.torch import CheckpointManager
+from fsabs.backends.s3.aliases import translated
 from fsabs.core import errors
 
 
@@ -105,7 +105,7 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "default_fill_cache": False,
         "requester_pays": True,
     }
-    assert translated("s3", given) == {
+    assert translated(given) == {
         "aws_access_key_id": "K",
         "aws_secret_access_key": "S",
         "aws_session_token": "T",
@@ -120,7 +120,7 @@ def test_options_by_the_names_that_scripts_have() -> None:
         "requester_pays": True,
     }
     with pytest.raises(TypeError, match="'nosuch'"):
-        translated("s3", {"client_kwargs": {"nosuch": 1}})
+        translated({"client_kwargs": {"nosuch": 1}})
     import fsspec
 
     with pytest.raises(TypeError, match="anonn"):

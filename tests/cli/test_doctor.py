@@ -104,7 +104,7 @@ def test_an_endpoint_that_is_no_s3_is_named_so(monkeypatch: pytest.MonkeyPatch) 
         try:
             endpoint = f"http://127.0.0.1:{server.server_port}"
             fs = fsabs_package.from_url("s3://bucket/", endpoint=endpoint, region="us-east-1")
-            findings = {one.check: one for one in checking.permissions(fs)}
+            findings = {one.check: one for one in checking.permissions(fs, fs)}
             assert list(speed.speed(fs)) == []
         finally:
             server.shutdown()
@@ -287,7 +287,8 @@ def test_a_directory_that_can_not_be_written(tmp_path: Path) -> None:
         def _write_bytes(self, key: str, data: bytes) -> None:
             raise PermissionError(13, "Permission denied")
 
-    findings = {one.check: one for one in checking.permissions(ReadOnly(tmp_path))}
+    fs = ReadOnly(tmp_path)
+    findings = {one.check: one for one in checking.permissions(fs, fs)}
     assert findings["list"] == CheckFinding("list", "ok", "there are no files")
     assert findings["write"].status == "warning"
     assert "jobs that only read need no such permission" in findings["write"].advice

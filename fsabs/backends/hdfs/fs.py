@@ -25,6 +25,7 @@ from ...core.fs import (
     Capabilities,
     FileStat,
     Path,
+    StoreNotes,
 )
 from ...core.writing import Writer, committing, is_partial
 from .calls import begin, each, no_answer
@@ -90,6 +91,13 @@ class Hdfs(FS):
     """
 
     scheme = "hdfs"
+    _notes = StoreNotes(
+        (
+            "opening: no request",
+            "listing: a request for each directory, and for every 1000 names in it",
+            "an epoch: a request of the NameNode and one of a DataNode for each file",
+        )
+    )
     default_concurrency = CONCURRENCY
     checks_writes = True  # each packet that is sent carries checksums, which the DataNodes verify
     capabilities: Capabilities = Capabilities(

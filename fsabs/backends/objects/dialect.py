@@ -356,6 +356,10 @@ class Dialect(abc.ABC):
         """Return whether the version of a whole object is one of this content; None if versions don't say."""
         return None
 
+    def same_content(self, version: str, other: str) -> bool | None:
+        """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
+        return None
+
     def is_part_of(self, part: StoredPart, digest: bytes) -> bool:
         """Return whether a part that the store has is that with this MD5; False if the store doesn't say."""
         return False

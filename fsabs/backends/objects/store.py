@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ...core import errors, keys
 from ...core.blobs import Blob
-from ...core.fs import FS, Capabilities, FileStat, ListPage, Path
+from ...core.fs import FS, Capabilities, FileStat, ListPage, Path, StoreNotes
 from ...core.writing import Writer
 from . import tree
 from .client import Client, shared
@@ -21,6 +21,11 @@ from .uploads import abort_old, copy_parts, resume
 from .writing import StoreWriter, put, put_many
 
 T = TypeVar("T")
+COSTS = (
+    "opening: no request",
+    "listing: a request for every 1000 names",
+    "an epoch: a request for each file, more for large ones",
+)
 PART_SIZE = 32 * 1024 * 1024
 
 
@@ -31,6 +36,7 @@ class ObjectStore(FS):
     """
 
     default_concurrency = 32
+    _notes: StoreNotes = StoreNotes(COSTS, records_requests=True)
     capabilities: Capabilities = Capabilities(
         write=True,
         exclusive=True,
@@ -220,6 +226,9 @@ class ObjectStore(FS):
         if stat.version is None or stat.size != blob.size:
             return None if stat.size == blob.size else False
         return self.dialect.has_content(stat.version, blob, self.part_size)
+
+    def _same_content(self, version: str, other: str) -> bool | None:
+        return self.dialect.same_content(version, other)
 
     # ---- removing
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import secrets
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ...core import errors, writemany
-from ...core.fs import FS, FileStat, ListPage, Path
+from ...core.fs import FS, FileStat, ListPage, Path, StoreNotes
 from ..objects import ObjectStore
 from ..objects.failures import code_of
 from ..objects.messages import Request
-from ..objects.store import PART_SIZE
+from ..objects.store import COSTS, PART_SIZE
 from ..objects.tree import prefix_of
 from ..objects.uploads import is_marked
+from . import aliases
 from .access import S3Access
 from .dialect import S3Dialect
 from .endpoint import DEFAULT_REGION, is_aws, resolve
@@ -72,6 +73,7 @@ class S3(ObjectStore):
 
     scheme = "s3"
     dialect: S3Dialect
+    _notes = StoreNotes(COSTS, {"list": "s3:ListBucket", "read": "s3:GetObject", "write": "s3:PutObject"}, True)
 
     def __init__(
         self,
@@ -108,6 +110,11 @@ class S3(ObjectStore):
             if name != "versionId":
                 raise ValueError(f"an S3 URL has no ?{name}=, only ?versionId=; a '?' in a path is written as %3F")
         return {"versions": {bucket_of(authority, path)[1]: query["versionId"] for path in paths}}
+
+    @classmethod
+    def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options for those of s3fs; `TypeError` for one of boto3's in them that has no counterpart."""
+        return aliases.translated(options)
 
     @property
     def bucket(self) -> str:

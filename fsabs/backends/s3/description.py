@@ -36,6 +36,8 @@ def describe(bucket: str, options: Options) -> dict[str, str]:
         found["client"] = "boto3 carries all requests"
     found["address"] = f"{endpoint.host}:{endpoint.port}{endpoint.path_prefix}"
     found["tls"] = "no" if not endpoint.tls else "yes" if endpoint.verify else "yes, certificates are not checked"
+    if isinstance(endpoint.verify, str):
+        found["certificates"] = endpoint.verify
     if endpoint.proxy:
         parts = urlsplit(endpoint.proxy)
         found["proxy"] = f"{parts.hostname}:{parts.port or ''}"
@@ -62,7 +64,8 @@ def _source_of_credentials(place: Place, options: Options) -> str:
     if options.anonymous:
         return "none: anonymous=True"
     if (found := place.credentials) is None:
-        return "none found: requests are refused unless the bucket is public (anonymous=True)"
+        advice = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; anonymous=True for a public bucket"
+        return f"none found: {advice}"
     source = _SOURCES.get(found.method, str(found.method))
     if found.method == "explicit" and options.session is not None:
         source = "session"

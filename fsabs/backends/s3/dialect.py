@@ -61,6 +61,8 @@ _STATUS_OF_CODE = {"InternalError": 500, "SlowDown": 503, "PreconditionFailed": 
 """For an error in the body of a response with status 200."""
 _COPIED = "x-amz-copy-source:"
 _checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullmatch
+_is_md5 = re.compile("[0-9a-f]{32}").fullmatch
+"""Matches the ETag of an object that was stored in one piece; of one that was stored in parts it has another form."""
 _is_error = re.compile(rb"(<\?xml[^>]*>\s*)?<Error[\s>]").match
 _RESULTS = {
     "uploads=": b"InitiateMultipartUploadResult",
@@ -391,6 +393,12 @@ class S3Dialect(Dialect):
     def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
         """Return whether an ETag is that of a content; those of encrypted objects don't say."""
         return None if self.objects.key_digest() else etag_is_of(version, blob, part_size)
+
+    def same_content(self, version: str, other: str) -> bool | None:
+        """Return whether two ETags are of equal contents: MD5s say so, others may differ for equal contents."""
+        if version == other:
+            return True
+        return False if _is_md5(version) and _is_md5(other) else None
 
     def is_part_of(self, part: StoredPart, digest: bytes) -> bool:
         """Return whether the ETag of a part is this MD5."""

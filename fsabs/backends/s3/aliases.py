@@ -46,13 +46,11 @@ _TUNING = frozenset(  # change no result
 )
 
 
-def translated(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `from_url` for those that are given, by its own names or by s3fs's.
+def translated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `S3` for those that are given, by its own names or by s3fs's.
 
     `TypeError` for one in s3fs's `client_kwargs`, `config_kwargs` or `s3_additional_kwargs` that has no counterpart.
     """
-    if scheme != "s3":
-        return dict(options)
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name == "client_kwargs":

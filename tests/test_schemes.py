@@ -1,0 +1,58 @@
+"""A backend is known everywhere by its entry in `core/registry.py`."""
+
+from __future__ import annotations
+
+import configparser
+import difflib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.adapters import fsspec as adapter
+from fsabs.backends.fsspec import Fsspec
+from fsabs.core import registry
+from fsabs.core.redaction import is_harmless
+from fsabs.core.stats import StoreNotes
+from fsabs.urls import config, schemes
+
+pytestmark = pytest.mark.quick
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("scheme", sorted(registry.BUILTIN_SCHEMES))
+def test_a_scheme_is_known_everywhere(scheme: str) -> None:
+    kind = registry.backend(scheme)
+    assert kind is not None
+    assert kind._notes.costs != StoreNotes().costs  # of `fsabs explain`
+    setup = configparser.RawConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    entries = dict(line.split(" = ") for line in setup["options.entry_points"]["fsspec.specs"].strip().split("\n"))
+    module, _, name = entries[f"fsabs+{scheme}"].partition(":")
+    assert (module, getattr(adapter, name).protocol) == (adapter.__name__, (f"fsabs+{scheme}",))
+
+
+@pytest.mark.parametrize("scheme", sorted(registry.BUILTIN_SCHEMES))
+def test_an_option_that_is_misspelt_is_corrected(scheme: str) -> None:
+    known = [*schemes.known_options(registry.backend(scheme) or fsabs.FS)]
+    for option in known:
+        wrong: dict[str, Any] = {option + "x": 1}
+        (near,) = difflib.get_close_matches(option + "x", known, n=1)
+        with pytest.raises(TypeError, match=f"no option '{option}x'; did you mean '{near}'"):
+            fsabs.from_url(f"{scheme}://name/path", **wrong)
+
+
+def test_fsspecs_filesystem_serves_a_scheme_that_has_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fsabs.from_url("memory://tree/d", fsspec=True, create=True) as fs:
+        assert isinstance(fs, Fsspec)
+        fs.write_bytes("a.txt", b"by fsspec")
+        assert fs.implementation.cat_file("/tree/d/a.txt") == b"by fsspec"
+    with fsabs.from_url("memory://tree/d", fsspec=False, create=True) as fs:
+        assert isinstance(fs, fsabs.Memory)
+    monkeypatch.setattr(config, "_added", {"mine": {"scheme": "memory", "fsspec": "yes"}})
+    with fsabs.from_url("mine://tree/d") as fs:
+        assert fs.read_bytes("a.txt") == b"by fsspec"
+    with fsabs.from_url("mine://tree/d", fsspec=False, create=True) as fs:
+        assert isinstance(fs, fsabs.Memory)
+    assert is_harmless(schemes.FSSPEC)
