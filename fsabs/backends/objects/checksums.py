@@ -13,154 +13,101 @@ import hashlib
 import importlib
 import zlib
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from ...core import errors
 from .messages import Body
 
-
-class Digest(Protocol):
-    """As of `hashlib`."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more of the object."""
-
-    def digest(self) -> bytes:
-        """The checksum of what came."""
+Crc = Callable[[bytes, int], int]
+"""Goes on from the checksum of what came before, 0 at the start."""
+_PIECE = 256 * 1024
 
 
-class _Crc:
-    """A CRC of `size` bytes, by a function that goes on from a value."""
-
-    def __init__(self, function: Callable[[bytes, int], int], size: int) -> None:
-        self._function = function
-        self._size = size
-        self._value = 0
-
-    def update(self, data: bytes, /) -> None:
-        self._value = self._function(data, self._value)
-
-    def digest(self) -> bytes:
-        return self._value.to_bytes(self._size, "big")
-
-
-@functools.cache
-def _crc32_function() -> Callable[[bytes, int], int]:
+def _crc32() -> Crc:
     """isal's, where it is installed: zlib's takes as long as everything else about an object, or longer."""
     try:
         from isal.isal_zlib import crc32
     except ImportError:
         return zlib.crc32
-    found: Callable[[bytes, int], int] = crc32
+    found: Crc = crc32
     return found
 
 
-@functools.cache
-def _crc64nvme_function() -> Callable[[bytes, int], int] | None:
-    """That of AWS's library, which has it from 0.23.4 on."""
-    try:
-        return getattr(importlib.import_module("awscrt.checksums"), "crc64nvme", None)
-    except ImportError:
-        return None
-
-
-def _crc64nvme() -> Digest | None:
-    function = _crc64nvme_function()
-    return None if function is None else _Crc(function, 8)
-
-
-def _crc32c() -> Digest:
+def _crc32c() -> Crc:
     try:
         import google_crc32c
     except ImportError as exc:
-        raise errors.MissingDependencyError(
-            "the object has a CRC32C: pip install google-crc32c", name="google_crc32c"
-        ) from exc
-    made: Digest = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
-    return made
-
-
-def _crc32c_function() -> Callable[[bytes, int], int]:
-    try:
-        import google_crc32c
-    except ImportError as exc:
-        raise errors.MissingDependencyError(
-            "writing to S3 needs a CRC32C: pip install google-crc32c", name="google_crc32c"
-        ) from exc
+        text = "the CRC32C of objects needs google-crc32c: pip install google-crc32c"
+        raise errors.MissingDependencyError(text, name="google_crc32c") from exc
     extend: Callable[[int, bytes], int] = google_crc32c.extend
     return lambda data, value: extend(value, data)
 
 
-def _required_crc64nvme() -> Callable[[bytes, int], int]:
-    found = _crc64nvme_function()
-    if found is None:
-        raise errors.MissingDependencyError(
-            "checksum_algorithm='CRC64NVME' needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]",
-            name="awscrt",
-        )
+def _crc64nvme() -> Crc:
+    """That of AWS's library, which has it from 0.23.4 on."""
+    try:
+        found: Crc = importlib.import_module("awscrt.checksums").crc64nvme
+    except (ImportError, AttributeError) as exc:
+        text = "checksum_algorithm='CRC64NVME' needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]"
+        raise errors.MissingDependencyError(text, name="awscrt") from exc
     return found
 
 
-_WRITTEN: dict[str, tuple[int, Callable[[], Callable[[bytes, int], int]]]] = {
-    "CRC32": (4, _crc32_function),
-    "CRC32C": (4, _crc32c_function),
-    "CRC64NVME": (8, _required_crc64nvme),
+_CRCS: dict[str, tuple[int, Callable[[], Crc]]] = {
+    "CRC32": (4, _crc32),
+    "CRC32C": (4, _crc32c),
+    "CRC64NVME": (8, _crc64nvme),
 }
-WRITTEN = tuple(_WRITTEN)
+WRITTEN = tuple(_CRCS)
 """The algorithms of the checksums of bodies that are written."""
 DEFAULT = "CRC32C"
-_PIECE = 256 * 1024
+READ = (b"crc32", b"crc32c", b"crc64nvme", b"md5", b"sha1", b"sha256")
+"""The algorithms of the checksums of objects that are read."""
 
 
 @functools.cache
-def function_of(algorithm: str) -> tuple[int, Callable[[bytes, int], int]]:
+def function_of(algorithm: str) -> tuple[int, Crc]:
     """Return the bytes that a checksum has, and the function that continues one; `MissingDependencyError`."""
-    size, function = _WRITTEN[algorithm]
+    size, function = _CRCS[algorithm]
     return size, function()
-
-
-def value(algorithm: str, body: Body) -> str:
-    """Return the checksum of a body, in base64."""
-    size, function = function_of(algorithm)
-    if type(body) is bytes:
-        found = function(body, 0)
-    else:  # some libraries take bytes only
-        found, view = 0, memoryview(body)
-        for start in range(0, len(view), _PIECE):
-            found = function(view[start : start + _PIECE].tobytes(), found)
-    return base64.b64encode(found.to_bytes(size, "big")).decode()
-
-
-_KINDS: dict[bytes, Callable[[], Digest | None]] = {
-    b"crc32": lambda: _Crc(_crc32_function(), 4),
-    b"crc32c": _crc32c,
-    b"crc64nvme": _crc64nvme,
-    b"md5": lambda: hashlib.md5(usedforsecurity=False),
-    b"sha1": lambda: hashlib.sha1(usedforsecurity=False),
-    b"sha256": lambda: hashlib.sha256(usedforsecurity=False),
-}
-
-
-READ = tuple(_KINDS)
-"""The algorithms of the checksums of objects that are read."""
 
 
 def load() -> None:
     """Import the libraries that are installed."""
-    _crc32_function()
-    _crc64nvme_function()
-    with contextlib.suppress(ImportError):
-        importlib.import_module("google_crc32c")
+    for algorithm in WRITTEN:
+        with contextlib.suppress(errors.MissingDependencyError):
+            function_of(algorithm)
+
+
+def value(algorithm: str, body: Body) -> str:
+    """Return the checksum of a body, in base64."""
+    if type(body) is bytes:
+        return _value(algorithm, (body,))
+    view = memoryview(body)  # some libraries take bytes only
+    return _value(algorithm, (view[start : start + _PIECE].tobytes() for start in range(0, len(view), _PIECE)))
 
 
 def mismatch(expected: Iterable[tuple[bytes, str]], chunks: Iterable[bytes]) -> str | None:
     """Return how bytes differ from the first of the checksums, in base64, that can be computed; None if they don't."""
     for name, checksum in expected:
-        digest = _KINDS[name]()
-        if digest is None:
-            continue
-        for chunk in chunks:
-            digest.update(chunk)
-        found = base64.b64encode(digest.digest()).decode()
-        return f"{name.decode().upper()} {found} where the store says {checksum}" if found != checksum else None
+        algorithm = name.decode().upper()
+        try:
+            found = _value(algorithm, chunks)
+        except errors.MissingDependencyError as exc:
+            if exc.name == "awscrt":
+                continue
+            raise
+        return f"{algorithm} {found} where the store says {checksum}" if found != checksum else None
     return None
+
+
+def _value(algorithm: str, chunks: Iterable[bytes]) -> str:
+    if algorithm in _CRCS:
+        size, function = function_of(algorithm)
+        found = 0
+        for chunk in chunks:
+            found = function(chunk, found)
+        return base64.b64encode(found.to_bytes(size, "big")).decode()
+    digest = hashlib.new(algorithm.lower(), usedforsecurity=False)
+    for chunk in chunks:
+        digest.update(chunk)
+    return base64.b64encode(digest.digest()).decode()
