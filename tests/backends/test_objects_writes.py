@@ -289,7 +289,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
     with ScriptedStore({}, script) as store:
         fs = opened(store, max_attempts=1, **options)
-        print(repr(fs), repr(fs.options), repr(fs.objects), repr(fs.dialect), repr(fs.http.access), file=shown)
+        print(repr(fs), repr(fs.options), repr(fs.dialect._headers), repr(fs.dialect), repr(fs.http.access), file=shown)
         acts: list[Any] = [
             lambda: fs.read_bytes("k"),
             lambda: fs.read_bytes("reset"),

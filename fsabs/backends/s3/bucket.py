@@ -17,10 +17,9 @@ from ..objects.store import COSTS, PART_SIZE
 from ..objects.tree import prefix_of
 from ..objects.uploads import is_marked
 from . import aliases
-from .access import S3Access
 from .dialect import S3Dialect
-from .endpoint import DEFAULT_REGION, is_aws, resolve
-from .options import MIN_PART_SIZE, ObjectOptions, Options, S3Options
+from .endpoint import DEFAULT_REGION, S3Access, is_aws, resolve
+from .options import MIN_PART_SIZE, Options, S3Options
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -125,11 +124,6 @@ class S3(ObjectStore):
     def options(self) -> Options:
         """The options of the client."""
         return self.dialect.options
-
-    @property
-    def objects(self) -> ObjectOptions:
-        """The options of requests about objects."""
-        return self.dialect.objects
 
     @property
     def client(self) -> Any:

@@ -31,8 +31,7 @@ from ..objects.failures import (
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
 from . import messages
-from .access import S3Access
-from .endpoint import needs_no_boto3, resolve
+from .endpoint import S3Access, needs_no_boto3, resolve
 from .etags import etag_is_of
 from .messages import query_of, text_of
 from .options import MARK, S3Options, environment, parse
@@ -85,14 +84,11 @@ class S3Dialect(Dialect):
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         self.bucket = bucket
-        self.options, self.objects, self.versions = parse(options)
+        self.options, self._headers, self.versions = parse(options)
         self.ordered = not bucket.endswith("--x-s3")  # directory buckets list in an order of their own
-        self._bucket_headers = self.objects.bucket_headers()
-        self._read_headers = self.objects.read_headers()
+        self._bucket_headers, self._read_headers, self._write_headers, self._copy_headers, *_ = self._headers
         self._whole_headers = (*self._read_headers, CHECKSUM_MODE)
-        self._write_headers = self.objects.write_headers()
-        self._copy_headers = self.objects.copy_headers()
-        self._algorithm = self.objects.checksum_algorithm or ""
+        self._algorithm = options.get("checksum_algorithm") or ""
         if self._algorithm:
             checksums.function_of(self._algorithm)
 
@@ -112,7 +108,7 @@ class S3Dialect(Dialect):
 
     def key_digest(self) -> str:
         """Return digits that stand for the key of the customer."""
-        return self.objects.key_digest()
+        return self._headers.key_digest
 
     def access(self) -> S3Access:
         """Return this process's access to the bucket."""
@@ -243,7 +239,7 @@ class S3Dialect(Dialect):
 
     def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
         """Return a PutObject; `version` is what If-Match has."""
-        headers = (*self._write_headers, *self.objects.type_headers(key))
+        headers = (*self._write_headers, *self._headers.of_type(key))
         if exclusive:
             headers = (*headers, "if-none-match:*")
         if version:
@@ -283,7 +279,7 @@ class S3Dialect(Dialect):
         """Return whether a bucket is of the same store, and read by the same user with the same key."""
         if not isinstance(source, S3Dialect) or source.options != self.options:
             return False
-        same_key = source.objects.key_digest() == self.objects.key_digest()
+        same_key = source.key_digest() == self.key_digest()
         here, there = (resolve(one.bucket, one.options) for one in (self, source))
         return same_key and here.store == there.store and here.region == there.region
 
@@ -303,7 +299,7 @@ class S3Dialect(Dialect):
         """Return a CreateMultipartUpload."""
         algorithm = self.checksum_algorithm
         if like is None:
-            headers = (*self._write_headers, *self.objects.type_headers(key))
+            headers = (*self._write_headers, *self._headers.of_type(key))
         else:
             kept = ((name, like.header(name.encode())) for name in _KEPT)
             headers = (
@@ -392,7 +388,7 @@ class S3Dialect(Dialect):
 
     def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
         """Return whether an ETag is that of a content; those of encrypted objects don't say."""
-        return None if self.objects.key_digest() else etag_is_of(version, blob, part_size)
+        return None if self.key_digest() else etag_is_of(version, blob, part_size)
 
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two ETags are of equal contents: MD5s say so, others may differ for equal contents."""
@@ -406,7 +402,7 @@ class S3Dialect(Dialect):
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
-        return (*self._write_headers, *self.objects.type_headers(key), self.checksum_algorithm or "")
+        return (*self._write_headers, *self._headers.of_type(key), self.checksum_algorithm or "")
 
 
 def _query_of(part: PartOf) -> str:
