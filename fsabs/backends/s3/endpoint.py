@@ -1,5 +1,5 @@
-"""Where requests to a bucket go, how they are signed, and by which credentials: what boto3 resolves for a `GetObject` of
-the bucket, after options, environment, profile and configuration file.
+"""Where requests to a bucket go, how they are signed, and by which credentials: what boto3 resolves for a
+`GetObject` of the bucket, after options, environment, profile and configuration file.
 
 Most often that is plain: keys and an endpoint or a region are given, and nothing else is configured. Then it is known
 here, without boto3, which takes ten times as long to import as a first read needs. In every other case the request is
