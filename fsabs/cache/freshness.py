@@ -147,8 +147,10 @@ class Freshness:
     ) -> None:
         self.max_age = max_age
         self.offline = offline
-        self.by_request: bool = inner.capabilities.stat_is_request and inner.capabilities.content_versions
-        """Whether a file's content may be requested in place of its stat, and tell its version."""
+        can = inner.capabilities
+        self.by_request: bool = can.stat_is_request and can.content_versions and not can.commits
+        """Whether a file's content may be requested in place of its stat, and tell its version; the stats of a commit
+        are listed once, and hold."""
         self.remembers: bool = bool(check_interval or offline or max_age is not None)
         """Whether what is remembered may be used without asking the store."""
         self._inner = inner

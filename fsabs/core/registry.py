@@ -21,6 +21,7 @@ _BACKENDS: dict[str, str | type[FS]] = {
     "memory": "fsabs.backends.memory:Memory",
     "s3": "fsabs.backends.s3:S3",
     "hdfs": "fsabs.backends.hdfs:Hdfs",
+    "hf": "fsabs.backends.hub:Hub",
     "viewfs": "fsabs.backends.hdfs:ViewFs",
 }
 _CONTAINERS: dict[str, str | type[FS]] = {

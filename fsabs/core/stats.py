@@ -106,3 +106,6 @@ class Capabilities(NamedTuple):
     """It has symbolic links."""
     modes: bool = False
     """A file has permissions, which `FileStat.mode` tells and a copy is given."""
+    commits: bool = False
+    """A change is a commit, and so is `write_many` as a whole. The FS reads the commit of its opening, and after a
+    change of its own the one that it has made: what others commit is seen by an FS that is opened then."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+from typing import Any
 
+from ..core import process
 from .descriptors import write_all
 
 
@@ -84,6 +86,51 @@ class Spool:
     def close(self) -> None:
         """Free the memory, or the file. Closing twice is no error."""
         self._file.close()
+
+
+class NamedSpool:
+    """As `Spool`, but its file has a name, by which libraries can read it; it belongs to the process that made it."""
+
+    def __init__(self, max_in_memory: int) -> None:
+        self._max_in_memory = max_in_memory
+        self._memory = bytearray()
+        # Freed in a forked child, it would remove the parent's file.
+        self._file: process.PerProcess[Any] = process.PerProcess(_inherited)
+
+    def write(self, data: bytes) -> None:
+        """Append to the spool."""
+        if self._file.peek() is None and len(self._memory) + len(data) <= self._max_in_memory:
+            self._memory += data
+            return
+        if self._memory or self._file.peek() is None:
+            import tempfile
+
+            made = tempfile.NamedTemporaryFile(buffering=0, prefix="fsabs-", dir=folder())  # noqa: SIM115 - until `close`
+            self._file.adopt(made)
+            memory, self._memory = bytes(self._memory), bytearray()
+            write_all(made.fileno(), memory)
+        write_all(self._file.get().fileno(), data)
+
+    @property
+    def name(self) -> str:
+        """The path of the file; empty if all is in memory."""
+        file = self._file.peek()
+        return str(file.name) if file is not None else ""
+
+    def content(self) -> bytes:
+        """Return what is in memory."""
+        return bytes(self._memory)
+
+    def close(self) -> None:
+        """Free the memory, and remove the file. Closing twice is no error."""
+        self._memory = bytearray()
+        if self._file.peek() is not None:
+            self._file.get().close()
+            self._file.close()
+
+
+def _inherited() -> Any:
+    raise OSError(errno.EBADF, "a file that is being written belongs to the process that opened it")
 
 
 def _moved(memory: io.BytesIO) -> io.FileIO:

@@ -56,7 +56,8 @@ def a_pickle_keeps_root_and_cwd(subject: Subject) -> None:
 def an_unpickled_fs_writes(subject: Subject) -> None:
     with subject.make({}) as fs, _again(fs) as again:
         again.write_bytes("a.txt", b"through the copy")
-        expect.equal(fs.read_bytes("a.txt"), b"through the copy", "what was written through an unpickled FS")
+        reader = again if fs.capabilities.commits else fs
+        expect.equal(reader.read_bytes("a.txt"), b"through the copy", "what was written through an unpickled FS")
     expect.equal(subject.files(fs), {"a.txt": b"through the copy"}, "what is stored")
 
 

@@ -68,7 +68,8 @@ def an_error_of_the_contents_ends_write_many(subject: Subject) -> None:
             expect.raises(
                 KeyError, f"what the iterable raises, concurrency={concurrency}", _write, fs, pairs(), concurrency
             )
-        expect.equal(subject.files(fs), {name: _FILES[name] for name in taken}, "the files before the error")
+        before = {} if fs.capabilities.commits else {name: _FILES[name] for name in taken}
+        expect.equal(subject.files(fs), before, "the files before the error")
 
 
 def _write(fs: object, pairs: Iterator[tuple[str, bytes]], concurrency: int | None) -> object:

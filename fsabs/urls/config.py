@@ -85,6 +85,16 @@ def get_custom_scheme(name: str) -> dict[str, Any] | None:
     return dict(section) if section is not None else None
 
 
+def base_of(name: str) -> str:
+    """Return the scheme that a custom one stands on at last; any other name as it is."""
+    passed: set[str] = set()
+    while name not in registry.BUILTIN_SCHEMES and name not in passed:
+        passed.add(name)
+        section = _added.get(name) or _sections().get(name) or {}
+        name = str(section.get("scheme") or name)
+    return name
+
+
 def config_path() -> str:
     """Return the path of the configuration file, which need not exist; `/dev/null` for a user without a home."""
     if path := os.environ.get("PFIO_CONFIG_PATH"):

@@ -11,6 +11,13 @@ from . import config
 
 VERBATIM = frozenset({"http", "https"})
 """Schemes whose paths are sent as they are written."""
+LONG_AUTHORITIES = {
+    "hf": re.compile(
+        r"(?:(?:datasets|spaces|kernels|models|buckets)/)?[^/@]+/[^/@]+"
+        r"(?:@(?:refs/convert/[^/]+|refs/pr/\d+|[^/]*))?(?=/|\Z)"
+    )
+}
+"""What names a store, by scheme, where that takes several segments: a repository and its revision."""
 PFS = "pfs"
 """The scheme of the datacenters' files; without one their paths are `/pfs/<datacenter>/...`."""
 _PFS_PATH = re.compile(r"/+pfs/+([^/]+)(/.*)?", re.DOTALL)
@@ -67,14 +74,22 @@ def parsed(url: str | os.PathLike[str]) -> Location:
             return found
         return Location("file", "", path, "file://" + keys.to_url_path(path))
     rest = text[match.end() :]
-    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
     scheme, shown = match[1].lower(), redaction.distinct_url(text)
+    authority, slash, path = _authority(scheme, rest[2:]) if rest.startswith("//") else ("", "/", rest[1:])
     if scheme in VERBATIM:
         return Location(scheme, authority, slash + path, shown)
     path, mark, query = path.partition("?")
     if "#" in path or "#" in query:
         raise ValueError(f"a '#' in a path is written as %23: {shown}")
     return Location(scheme, authority, keys.from_url_path(slash + path), shown, _query(query, shown) if mark else ())
+
+
+def _authority(scheme: str, rest: str) -> tuple[str, str, str]:
+    """Return the authority in what follows `//`, the slash behind it, and the path without that."""
+    long = LONG_AUTHORITIES.get(scheme if scheme in registry.BUILTIN_SCHEMES else config.base_of(scheme))
+    match = long.match(rest) if long is not None else None
+    end = match.end() if match is not None else rest.find("/")
+    return (rest, "", "") if end < 0 else (rest[:end], rest[end : end + 1], rest[end + 1 :])
 
 
 def _in_datacenter(text: str) -> Location | None:

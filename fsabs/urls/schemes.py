@@ -69,16 +69,15 @@ def backend(
     by_fsspec = config.convert(configured if wanted is None else wanted, bool, f"[{location.scheme}] {FSSPEC}")
     backend = None if by_fsspec else registry.backend(scheme)
     options = {**_options_of_query(backend, location), **options}
-    if (
-        "@" in location.authority and backend is not None and scheme in registry.BUILTIN_SCHEMES
-    ):  # it would be part of every URL and error
+    refused = backend is not None and scheme in registry.BUILTIN_SCHEMES and not backend._may_have_at
+    if "@" in location.authority and refused:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
         opener = BackendOpener(backend.from_location, known_options(backend), backend.__name__)
     else:
         opener = _fsspec_opener(scheme, location)
-        if scheme in VERBATIM and location.scheme not in VERBATIM:
-            location = location._replace(path=keys.to_url_path(location.path))
+    if scheme in VERBATIM and location.scheme not in VERBATIM:
+        location = location._replace(path=keys.to_url_path(location.path))
     if custom is None:
         return opener, location, options, {}
     settings = {name: value for name, value in custom.options.items() if name in SETTINGS}

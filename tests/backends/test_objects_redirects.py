@@ -140,6 +140,14 @@ def test_every_way_of_reading_follows(elsewhere: Elsewhere) -> None:
     assert {request.headers["host"] for request in elsewhere.seen} == {elsewhere.endpoint.partition("//")[2]}
 
 
+def test_empty_ranges_take_no_request() -> None:
+    with opened("") as (fs, store):
+        with fs.open_blob("0-empty") as blob:
+            before = store.requests
+            assert blob.pread_many([(10, 0), (0, 5), (3, 100)]) == [b"", b"", b""]
+        assert store.requests == before
+
+
 def test_connections_to_both_hosts_are_used_again(elsewhere: Elsewhere) -> None:
     accepted: list[int] = []
     with opened(elsewhere.endpoint + "/cdn/{key}?sig=1") as (fs, store):

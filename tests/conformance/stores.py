@@ -14,6 +14,7 @@ from fsabs.core import keys
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.testing.subject import Files, Subject
 from tests.servers.hdfs import HdfsCluster
+from tests.servers.hub import TOKEN, HubServer
 
 BUCKET = "conformance"
 MANY = 100
@@ -79,6 +80,32 @@ class S3Subject(Subject):
     def close(self) -> None:
         """Closes the side channel; the store goes with its server."""
         self._client.close()
+
+
+class HubSubject(Subject):
+    """Repositories of a hub of the tests, which is written to behind the back of the FS."""
+
+    refused_characters = "\\"
+
+    def __init__(self, hub: HubServer) -> None:
+        self._hub = hub
+
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Makes a repository; git has no empty directories."""
+        name = f"kit/{_new_name()}"
+        self._hub.make(name, files)
+        return self.place(fsabs.from_url(f"hf://datasets/{name}", token=TOKEN), name)
+
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Looks at the last commit."""
+        commit = self._hub.repositories["datasets", location].at("main")
+        assert commit is not None
+        return {path: file.content for path, file in commit.files.items()}
+
+    def reopen(self, url: str) -> FS | None:
+        """With the token."""
+        fs: FS = fsabs.from_url(url, token=TOKEN)
+        return fs
 
 
 class HdfsSubject(Subject):

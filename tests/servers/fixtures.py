@@ -1,6 +1,5 @@
-"""The pytest fixtures `moto`, `ceph`, `hdfs`, `dav`, `postgresql`: one server of each a session.
-
-The first test that asks for one starts it.
+"""The pytest fixtures `moto`, `ceph`, `hdfs`, `dav`, `postgresql`: one server of each a session, which the first test
+that asks for it starts; and `hub`, one for each test.
 
 Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
 CI (the environment variable CI is set) a missing server is a failure.
@@ -10,12 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.servers import ceph as ceph_server
 from tests.servers import dav as dav_server
 from tests.servers import hdfs as hdfs_server
+from tests.servers import hub as hub_server
 from tests.servers import moto as moto_server
 from tests.servers import postgresql as postgresql_server
 
@@ -63,6 +64,24 @@ def dav() -> Iterator[dav_server.DavServer]:
     """A real HTTP cache: nginx with its DAV module."""
     require(dav_server.missing)
     with dav_server.DavServer() as server:
+        yield server
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[hub_server.HubServer]:
+    """A Hugging Face hub, for clients that have no token and an empty cache."""
+    from huggingface_hub import constants
+
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_OIDC_RESOURCE"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "huggingface"
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setenv("FSABS_CACHE_DIR", str(tmp_path / "fsabs-cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    with hub_server.HubServer() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
         yield server
 
 

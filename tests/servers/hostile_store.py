@@ -47,6 +47,8 @@ class Request(NamedTuple):
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    target: str = ""
+    """Path and query, as they came."""
 
 
 class Answer(NamedTuple):
@@ -145,14 +147,15 @@ class Link:
         chosen = self.store.choose()
         length = int(headers.get("content-length", 0))
         if chosen in EARLY:
-            return FAULTS[chosen](self, Request(method, key, parameters, headers, b""), error(503, "SlowDown"))
+            early = Request(method, key, parameters, headers, b"", target)
+            return FAULTS[chosen](self, early, error(503, "SlowDown"))
         while len(self.buffer) < length:
             more = self.connection.recv(65536)
             if not more:
                 return False
             self.buffer += more
         body, self.buffer = self.buffer[:length], self.buffer[length:]
-        request = Request(method, key, parameters, headers, body)
+        request = Request(method, key, parameters, headers, body, target)
         if chosen in UNAPPLIED:
             return FAULTS[chosen](self, request, error(500, "InternalError"))
         answer = self.store.answer(request)

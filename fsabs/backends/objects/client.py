@@ -226,7 +226,7 @@ class Client:
         there = absolute(here, failure.location)
         if there is None or (here.startswith("https:") and not there.startswith("https:")):
             raise failure.error from failure
-        return request._replace(location=there)
+        return request._replace(location=there, **failure.known)
 
     def _turn(self, used: Access, failure: Moved | Expired) -> bool:
         """Send further requests elsewhere or with newer credentials; return whether there is something to turn to."""

@@ -190,6 +190,10 @@ class Dialect(abc.ABC):
         """Return how a whole object's bytes differ from a checksum in the response's head; None if they don't."""
         return None
 
+    def differs(self, digest: str, pieces: Iterable[bytes]) -> str | None:
+        """Return how a whole object's bytes differ from the digest that its request has; None if they don't."""
+        return None
+
     # ---- reading
 
     def url(self, key: str) -> str:

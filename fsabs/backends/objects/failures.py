@@ -12,7 +12,7 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...core import errors
 
@@ -83,11 +83,15 @@ class Expired(Transient):
 
 class Redirected(Transient):
     """The request is answered elsewhere: at `location`, a URL that may be relative; an empty one is where requests of
-    the object go at first, when an earlier location leads nowhere any more."""
+    the object go at first, when an earlier location leads nowhere any more.
 
-    def __init__(self, error: OSError, location: str) -> None:
+    `known` has what the response says of the object, by the names of a request's fields.
+    """
+
+    def __init__(self, error: OSError, location: str, **known: Any) -> None:
         super().__init__(error)
         self.location = location
+        self.known = known
 
 
 class LargeObject(Exception):

@@ -327,6 +327,8 @@ def check_body(
             raise mismatched(f"an object of {size} bytes where {request.size} were expected")
         if dialect.has_checksum(head) and (wrong := dialect.mismatch(head, pieces)):
             raise mismatched(wrong)
+        if request.digest and (wrong := dialect.differs(request.digest, pieces)):
+            raise mismatched(wrong)
 
 
 # ---- the buffer of a large body

@@ -50,8 +50,7 @@ def fetch(
     most: int | None = None,
 ) -> ObjectPage:
     """Return a page of what is below `prefix`; the arguments are those of `Dialect.page_request`."""
-    dialect = fs.dialect
-    page = dialect.page(prefix, fs.send(dialect.page_request(prefix, delimiter, token, after, most)))
+    page = fs._page(prefix, delimiter, token, after, most)
     if token is not None and page.token == token:
         raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on where it began")
     return page

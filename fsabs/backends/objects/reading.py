@@ -161,6 +161,8 @@ class StoreBlob(Blob):
         instrument = hooks.active
         begin = time.monotonic_ns() if instrument is not None else 0
         wanted = plan(ranges, GAP, PIECE)
+        if not wanted.requests:  # all ranges are empty
+            return wanted.assemble([])
         bodies = list(self._responses(wanted.requests, len(wanted.requests)))
         if instrument is not None:
             instrument.record_span("batch", f"{self._origin.scheme}.pread_many", begin, sum(map(len, bodies)), self.url)

@@ -15,7 +15,7 @@ from . import tree
 from .client import Client, shared
 from .dialect import Dialect
 from .listing import fetch, pages
-from .messages import Found, Request, Response
+from .messages import Found, ObjectPage, Request, Response
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
 from .writing import StoreWriter, put, put_many
@@ -104,6 +104,12 @@ class ObjectStore(FS):
     def _any_below(self, key: str) -> bool:
         """Return whether there is any object below `key`; a missing bucket is an error."""
         return bool(fetch(self, tree.prefix_of(key), most=1).objects)
+
+    def _page(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> ObjectPage:
+        """Return a page of a listing; the arguments are those of `Dialect.page_request`."""
+        return self.dialect.page(prefix, self.send(self.dialect.page_request(prefix, delimiter, token, after, most)))
 
     def _list_names_from(self, key: str, start: str) -> Iterator[str]:
         prefix = tree.prefix_of(key)

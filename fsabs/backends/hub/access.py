@@ -1,0 +1,158 @@
+"""How a process reaches the hub: endpoint and token, and what its processes share, addresses and quotas."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import re
+import sys
+from typing import NamedTuple
+
+from ...core import errors, identity, redaction
+from ...disk.folders import cache_directory
+from ..objects.addresses import Addresses
+from ..objects.dialect import Access
+from ..objects.hosts import HostAccess, endpoint_of
+from ..objects.messages import Body
+from .quotas import HubQuotas
+
+ENDPOINT = "https://huggingface.co"
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_TRUE = ("1", "ON", "YES", "TRUE")
+_is_token = re.compile("[!-~]+").fullmatch
+
+
+class HubOptions(NamedTuple):
+    """The options of a client, as those of `Hub`."""
+
+    url: str
+    """The endpoint, `https://host[/path]`."""
+    token: str | bool | None = None
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+    max_attempts: int | None = None
+    verify: bool | str | None = None
+
+    def __repr__(self) -> str:
+        return redaction.representation("HubOptions", self._asdict())
+
+    @property
+    def origin(self) -> str:
+        """Scheme and host of the endpoint."""
+        return self.url[: len(self.url) - len(self.path)]
+
+    @property
+    def path(self) -> str:
+        """The path of the endpoint, which most have not."""
+        return "/".join(["", *self.url.split("/")[3:]]).rstrip("/")
+
+
+class HubAccess(HostAccess):
+    """The access to the hub with `options`."""
+
+    def __init__(self, options: HubOptions) -> None:
+        self._options = options
+        self._token = token_of(options.token)
+        self._authorization = f"authorization: Bearer {self._token}\r\n" if self._token else ""
+        self.endpoint = endpoint_of(
+            options.url,
+            connect_timeout=options.connect_timeout,
+            read_timeout=options.read_timeout,
+            max_attempts=options.max_attempts,
+            verify=options.verify,
+        )
+        self.quotas = _quotas(options.url, principal_of(self._token))
+
+    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
+        """Return the header line of the token, if there is one."""
+        return self._authorization
+
+    def renewed(self) -> Access | None:
+        """Look for the token again: the file that it is in may have another one."""
+        found = HubAccess(self._options)
+        return found if found._token != self._token else None
+
+
+def is_offline() -> bool:
+    """Return whether nothing may be requested from the hub."""
+    return (os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or "").upper() in _TRUE
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """Return the variables that a client depends on."""
+    names = (name for name in os.environ if name.startswith("HF_") or name.lower().endswith("_proxy"))
+    return tuple((name, os.environ[name]) for name in sorted([*names, *TOKEN_VARIABLES[1:]]) if name in os.environ)
+
+
+def token_of(token: str | bool | None) -> str:
+    """Return the token that requests carry: the given one, else the user's; empty if there is none, or for False.
+
+    That of the user is `$HF_TOKEN`, else what huggingface_hub finds: the file that `hf auth login` writes, for example.
+    """
+    found = token if isinstance(token, str) else "" if token is False else _found_token(token)
+    if found and not _is_token(found.strip()):
+        raise ValueError("a token is of printable ASCII characters, without spaces")
+    if token is True and not found:
+        raise PermissionError(errno.EACCES, "token=True, and there is no token: hf auth login, or HF_TOKEN")
+    return found.strip()
+
+
+def source_of_token(token: str | bool | None) -> str:
+    """Return where the token comes from, for people."""
+    if isinstance(token, str):
+        return "option token"
+    named = next((name for name in TOKEN_VARIABLES if os.environ.get(name)), None)
+    if token is False or not token_of(token):
+        return "none: anonymous" if token is False else "none found: requests are anonymous, with the smallest quota"
+    return f"${named}" if named is not None else "huggingface_hub (hf auth login)"
+
+
+def _found_token(token: bool | None) -> str:
+    if token is None and os.environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").upper() in _TRUE:
+        return ""
+    oidc = bool(os.environ.get("HF_OIDC_RESOURCE"))
+    given = next(filter(None, map(os.environ.get, TOKEN_VARIABLES)), None)
+    if given is not None and not oidc:
+        return given
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        if token or oidc:
+            raise errors.missing("huggingface_hub", "hub", "a token that is not given") from None
+        return ""  # what is public needs none
+    if not (oidc or os.path.exists(constants.HF_TOKEN_PATH) or "google.colab" in sys.modules):
+        return ""  # the rest of it takes as long to import as many files to read
+    from huggingface_hub import get_token
+
+    return get_token() or ""
+
+
+@functools.lru_cache(maxsize=64)
+def principal_of(token: str) -> str:
+    """Return digits that stand for the account of a token; empty without one."""
+    return identity.digest_of_secret(token.encode()) if token else ""
+
+
+def _folder() -> str | None:
+    directory = cache_directory()
+    return f"{directory}/addresses" if directory is not None else None
+
+
+def addresses_of(options: HubOptions) -> Addresses:
+    """Return the addresses of files that the hub has given to this account."""
+    return _addresses(options.url, principal_of(token_of(options.token)), _folder())
+
+
+@functools.lru_cache(maxsize=64)
+def _addresses(url: str, principal: str, folder: str | None) -> Addresses:
+    return Addresses(folder, f"{url} {principal}")
+
+
+def _quotas(url: str, principal: str) -> HubQuotas:
+    return _shared_quotas(url, principal, _folder())
+
+
+@functools.lru_cache(maxsize=64)
+def _shared_quotas(url: str, principal: str, folder: str | None) -> HubQuotas:
+    return HubQuotas(url, folder, f"quotas-{identity.digest(f'{url} {principal}'.encode())[:24]}")

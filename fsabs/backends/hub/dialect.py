@@ -1,0 +1,313 @@
+"""The dialect of the hub: requests that read a repository at one commit, and what their responses mean.
+
+A file is asked for at `/ORG/NAME/resolve/COMMIT/path`. The hub sends the content of few; of the others it gives the
+address, signed for about an hour, of where it lies: that is followed without the token, kept, and asked for again when
+it is refused (huggingface.co/docs/hub/api).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import re
+import urllib.parse
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+from ...core import errors, keys
+from ...core.identity import Identity
+from ...core.ranges import Range
+from ..objects.addresses import Addresses, good_until
+from ..objects.client import absolute
+from ..objects.dialect import Dialect
+from ..objects.failures import (
+    Expired,
+    OutOfQuota,
+    Redirected,
+    Throttled,
+    Transient,
+    mismatched,
+    refused,
+    retry_after,
+    told,
+)
+from ..objects.http1 import ResponseHead
+from ..objects.messages import Found, ObjectPage, Request, Response
+from .access import HubAccess, HubOptions, addresses_of, environment, principal_of, token_of
+from .names import DEFAULT_REVISION, Repository
+from .tree import HubFile, Tree, shared
+
+PAGE = 1000
+"""Entries of a page of a listing."""
+_RESOLVE = "/resolve/"
+_is_answer = re.compile("/resolve/|/resolve-cache/|/api/").search
+"""Finds what a URL of the hub has that answers, and no page of its."""
+_next = re.compile(r'<([^>]*)>\s*;[^,]*rel="next"').search
+_exhausted = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)').search
+_is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
+
+
+class Resolved(Exception):
+    """The head of a response that says all about a file, and where its content lies."""
+
+    def __init__(self, head: ResponseHead) -> None:
+        super().__init__("redirected")
+        self.head = head
+
+
+class HubDialect(Dialect):
+    """A repository at a commit, with the options of `Hub`."""
+
+    scheme = "hf"
+    user_agent = "fsabs"
+
+    def __init__(self, repository: Repository, commit: str, options: HubOptions) -> None:
+        self.bucket = repository.text
+        self.repository = repository
+        self.commit = commit
+        self.options = options
+        self._tree: Tree | None = None
+        self._kept: Addresses | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tree": None, "_kept": None}
+
+    def at(self, commit: str) -> HubDialect:
+        """Return the dialect of another commit."""
+        return HubDialect(self.repository, commit, self.options)
+
+    @property
+    def tree(self) -> Tree:
+        """What this process knows of the commit."""
+        if self._tree is None:
+            self._tree = shared(self._identity(self.commit))
+        return self._tree
+
+    def new_tree(self) -> Tree:
+        """Return a tree of the commit that is not shared, of which nothing is known."""
+        return Tree(self._identity(self.commit))
+
+    def _identity(self, commit: str) -> Identity:
+        named, url = self.repository, self.options.url
+        principal = principal_of(token_of(self.options.token))
+        return Identity(f"hf {url}", f"hf://{named.kind}/{named.name}", commit, 0, principal)
+
+    # ---- the store
+
+    def same_client(self) -> Hashable:
+        """Return repository, options and environment."""
+        return self.bucket, self.options, environment()
+
+    def access(self) -> HubAccess:
+        """Return this process's access to the hub."""
+        return HubAccess(self.options)
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        """Return what a status of 300 and above stands for."""
+        status = head.status
+        if status < 400:
+            return self._redirect(request, head)
+        usual = refused(head, head.header(b"x-error-code") or "", _message(head, body))
+        error = usual.error if isinstance(usual, Transient) else usual
+        assert isinstance(error, OSError)
+        if request.location and 400 <= status < 500 and status not in (408, 416, 429):
+            self._addresses.forget(request.path)  # signed for a time that is over, or moved
+            return Redirected(error, "")
+        if status == 429:
+            exhausted = _exhausted(head.header(b"ratelimit") or "")
+            return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
+        if isinstance(usual, Transient):
+            return usual
+        found = self._refusal(status, head, body)
+        if found is None:
+            return error
+        told(found, status, head.header(b"x-error-code") or "")
+        return Expired(found) if status == 401 else found
+
+    def _refusal(self, status: int, head: ResponseHead, body: bytes) -> OSError | None:
+        """Return the error for a refusal that the user can do something about, or that is about the repository."""
+        code, message, named = head.header(b"x-error-code"), _message(head, body), f"{self.repository.name}"
+        page = self.options.url + self.repository.page
+        if code == "RevisionNotFound":
+            revision = self.repository.revision or DEFAULT_REVISION
+            return FileNotFoundError(errno.ENOENT, f"{named} has no revision {revision!r}")
+        if code == "GatedRepo":
+            return PermissionError(
+                errno.EACCES,
+                f"{named} is gated: ask for access at {page}, and give the token of that account (HF_TOKEN)",
+            )
+        if status == 401 and "Invalid credentials" in message:
+            return PermissionError(errno.EACCES, "the token is not accepted (any more): hf auth login, or HF_TOKEN")
+        if status == 401:
+            return PermissionError(
+                errno.EACCES, f"there is no {page}, or it is private: a token that may read it is HF_TOKEN or token="
+            )
+        if code == "RepoNotFound":
+            return FileNotFoundError(errno.ENOENT, f"there is no {page}, or this token may not see it")
+        if status == 403:
+            return PermissionError(errno.EACCES, f"the token may not do this in {named} (403): {message}")
+        return None
+
+    def _redirect(self, request: Request, head: ResponseHead) -> Exception:
+        """Return what a redirect stands for: the address of a file, or another name of the repository."""
+        error = refused(head, "", "")
+        assert isinstance(error, OSError)
+        here = request.location or f"{self.options.origin}{request.path}"
+        there = absolute(here, head.header(b"location") or "")
+        if request.method not in ("GET", "HEAD") or there is None:
+            return error
+        if there.startswith(f"{self.options.origin}/"):
+            if not _is_answer(there):
+                return error
+            self._keep(request, head, there)
+            return Redirected(error, there)
+        if not request.key or head.header(b"x-repo-commit") is None:  # a sign-in page, for example
+            return OSError(errno.EREMOTEIO, f"the hub's address leads to {urllib.parse.urlsplit(there).netloc}")
+        if head.header(b"x-repo-commit") != _commit_of(request):
+            return mismatched(f"an address in the commit {head.header(b'x-repo-commit')}")
+        known = self._keep(request, head, there)
+        return Redirected(error, there, **known) if request.method == "GET" else Resolved(head)
+
+    def _keep(self, request: Request, head: ResponseHead, there: str) -> dict[str, Any]:
+        """Keep what a redirect says of a file; return it as fields of a request."""
+        if not request.key:
+            return {}
+        self._addresses.put(request.path, there, good_until(there, head))
+        size, digest = head.header(b"x-linked-size") or "", self.version(head)
+        if not size.isdigit() or digest is None:
+            return {}
+        shared(self._identity(_commit_of(request))).remember(request.key, HubFile(int(size), digest))
+        return {"size": int(size), **({"digest": digest} if request.range is None else {})}
+
+    @property
+    def _addresses(self) -> Addresses:
+        if self._kept is None:
+            self._kept = addresses_of(self.options)
+        return self._kept
+
+    def version(self, head: ResponseHead) -> str | None:
+        """Return the digest of the file that a response of the hub is about."""
+        found = head.header(b"x-linked-etag") or head.header(b"etag") or ""
+        digest = found.removeprefix("W/").strip('"')
+        return digest if _is_digest(digest) else None
+
+    def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+        """Return why a response of the API is none."""
+        if request.method == "GET" and body.lstrip()[:1] not in (b"[", b"{"):
+            return mismatched("a response that is not JSON")
+        return None
+
+    def differs(self, digest: str, pieces: Iterable[bytes]) -> str | None:
+        """Return how the bytes of a whole file differ from its digest; None if they don't."""
+        if len(digest) == 64:
+            found = hashlib.sha256()
+        else:
+            pieces = list(pieces)
+            found = hashlib.sha1(b"blob %d\0" % sum(map(len, pieces)), usedforsecurity=False)
+        for piece in pieces:
+            found.update(piece)
+        return f"content with the digest {found.hexdigest()} for {digest}" if found.hexdigest() != digest else None
+
+    # ---- reading
+
+    def url(self, key: str) -> str:
+        """Return the URL of a file."""
+        return f"hf://{self.repository.text}/{keys.to_url_path(key)}"
+
+    def _path(self, key: str) -> str:
+        prefix = self.options.path
+        return f"{prefix}{self.repository.page}{_RESOLVE}{self.commit}/{urllib.parse.quote(key, safe='/~')}"
+
+    def read(
+        self,
+        key: str,
+        range: Range | None = None,
+        version: str | None = None,
+        size: int | None = None,
+        into: memoryview | None = None,
+        large: int | None = None,
+    ) -> Request:
+        """Return a GET, at the file's address if that is known; the commit is the version."""
+        path, digest = self._path(key), ""
+        if range is None and (known := self.tree.find(key)[1]) is not None:
+            size, digest = known
+        location = self._addresses.get(path)
+        return Request("GET", key, "", (), b"", range, None, size, into, large, False, path, location, digest)
+
+    def head(self, key: str) -> Request:
+        """Return a HEAD."""
+        return Request("HEAD", key, path=self._path(key))
+
+    def found(self, head: ResponseHead) -> Found:
+        """Return what the response to a HEAD says."""
+        size = head.header(b"x-linked-size") or head.header(b"content-length") or ""
+        if not size.isdigit():
+            raise OSError(errno.EBADMSG, "a response that doesn't say how long the file is")
+        return super().found(head)._replace(size=int(size), version=self.version(head))
+
+    # ---- listing
+
+    def api(self, path: str, **query: str) -> Request:
+        """Return a GET of the repository's API."""
+        where = f"{self.options.path}{self.repository.api}/{path}"
+        return Request("GET", path=where, query=urllib.parse.urlencode(query))
+
+    def page_request(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> Request:
+        """Return the request for a page of a directory: of all that is below it without a delimiter."""
+        folder = urllib.parse.quote(prefix.rstrip("/"), safe="")
+        query = {"recursive": "false" if delimiter else "true", "limit": str(PAGE)}
+        if token is not None:
+            query["cursor"] = token
+        return self.api(f"tree/{self.commit}{folder and '/' + folder}", **query)
+
+    def page(self, prefix: str, response: Response) -> ObjectPage:
+        """Return the files of a page, and the directories that were not entered."""
+        try:
+            objects, folders = [], []
+            for path, kind, size, digest in _entries(json.loads(response.body)):
+                if f"{path}/" == prefix:  # a file, which is all that is in it
+                    continue
+                if not path.startswith(prefix):
+                    raise ValueError(f"{path!r} is not below {prefix!r}")
+                if kind == "file":
+                    objects.append((path, "", digest, str(size)))
+                elif kind == "directory":
+                    folders.append(path + "/")
+        except (ValueError, KeyError, TypeError) as exc:
+            raise errors.CorruptFileError(errno.EBADMSG, f"not a page of a listing: {exc}") from exc
+        following = _next(response.head.header(b"link") or "")
+        if following is None:
+            return ObjectPage(objects, folders, None)
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(following[1]).query))
+        if not query.get("cursor"):
+            raise errors.CorruptFileError(errno.EBADMSG, "a page of a listing that doesn't say where it goes on")
+        return ObjectPage(objects, folders, query["cursor"])
+
+
+def _commit_of(request: Request) -> str:
+    return request.path.partition(_RESOLVE)[2].partition("/")[0]
+
+
+def _entries(found: Any) -> Iterator[tuple[str, str, int, str]]:
+    """Yield path, kind, size and digest of what is on a page."""
+    for entry in found:
+        large = entry.get("lfs")
+        size, digest = (large["size"], large["oid"]) if large else (entry.get("size", 0), entry["oid"])
+        if entry["type"] == "file" and not (isinstance(size, int) and size >= 0 and _is_digest(digest)):
+            raise ValueError(f"the size and the digest of {entry['path']!r}")
+        yield entry["path"], entry["type"], size, digest
+
+
+def _message(head: ResponseHead, body: bytes) -> str:
+    """Return what the hub says of a refusal."""
+    found = head.header(b"x-error-message")
+    if found is None:
+        try:
+            said = json.loads(body) if body else {}
+            found = str(said.get("error", "")) if isinstance(said, dict) else ""
+        except ValueError:
+            found = ""
+    return errors.without_secrets(found)[:300]

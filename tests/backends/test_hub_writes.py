@@ -1,0 +1,282 @@
+"""Writing to the Hugging Face hub: each change is a commit, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fsabs
+from fsabs.backends.hub import Hub, commits
+from tests.servers.hostile_store import Answer
+from tests.servers.hub import READER, TOKEN, HubServer, Repository
+
+NAME = "org/data"
+FILES = {"README.md": b"# Data\n", "a/one.bin": os.urandom(30_000), "a/two.txt": b"two"}
+
+
+@pytest.fixture
+def repository(hub: HubServer) -> Repository:
+    return hub.make(NAME, FILES)
+
+
+@pytest.fixture
+def fs(repository: Repository) -> Hub:
+    found = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN)
+    assert isinstance(found, Hub)
+    return found
+
+
+def stored(repository: Repository) -> dict[str, bytes]:
+    commit = repository.at("main")
+    assert commit is not None
+    return {path: file.content for path, file in commit.files.items()}
+
+
+def messages(repository: Repository) -> list[str]:
+    return [repository.commits[oid].message for oid in repository.history[2:]]
+
+
+def test_write_many_is_one_commit(fs: Hub, repository: Repository) -> None:
+    new = {f"new/{n}.bin": os.urandom(15_000) for n in range(30)} | {f"new/{n}.txt": b"%d" % n for n in range(30)}
+    assert fs.write_many(new) == 60
+    assert stored(repository) == {**FILES, **new}
+    assert messages(repository) == ["Write files"]
+    assert fs.pinned == repository.references["main"]
+    assert list(fs.read_many(list(new))) == list(new.values())
+
+
+def test_a_failing_iterable_commits_nothing(fs: Hub, repository: Repository) -> None:
+    def pairs() -> Iterator[tuple[str, bytes]]:
+        yield "x", b"1" * 20_000
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fs.write_many(pairs())
+    with pytest.raises(IsADirectoryError) as caught:
+        fs.write_many({"x": b"1", "a": b"2"})
+    assert caught.value.filename == f"hf://datasets/{NAME}/a"
+    assert stored(repository) == FILES
+    assert messages(repository) == []
+
+
+def test_a_block_is_one_commit(fs: Hub, repository: Repository) -> None:
+    big = os.urandom(9_000_000)
+    with fs.commit("All of it", "in one"):
+        fs.write_bytes("b/x", b"x")
+        with fs.open("b/big.bin", "wb") as file:
+            file.write(big)
+        with fs.subfs("b").open("y", "w") as text:
+            text.write("y")
+        fs.remove("README.md")
+        fs.rename("a/one.bin", "c/one.bin")
+        fs.copy("a/two.txt", "c/two.txt")
+        assert messages(repository) == []
+        assert fs.exists("README.md")
+    expected = {
+        "a/two.txt": b"two",
+        "b/x": b"x",
+        "b/y": b"y",
+        "b/big.bin": big,
+        "c/one.bin": FILES["a/one.bin"],
+        "c/two.txt": b"two",
+    }
+    assert stored(repository) == expected
+    assert messages(repository) == ["All of it"]
+    assert {name: fs.read_bytes(name) for name in expected} == expected
+
+
+def test_a_block_that_raises_commits_nothing(fs: Hub, repository: Repository, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), fs.commit("none"):
+        fs.write_bytes("x", b"x")
+        with fs.open("y", "wb") as file:
+            file.write(b"y" * 9_000_000)
+        raise ZeroDivisionError
+    assert stored(repository) == FILES
+    fs.write_bytes("z", b"z")
+    assert stored(repository) == {**FILES, "z": b"z"}
+    with fs.commit("empty"):
+        pass
+    assert messages(repository) == ["Write z"]
+    for wrong in ("", "nested"):
+        with pytest.raises(ValueError, match="commit"), fs.commit("outer"), fs.commit(wrong):
+            pass
+
+
+def test_a_forked_child_commits_nothing(fs: Hub, repository: Repository) -> None:
+    with fs.commit("the parent's"):
+        fs.write_bytes("x", b"x" * 20_000)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                fs.write_bytes("y", b"y")
+            except OSError:
+                code = 0
+            os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert stored(repository) == {**FILES, "x": b"x" * 20_000}
+    pid = os.fork()
+    if pid == 0:  # of its own, it does
+        fs.write_bytes("z", b"z")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert stored(repository)["z"] == b"z"
+
+
+def test_files_of_any_size(fs: Hub, repository: Repository, tmp_path: Path) -> None:
+    before = set(os.listdir(tmp_path))
+    for size in (0, 1, 10_000, 70_000, commits.IN_MEMORY, commits.IN_MEMORY + 1):
+        data = os.urandom(size)
+        with fs.open("f", "wb") as file:
+            for at in range(0, size, 1 << 20):
+                file.write(data[at : at + (1 << 20)])
+        assert stored(repository)["f"] == data
+        assert fs.read_bytes("f") == data
+    gc.collect()
+    assert set(os.listdir(tmp_path)) - before <= {"fsabs-cache", "huggingface"}
+
+
+def test_memory_is_bounded(fs: Hub, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "MAX_PENDING", 100_000)
+    contents = {f"m/{n}": os.urandom(40_000) for n in range(12)}
+    held: list[int] = []
+
+    def pairs() -> Iterator[tuple[str, bytes]]:
+        for name, data in contents.items():
+            yield name, data
+            held.append(sum(isinstance(one, commits.Change) and one._bytes for one in gc.get_objects()))
+
+    assert fs.write_many(pairs()) == 12
+    assert max(held) <= 100_000
+    assert stored(repository) == {**FILES, **contents}
+    assert messages(repository) == ["Write files"]
+
+
+def test_a_new_file_of_two_writers(fs: Hub, repository: Repository) -> None:
+    other = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN)
+    with fs.open("new", "xb") as file:
+        file.write(b"mine")
+        other.write_bytes("unrelated", b"theirs")
+    assert stored(repository)["new"] == b"mine"
+    with pytest.raises(FileExistsError), other.open("new", "xb") as file:  # of a commit that it has not seen
+        file.write(b"theirs")
+    with pytest.raises(FileExistsError), fs.open("new2", "xb") as file:
+        file.write(b"mine")
+        other.write_bytes("new2", b"theirs")
+    assert stored(repository)["new2"] == b"theirs"
+
+
+def test_an_open_file_stays_in_its_commit(fs: Hub) -> None:
+    with fs.open("a/one.bin", "rb", 0) as file:
+        fs.write_bytes("a/one.bin", b"\0" * 40_000)
+        assert file.read(100) == FILES["a/one.bin"][:100]
+        file.seek(29_000)
+        assert file.read() == FILES["a/one.bin"][29_000:]
+    assert fs.read_bytes("a/one.bin") == b"\0" * 40_000
+
+
+def test_directories(fs: Hub, repository: Repository) -> None:
+    fs.rename("a", "b/c")
+    assert sorted(stored(repository)) == ["README.md", "b/c/one.bin", "b/c/two.txt"]
+    fs.remove("b", recursive=True)
+    assert sorted(stored(repository)) == ["README.md"]
+    with pytest.raises(FileNotFoundError):
+        fs.remove("b", recursive=True)
+    with pytest.raises(NotADirectoryError):
+        fs.write_bytes("README.md/x", b"")
+    with pytest.raises(io.UnsupportedOperation):
+        fs.mkdir("d")
+    fs.remove(".", recursive=True)
+    assert stored(repository) == {}
+    assert len(messages(repository)) == 3
+
+
+def test_copies_between_repositories(fs: Hub, repository: Repository, hub: HubServer) -> None:
+    other = hub.make("org/other", {"x.txt": b"x"}, kind="models")
+    target = fsabs.from_url("hf://org/other", token=TOKEN)
+    fs.copy("a/two.txt", "two.txt", target)
+    assert stored(other) == {"x.txt": b"x", "two.txt": b"two"}
+    with fsabs.Memory() as memory:
+        memory.write_bytes("m", b"m" * 50_000)
+        memory.copy_tree("", "from", fs)
+    assert stored(repository)["from/m"] == b"m" * 50_000
+    fs.copy_tree("a", "", fsabs.Memory())
+
+
+def test_what_may_not_be_written(hub: HubServer, repository: Repository) -> None:
+    url = f"hf://datasets/{NAME}"
+    for token in (READER, None):
+        fs = fsabs.from_url(url, token=token)
+        with pytest.raises(PermissionError, match="the token may not write to org/data") as caught:
+            fs.write_bytes("x", b"x" * 20_000)
+        assert caught.value.filename == f"{url}/x"
+    pinned = fsabs.from_url(f"{url}@{repository.references['main']}", token=TOKEN)
+    with pytest.raises(io.UnsupportedOperation):
+        pinned.write_bytes("x", b"")
+    fs = fsabs.from_url(url, token=TOKEN)
+    for name in ("a\\b", ".git/x"):
+        with pytest.raises(OSError) as failed:
+            fs.write_bytes(name, b"x")
+        assert failed.value.errno == errno.EINVAL
+    hub.put(repository, {".gitignore": b"*.log\n"})
+    fs = fsabs.from_url(url, token=TOKEN)
+    with pytest.raises(OSError, match=r"x.log among them, are left out by the repository's .gitignore"):
+        fs.write_many({"ok": b"1", "x.log": b"2"})
+    assert stored(repository) == {**FILES, ".gitignore": b"*.log\n"}
+
+
+def test_a_branch(hub: HubServer, repository: Repository) -> None:
+    hub.put(repository, {}, "next")
+    fs = fsabs.from_url(f"hf://datasets/{NAME}@next", token=TOKEN)
+    fs.write_bytes("x", b"1")
+    assert "x" not in stored(repository)
+    assert fs.read_bytes("x") == b"1"
+
+
+def test_a_hub_that_fails_by_chance(hub: HubServer, fs: Hub, repository: Repository) -> None:
+    answer, failures = hub.answer, iter([503, 500, 429])
+
+    def failing(request: Any) -> Answer:
+        if "/commit/" in request.target and (status := next(failures, 0)):
+            return Answer(status, {"Retry-After": "0"}, b"", 0)
+        return answer(request)
+
+    hub.answer = failing  # type: ignore[method-assign]
+    fs.write_many({"x": b"x", "y": b"y" * 20_000})
+    assert stored(repository) == {**FILES, "x": b"x", "y": b"y" * 20_000}
+    assert len(messages(repository)) == 1
+
+
+def test_threads_commit_one_after_the_other(fs: Hub, repository: Repository) -> None:
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            fs.write_bytes(f"t/{number}", b"%d" % number)
+        except BaseException as exc:
+            failed.append(exc)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failed
+    assert fs.pinned == repository.references["main"]
+    assert {name: fs.read_bytes(name) for name in (f"t/{n}" for n in range(8))} == {
+        f"t/{n}": b"%d" % n for n in range(8)
+    }
+
+
+def test_nothing_is_shown(fs: Hub, capfd: pytest.CaptureFixture[str]) -> None:
+    fs.write_many({f"{n}": os.urandom(20_000) for n in range(5)})
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "")
