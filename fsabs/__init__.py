@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from . import trace as trace
     from .adapters.fsspec import register_fsspec
     from .adapters.patch import patch, unpatch
+    from .backends.azure import Azure
+    from .backends.gcs import GCS
     from .backends.hdfs import Hdfs
     from .backends.local import Local
     from .backends.memory import Memory
@@ -57,6 +59,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "FS": "core.fs",
+    "Azure": "backends.azure",
     "Blob": "core.blobs",
     "CachedFS": "cache",
     "Capabilities": "core.fs",
@@ -64,6 +67,7 @@ _HOMES = {
     "Container": "containers.base",
     "CorruptFileError": "core.errors",
     "FileStat": "core.fs",
+    "GCS": "backends.gcs",
     "HTTPCachedFS": "cache",
     "Hdf5": "containers.hdf5",
     "Hdfs": "backends.hdfs",
@@ -95,7 +99,9 @@ _HOMES = {
 
 __all__ = [
     "FS",
+    "GCS",
     "S3",
+    "Azure",
     "Blob",
     "CachedFS",
     "Capabilities",

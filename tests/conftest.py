@@ -17,9 +17,9 @@ if os.environ.get("FSABS_TESTS_HIDE"):
 
 from fsabs.urls import config
 from tests.servers import guard
-from tests.servers.fixtures import ceph, dav, hdfs, hub, moto, postgresql
+from tests.servers.fixtures import azurite, ceph, dav, gcs, hdfs, hub, moto, postgresql
 
-__all__ = ["ceph", "dav", "hdfs", "hub", "moto", "postgresql"]
+__all__ = ["azurite", "ceph", "dav", "gcs", "hdfs", "hub", "moto", "postgresql"]
 
 pytest_plugins = ["tests.escaped"]
 

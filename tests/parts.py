@@ -27,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 ADAPTERS = "tests/adapters/"
 TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
-SERVERS = re.compile(r"\b(ceph|dav|hdfs|moto|postgresql|spark)\b")
+SERVERS = re.compile(r"\b(azurite|ceph|dav|gcs|hdfs|moto|postgresql|spark)\b")
 SUMMARY = re.compile(r"^(\d+ .*) in [\d.]+s\b", re.MULTILINE)
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
 SECONDS = {

@@ -173,11 +173,13 @@ def test_what_is_harmless_is_shown() -> None:
 SECRET_OPTIONS = {
     *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "session", "sse_customer_key"),
     *("sse_kms_key_id", "metadata", "proxies", "versions", "tagging", "headers"),
+    *("credentials", "access_token", "kms_key_name", "connection_string", "account_key", "sas_token", "credential"),
+    *("tenant_id", "client_id", "client_secret", "token"),
 }
 
 
 def test_each_option_of_ours_is_either_harmless_or_hidden() -> None:
-    known = {name for kind in map(registry.backend, ("file", "memory", "s3", "hdfs")) for name in _options(kind)}
+    known = {name for kind in map(registry.backend, registry.BUILTIN_SCHEMES) for name in _options(kind)}
     known |= {name for kind in map(registry.container, ("zip", "tar", "hdf5")) for name in _options(kind)}
     known |= {*_options(CachedFS), *_options(HTTPCachedFS), *schemes.SETTINGS, *Limits._fields}
     assert {name for name in known if not redaction.is_harmless(name)} == SECRET_OPTIONS

@@ -74,7 +74,7 @@ class FS(abc.ABC):
     """What files, globs and containers that are opened through this FS may cost."""
 
     _notes: StoreNotes = StoreNotes()
-    _may_have_at: bool = False  # in the authority of a URL: it is no user of the store, or is shown in no URL
+    _splits_authority: bool = False  # whether an @ in a URL's authority is between names, and behind no user
     _root: str = ""
     _cwd: str = ""
     _follows_all_links: bool = True  # so that there is nothing to be checked

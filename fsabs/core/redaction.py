@@ -15,7 +15,8 @@ from typing import Any
 HIDDEN = "***"
 _NAMES = """
 acl anonymous block_size bucket checksum_algorithm client_certificate compression compresslevel configuration
-connect_timeout content_type create create_bucket endpoint fsync keytab links max_attempts mpu_chunksize path_style
+connect_timeout connection content_type create create_bucket endpoint fsync impersonate keytab links max_attempts
+mpu_chunksize path_style
 principal profile read_timeout region replication requester_pays server_side_encryption storage_class ticket_cache
 timeout timestamp usercert userkey username verify
 bucket_key_enabled cache_control content_disposition content_encoding content_language expected_bucket_owner expires
@@ -24,7 +25,7 @@ bearer_token_path below cache check_interval claim_timeout dir force_type fsspec
 max_bytes max_cache_size max_depth max_header_bytes max_index_bytes max_line_length max_linked_entries max_links
 max_pattern_parts max_ratio memory_bytes min_free mode namespace offline pfs prefix scheme strict trace url
 whole_file_size
-account_name alt anon application_name branch database dataset dbname download encoding file filename format
+access_tier account_name alt anon application_name branch database dataset dbname download encoding file filename format
 generation host id lang length limit name offset page part partnumber path port project protocol raw ref rev
 revision size split sslmode start tag type v version versionid
 """  # of S3, HDFS, local trees and containers; of from_url and pfio.ini; of other filesystems and of queries
@@ -34,7 +35,11 @@ HARMLESS = frozenset(_NAMES.split())
 _VARIABLES = re.compile(r"(\$\w+|\$\{\w+\})+").fullmatch
 _PAIR = re.compile(r"\s*([\w.-]+)\s*=\s*(.*)", re.DOTALL).fullmatch
 # All take a time in proportion to the text, which may be a stranger's.
-_USER = re.compile(r"(?<=:)//(?:[^/\s]*|[^/\s@:\[]*:(?!\d*(?:[/?#\s]|$))[^\s@]{0,200})@")
+# In URLs of Azure the name of a container stands where others have a user.
+_USER = re.compile(
+    r"(?<=:)(?<!\babfs:)(?<!\babfss:)//(?:[^/\s]*|[^/\s@:\[]*:(?!\d*(?:[/?#\s]|$))[^\s@]{0,200})@"
+    r"|(?<=:)//[^/\s@:]*:[^/\s@]*@"
+)
 _QUERY = re.compile(r"""(?<!\s)[?#][^\s"<>]*""")
 _FIELD = re.compile(r"(?<=[?&#;])([^=?&#;]*)=([^&#;]+)")
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 _BACKENDS: dict[str, str | type[FS]] = {
     "file": "fsabs.backends.local:Local",
     "memory": "fsabs.backends.memory:Memory",
+    "gs": "fsabs.backends.gcs:GCS",
+    "gcs": "fsabs.backends.gcs:GCS",
     "s3": "fsabs.backends.s3:S3",
+    "az": "fsabs.backends.azure:Azure",
+    "abfs": "fsabs.backends.azure:Azure",
+    "abfss": "fsabs.backends.azure:Azure",
     "hdfs": "fsabs.backends.hdfs:Hdfs",
     "hf": "fsabs.backends.hub:Hub",
     "viewfs": "fsabs.backends.hdfs:ViewFs",
@@ -57,6 +62,8 @@ ADAPTERS: dict[str, str] = {
 }
 """Functions of an FS that give it another library's interface, by the method of `FS` that calls them."""
 BUILTIN_SCHEMES = frozenset(_BACKENDS)
+_HOSTS = {".blob.core.windows.net": "abfss", ".dfs.core.windows.net": "abfss"}
+"""Ends of the names of hosts, whose `https://HOST/NAME/path` is `SCHEME://NAME@HOST/path`."""
 _plugins_loaded = False
 
 
@@ -86,6 +93,11 @@ def backend(scheme: str) -> type[FS] | None:
         _load_plugins()
     found = _BACKENDS.get(scheme)
     return _load(_BACKENDS, scheme) if isinstance(found, str) else found
+
+
+def scheme_of_host(host: str) -> str | None:
+    """The scheme of the backend that serves what a host has, in place of a client of the web; or None."""
+    return next((scheme for suffix, scheme in _HOSTS.items() if host.lower().endswith(suffix)), None)
 
 
 def container(name: str) -> type[FS] | None:

@@ -42,9 +42,12 @@ class Location(NamedTuple):
 def parse(url: str | os.PathLike[str]) -> Location:
     """Take a URL without a query apart; a path without a scheme is a local one."""
     location = parsed(url)
-    if location.query:
+    if not location.query:
+        return location
+    verbatim = _verbatim(os.fspath(url))
+    if verbatim is None:
         raise no_query(location)
-    return location
+    return verbatim
 
 
 def split(path: str) -> tuple[list[str], list[int]]:
@@ -77,7 +80,10 @@ def parsed(url: str | os.PathLike[str]) -> Location:
     scheme, shown = match[1].lower(), redaction.distinct_url(text)
     authority, slash, path = _authority(scheme, rest[2:]) if rest.startswith("//") else ("", "/", rest[1:])
     if scheme in VERBATIM:
-        return Location(scheme, authority, slash + path, shown)
+        served, (name, _, path) = registry.scheme_of_host(authority), path.partition("/")
+        if scheme == "http" or served is None or not name or "#" in path or "@" in authority:
+            return _verbatim(text) or Location(scheme, authority, "", shown)
+        scheme, authority = served, f"{keys.from_url_path(name)}@{authority}"
     path, mark, query = path.partition("?")
     if "#" in path or "#" in query:
         raise ValueError(f"a '#' in a path is written as %23: {shown}")
@@ -90,6 +96,15 @@ def _authority(scheme: str, rest: str) -> tuple[str, str, str]:
     match = long.match(rest) if long is not None else None
     end = match.end() if match is not None else rest.find("/")
     return (rest, "", "") if end < 0 else (rest[:end], rest[end : end + 1], rest[end + 1 :])
+
+
+def _verbatim(text: str) -> Location | None:
+    """Return the location of an address of the web as it is written; None for another URL."""
+    scheme, _, rest = text.partition("://")
+    if scheme.lower() not in VERBATIM:
+        return None
+    authority, slash, path = rest.partition("/")
+    return Location(scheme.lower(), authority, slash + path, redaction.distinct_url(text))
 
 
 def _in_datacenter(text: str) -> Location | None:

@@ -69,8 +69,8 @@ def backend(
     by_fsspec = config.convert(configured if wanted is None else wanted, bool, f"[{location.scheme}] {FSSPEC}")
     backend = None if by_fsspec else registry.backend(scheme)
     options = {**_options_of_query(backend, location), **options}
-    refused = backend is not None and scheme in registry.BUILTIN_SCHEMES and not backend._may_have_at
-    if "@" in location.authority and refused:  # it would be part of every URL and error
+    own = backend is not None and scheme in registry.BUILTIN_SCHEMES and not backend._splits_authority
+    if own and "@" in location.authority:  # it would be part of every URL and error
         raise ValueError(f"{scheme}: takes no user and no password from a URL: {location.text}")
     if backend is not None:
         opener = BackendOpener(backend.from_location, known_options(backend), backend.__name__)

@@ -19,6 +19,8 @@ from fsabs.backends.objects import ObjectStore
 from tests import soak
 from tests.backends.test_s3_reads import certificate
 from tests.backends.tiny import TinyFS, TinyStore
+from tests.servers.azure_store import ACCOUNT, KEY, AzureStore
+from tests.servers.gcs_store import GcsStore
 from tests.servers.hostile_store import FAULTS, LISTED, HostileStore, content
 
 SECONDS = 20.0
@@ -156,12 +158,29 @@ def _opened_s3(store: HostileStore, pem: str) -> ObjectStore:
     return fs
 
 
+def _opened_gcs(store: HostileStore, pem: str) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+    fs = fsabs.from_url("gs://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", access_token="token", **limits)
+    assert isinstance(fs, ObjectStore)
+    return fs
+
+
+def _opened_azure(store: HostileStore, pem: str) -> ObjectStore:
+    limits: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 0.6, "max_attempts": 3, "mpu_chunksize": 5 << 20}
+    account: dict[str, Any] = {"account_name": ACCOUNT, "account_key": KEY}
+    fs = fsabs.from_url("az://bucket", endpoint=store.endpoint, verify=f"{pem}.crt", **account, **limits)
+    assert isinstance(fs, ObjectStore)
+    return fs
+
+
 def _opened_tiny(store: HostileStore, pem: str) -> ObjectStore:
     return TinyFS(store.endpoint, f"{pem}.crt")
 
 
 KINDS: dict[str, tuple[type[HostileStore], Callable[[HostileStore, str], ObjectStore]]] = {
     "s3": (HostileStore, _opened_s3),
+    "gcs": (GcsStore, _opened_gcs),
+    "azure": (AzureStore, _opened_azure),
     "tiny": (TinyStore, _opened_tiny),
 }
 

@@ -11,6 +11,7 @@ from html import escape
 import pytest
 
 import fsabs
+from fsabs.backends.objects.dialect import iso_seconds
 from fsabs.backends.objects.listing import _Split
 from fsabs.backends.objects.messages import ObjectPage
 from fsabs.backends.objects.tree import to_stat
@@ -123,8 +124,10 @@ def test_pages_of_any_order_of_elements() -> None:
         orders = [order if same else chance.sample(names, len(names)) for _ in keys]
         page = parse(page_of(orders, keys, truncated=chance.random() < 0.5, spaces=chance.choice(["", "\n  "])))
         assert page.keys() == keys, (seed, number)
-        assert [to_stat("n", entry).size for entry in page.objects] == list(range(len(keys)))
-        assert [to_stat("n", entry).version for entry in page.objects] == [f"e{n}" for n in range(len(keys))]
+        assert [to_stat(iso_seconds, "n", entry).size for entry in page.objects] == list(range(len(keys)))
+        assert [to_stat(iso_seconds, "n", entry).version for entry in page.objects] == [
+            f"e{n}" for n in range(len(keys))
+        ]
         assert page.prefixes == ["d/"]
         assert page.token in (None, "a&b")
 

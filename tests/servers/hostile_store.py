@@ -50,6 +50,11 @@ class Request(NamedTuple):
     target: str = ""
     """Path and query, as they came."""
 
+    @property
+    def path(self) -> str:
+        """The path as it came: quoted."""
+        return self.target.partition("?")[0]
+
 
 class Answer(NamedTuple):
     """A response that is right."""
@@ -68,6 +73,11 @@ class Answer(NamedTuple):
                 headers[name.replace("_", "-")] = value
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"{http} {self.status} Status\r\n{lines}\r\n".encode("latin-1")
+
+    @property
+    def version(self) -> str:
+        """The name of the header field of the version, as `head` takes it."""
+        return "x_goog_generation" if "x-goog-generation" in self.headers else "ETag"
 
     @property
     def raw(self) -> bytes:
@@ -142,7 +152,7 @@ class Link:
         method, target, _ = lines[0].split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         path, _, query = target.partition("?")
-        key = urllib.parse.unquote(path).partition("/")[2].partition("/")[2]
+        key = self.store.key_of(path)
         parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         chosen = self.store.choose()
         length = int(headers.get("content-length", 0))
@@ -212,6 +222,10 @@ class HostileStore:
         for link in list(self._links):
             with contextlib.suppress(OSError):
                 link.connection.shutdown(socket.SHUT_RDWR)
+
+    def key_of(self, path: str) -> str:
+        """The key in a quoted path; empty for the bucket."""
+        return urllib.parse.unquote(path).partition("/")[2].partition("/")[2]
 
     def closed(self, link: Link) -> None:
         """Forget a connection."""
@@ -412,8 +426,8 @@ _raw("body_long", lambda a: a.head() + a.body + b"more", keep=True)
 _raw("content_range_wrong", lambda a: a.head(Content_Range=f"bytes 1-{a.length}/{a.length + 1}") + a.body, keep=True)
 _raw("content_range_missing", lambda a: a.head(Content_Range=None) + a.body, keep=True)
 _raw("content_range_garbage", lambda a: a.head(Content_Range="bytes x-y/z") + a.body, keep=True)
-_raw("etag_missing", lambda a: a.head(ETag=None) + a.body, keep=True)
-_raw("etag_other", lambda a: a.head(ETag='"other"') + a.body, keep=True)
+_raw("etag_missing", lambda a: a.head(**{a.version: None}) + a.body, keep=True)
+_raw("etag_other", lambda a: a.head(**{a.version: '"other"'}) + a.body, keep=True)
 _raw("etag_weak", lambda a: a.head(ETag=f"W/{a.headers.get('ETag')}") + a.body, keep=True)
 _raw("connection_close", lambda a: a.head(Connection="close") + a.body)
 _raw("closed_after", lambda a: a.raw)

@@ -59,7 +59,7 @@ class Resolved(Exception):
 class HubDialect(Dialect):
     """A repository at a commit, with the options of `Hub`."""
 
-    scheme = "hf"
+    scheme = name = "hf"
     user_agent = "fsabs"
 
     def __init__(self, repository: Repository, commit: str, options: HubOptions) -> None:
@@ -239,12 +239,13 @@ class HubDialect(Dialect):
         """Return a HEAD."""
         return Request("HEAD", key, path=self._path(key))
 
-    def found(self, head: ResponseHead) -> Found:
+    def found(self, response: Response) -> Found:
         """Return what the response to a HEAD says."""
+        head = response.head
         size = head.header(b"x-linked-size") or head.header(b"content-length") or ""
         if not size.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the file is")
-        return super().found(head)._replace(size=int(size), version=self.version(head))
+        return super().found(response)._replace(size=int(size), version=self.version(head))
 
     # ---- listing
 

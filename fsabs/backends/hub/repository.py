@@ -21,7 +21,7 @@ from ...disk import indexes
 from ..objects import ObjectStore
 from ..objects.dialect import EPOCH
 from ..objects.failures import code_of
-from ..objects.messages import Found, ObjectPage, Request
+from ..objects.messages import Found, ObjectPage, Request, Response
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
 from .dialect import HubDialect, Resolved
@@ -58,7 +58,7 @@ class Hub(ObjectStore):
 
     scheme = "hf"
     default_concurrency = 32
-    _may_have_at = True
+    _splits_authority = True
     _notes = StoreNotes(
         (
             "opening: a request of the API for the commit, unless the revision is one",
@@ -200,15 +200,15 @@ class Hub(ObjectStore):
             self._listing(keys.parent(key), False)
             return tree.find(key)[1]
         try:
-            head = self._clients.get().send(self.dialect.head(key)).head
+            response = self._clients.get().send(self.dialect.head(key))
         except Resolved as exc:
-            head = exc.head
+            response = Response(exc.head, b"")
         except FileNotFoundError as exc:
             if code_of(exc) != "EntryNotFound":
                 raise
             tree.remember(key, None)
             return None
-        found = self.dialect.found(head)
+        found = self.dialect.found(response)
         if found.version is None:
             raise OSError(errno.EBADMSG, "a response without the digest of the file")
         file = HubFile(found.size, found.version)

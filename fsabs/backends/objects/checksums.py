@@ -1,7 +1,7 @@
 """The checksums of objects: those that a store sends with a whole object, and those of bodies that are written.
 
 A store may send the CRC32, CRC32C, SHA-1, SHA-256 or MD5 of all bytes of an object; and a CRC64NVME, which is checked
-where AWS's own library (`awscrt`) is installed.
+where AWS's own library (`awscrt`) or Azure's (`azure-storage-extensions`) is installed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import functools
 import hashlib
 import importlib
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ...core import errors
+from ...core.blobs import Blob
 from .messages import Body
 
 Crc = Callable[[bytes, int], int]
 """Goes on from the checksum of what came before, 0 at the start."""
 _PIECE = 256 * 1024
+_BLOB_PIECE = 8 * 1024 * 1024
 
 
 def _crc32() -> Crc:
@@ -43,13 +45,14 @@ def _crc32c() -> Crc:
 
 
 def _crc64nvme() -> Crc:
-    """That of AWS's library, which has it from 0.23.4 on."""
-    try:
-        found: Crc = importlib.import_module("awscrt.checksums").crc64nvme
-    except (ImportError, AttributeError) as exc:
-        text = "checksum_algorithm='CRC64NVME' needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]"
-        raise errors.MissingDependencyError(text, name="awscrt") from exc
-    return found
+    """That of AWS's library (from 0.23.4 on) or of Azure's, which call it by other names."""
+    for module, name in (("awscrt.checksums", "crc64nvme"), ("azure.storage.extensions.checksums.crc64", "compute")):
+        with contextlib.suppress(ImportError):
+            found: Crc | None = getattr(importlib.import_module(module), name, None)
+            if found is not None:
+                return found
+    text = "a CRC64NVME needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]"
+    raise errors.MissingDependencyError(text, name="awscrt")
 
 
 _CRCS: dict[str, tuple[int, Callable[[], Crc]]] = {
@@ -71,43 +74,82 @@ def function_of(algorithm: str) -> tuple[int, Crc]:
     return size, function()
 
 
+def available(algorithm: str) -> bool:
+    """Return whether a library that computes it is installed."""
+    try:
+        function_of(algorithm)
+    except errors.MissingDependencyError:
+        return False
+    return True
+
+
 def load() -> None:
     """Import the libraries that are installed."""
     for algorithm in WRITTEN:
-        with contextlib.suppress(errors.MissingDependencyError):
-            function_of(algorithm)
+        available(algorithm)
 
 
 def value(algorithm: str, body: Body) -> str:
     """Return the checksum of a body, in base64."""
-    if type(body) is bytes:
-        return _value(algorithm, (body,))
-    view = memoryview(body)  # some libraries take bytes only
-    return _value(algorithm, (view[start : start + _PIECE].tobytes() for start in range(0, len(view), _PIECE)))
+    return _encoded(algorithm, _pieces(body))
 
 
-def mismatch(expected: Iterable[tuple[bytes, str]], chunks: Iterable[bytes]) -> str | None:
+def crc(algorithm: str, pieces: Iterable[bytes]) -> int:
+    """Return the CRC of bytes; `MissingDependencyError`."""
+    function, found = function_of(algorithm)[1], 0
+    for piece in pieces:
+        found = function(piece, found)
+    return found
+
+
+def crc64(body: Body) -> int:
+    """Return the CRC64NVME of a body; `MissingDependencyError`."""
+    return crc("CRC64NVME", _pieces(body))
+
+
+def crc64_of(blob: Blob, start: int, size: int) -> int:
+    """Return the CRC64NVME of a range of a blob; `MissingDependencyError`."""
+    return crc("CRC64NVME", _pieces_of(blob, start, size))
+
+
+def md5_of(blob: Blob, start: int, size: int) -> bytes:
+    """Return the MD5 of a range of a blob."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for piece in _pieces_of(blob, start, size):
+        digest.update(piece)
+    return digest.digest()
+
+
+def mismatch(expected: Iterable[tuple[bytes, str]], pieces: Iterable[bytes]) -> str | None:
     """Return how bytes differ from the first of the checksums, in base64, that can be computed; None if they don't."""
     for name, checksum in expected:
         algorithm = name.decode().upper()
-        try:
-            found = _value(algorithm, chunks)
-        except errors.MissingDependencyError as exc:
-            if exc.name == "awscrt":
-                continue
-            raise
+        if algorithm == "CRC64NVME" and not available(algorithm):
+            continue
+        found = _encoded(algorithm, pieces)
         return f"{algorithm} {found} where the store says {checksum}" if found != checksum else None
     return None
 
 
-def _value(algorithm: str, chunks: Iterable[bytes]) -> str:
+def _encoded(algorithm: str, pieces: Iterable[bytes]) -> str:
     if algorithm in _CRCS:
-        size, function = function_of(algorithm)
-        found = 0
-        for chunk in chunks:
-            found = function(chunk, found)
-        return base64.b64encode(found.to_bytes(size, "big")).decode()
-    digest = hashlib.new(algorithm.lower(), usedforsecurity=False)
-    for chunk in chunks:
-        digest.update(chunk)
-    return base64.b64encode(digest.digest()).decode()
+        found = crc(algorithm, pieces).to_bytes(_CRCS[algorithm][0], "big")
+    else:
+        digest = hashlib.new(algorithm.lower(), usedforsecurity=False)
+        for piece in pieces:
+            digest.update(piece)
+        found = digest.digest()
+    return base64.b64encode(found).decode()
+
+
+def _pieces(body: Body) -> Iterable[bytes]:
+    """Return a body in pieces of `bytes`: some libraries take no others."""
+    if type(body) is bytes:
+        return (body,)
+    view = memoryview(body)
+    return (view[start : start + _PIECE].tobytes() for start in range(0, len(view), _PIECE))
+
+
+def _pieces_of(blob: Blob, start: int, size: int) -> Iterator[bytes]:
+    for offset in range(start, start + size, _BLOB_PIECE):
+        yield blob.pread(min(_BLOB_PIECE, start + size - offset), offset)

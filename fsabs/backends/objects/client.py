@@ -30,12 +30,10 @@ RENEWED_SECONDS = 0.5
 """Credentials that were read anew and had not changed are kept for so long: a refusal may have other reasons."""
 _KEPT = 8 * 1024 * 1024
 _WITH_BODY = frozenset({"PUT", "POST"})
-_SAFE = "/~"
 _QUOTED = "!#$%&'()*+,/:;=?@[]~"
 """What stays as it is in a URL that a redirect leads to."""
 MAX_HOSTS = 32
 """Hosts that redirects have led to, whose connections are kept."""
-_is_plain = re.compile("[A-Za-z0-9_.~/-]*").fullmatch  # most keys are, and need no quoting
 _breaks = re.compile("[\r\n\0]").search
 
 
@@ -51,6 +49,8 @@ class Peer(NamedTuple):
     root: str
     fixed: str
     """The first header lines."""
+    query: str = ""
+    """What each query ends with."""
 
 
 class Client:
@@ -65,6 +65,7 @@ class Client:
         # a large block has been freed once (mallopt(3), M_MMAP_THRESHOLD). Nothing is written to this one.
         bytes(_KEPT)
         self.dialect = dialect
+        self._is_plain = re.compile(f"[A-Za-z0-9_.{re.escape(dialect.safe)}-]*").fullmatch  # most keys need no quoting
         self.access = dialect.access()
         self._peer = self._new_peer(self.endpoint, self.access)
         self._redirected_to: dict[str, Peer] = {}  # by scheme and host
@@ -82,14 +83,15 @@ class Client:
         agent, origin = self.dialect.user_agent, ""
         if _breaks(endpoint.host_header + endpoint.path_prefix + agent):
             raise ValueError(f"a line break in the endpoint {endpoint.host_header!r}")
-        fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: identity\r\n"
+        fixed = f"Host: {endpoint.host_header}\r\nAccept-Encoding: {self.dialect.accept_encoding}\r\n"
         if agent:
             fixed += f"User-Agent: {agent}\r\n"
         if endpoint.proxy is not None and not endpoint.tls:
             origin = endpoint.url
             fixed += proxy_header(endpoint.proxy)
-        pool = pool or ConnectionPool(endpoint, f"{self.dialect.scheme}.connect", self.url(""))
-        return Peer(pool, access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed)
+        pool = pool or ConnectionPool(endpoint, f"{self.dialect.name}.connect", self.url(""))
+        query = access.query if access is not None else ""
+        return Peer(pool, access, origin, endpoint.path_prefix, endpoint.bucket_path, fixed, query)
 
     def close(self) -> None:
         """Close the connections."""
@@ -150,20 +152,39 @@ class Client:
 
     def encode(self, request: Request, asks: bool = False) -> bytes:
         """Return the bytes of a request without its body, before which it `asks`."""
-        method, peer = request.method, self.peer(request)
-        path, query = _target(request, peer)
+        method, headers, peer = request.method, request.headers, self.peer(request)
+        path, query = self._target(request, peer)
+        if peer.query:
+            query = f"{query}&{peer.query}" if query else peer.query
         lines = ""
         if request.range is not None:
             size, offset = request.range
-            lines = f"Range: bytes={offset}-{offset + size - 1}\r\n"
+            field = f"range:bytes={offset}-{offset + size - 1}"
+            if peer.access is not None and peer.access.authorises_ranges:
+                headers = (*headers, field)
+            else:
+                lines = f"{field}\r\n"
         if request.body or method in _WITH_BODY:
             lines += f"Content-Length: {len(request.body)}\r\n"
             if asks:
                 lines += "Expect: 100-continue\r\n"
         if peer.access is not None:
-            lines += peer.access.authorise(method, path, query, request.headers, request.body)
+            lines += peer.access.authorise(method, path, query, headers, request.body)
         target = f"{peer.origin}{path}?{query}" if query else peer.origin + path
         return f"{method} {target} HTTP/1.1\r\n{peer.fixed}{lines}\r\n".encode()
+
+    def _target(self, request: Request, peer: Peer) -> tuple[str, str]:
+        """Return the path and the query of a request."""
+        key = request.key
+        if request.location:
+            path, _, query = request.location[request.location.index("/", 8) :].partition("?")
+            return path, query
+        if request.path:
+            return request.path, request.query
+        if key:
+            quoted = key if self._is_plain(key) else urllib.parse.quote(key, safe=self.dialect.safe)
+            return peer.prefix + quoted, request.query
+        return peer.root, request.query
 
     def outcome(self, exchange: Exchange) -> Response | Exception:
         """Return the response of an exchange, or the failure that it stands for. Raises `Mismatch`."""
@@ -221,7 +242,7 @@ class Client:
             return request._replace(location="")
         here = request.location
         if not here:
-            path, query = _target(request, self._peer)
+            path, query = self._target(request, self._peer)
             here = f"{self.endpoint.url}{path}{query and '?' + query}"
         there = absolute(here, failure.location)
         if there is None or (here.startswith("https:") and not there.startswith("https:")):
@@ -256,19 +277,21 @@ class Client:
         if begin and (instrument := hooks.active) is not None:
             name, error = self._operation(request), ""
             if isinstance(failure, Redirected):
-                name = f"{self.dialect.scheme}.redirect"
+                name = f"{self.dialect.name}.redirect"
             elif failure is not None:
                 error = error_name(failure)
             instrument.record_span("request", name, begin, size, self.url(request.key), error)
 
     def _operation(self, request: Request) -> str:
-        lists = request.method == "GET" and not request.key
-        return f"{self.dialect.scheme}.{'list' if lists else request.method.lower()}"
+        name = request.method.lower()
+        if name == "get" and not request.wants_content:
+            name = "head" if request.about else "list"
+        return f"{self.dialect.name}.{name}"
 
     def record_wait(self, cause: str, begin: int, size: int = 0) -> None:
         """Record a wait since `begin`, if that is known, under its cause."""
         if begin and (instrument := hooks.active) is not None:
-            instrument.record_span("wait", f"{self.dialect.scheme}.{cause}", begin, size, self.url(""))
+            instrument.record_span("wait", f"{self.dialect.name}.{cause}", begin, size, self.url(""))
 
     def record_transfer(self, begin: int, size: int) -> None:
         """Record the time since a response's head came, if its body took time."""
@@ -403,19 +426,6 @@ class Client:
         except BaseException:
             connection.close()
             raise
-
-
-def _target(request: Request, peer: Peer) -> tuple[str, str]:
-    """Return the path and the query of a request."""
-    key = request.key
-    if request.location:
-        path, _, query = request.location[request.location.index("/", 8) :].partition("?")
-        return path, query
-    if request.path:
-        return request.path, request.query
-    if key:
-        return peer.prefix + (key if _is_plain(key) else urllib.parse.quote(key, safe=_SAFE)), request.query
-    return peer.root, request.query
 
 
 def absolute(here: str, location: str) -> str | None:

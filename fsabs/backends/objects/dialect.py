@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import abc
 import errno
+import functools
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -33,6 +35,16 @@ if TYPE_CHECKING:
     from .http1 import ResponseHead
 
 EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@functools.lru_cache(maxsize=4096)
+def _whole_seconds(text: str) -> float | None:
+    return float(int(datetime.fromisoformat(text + "+00:00").timestamp())) if text else None
+
+
+def iso_seconds(text: str) -> float | None:
+    """Return the seconds of a time in UTC: whole ones, since some stores list milliseconds where a HEAD has none."""
+    return _whole_seconds(text[:19])
 
 
 class Transport(Protocol):
@@ -82,6 +94,17 @@ class Endpoint(NamedTuple):
         return f"http{'s' if self.tls else ''}://{self.host_header}"
 
 
+_breaks = re.compile("[\r\n\0]").search
+
+
+def header_lines(headers: Sequence[str]) -> str:
+    """Return the lines of header fields; `ValueError` for a value that would be more than one."""
+    for header in headers:
+        if _breaks(header):
+            raise ValueError(f"a line break or a NUL in the header field {header.partition(':')[0]!r}")
+    return "".join([f"{header}\r\n" for header in headers])
+
+
 class PartOf(NamedTuple):
     """A part of an upload, by its number, from 1 on."""
 
@@ -106,6 +129,10 @@ class Access(abc.ABC):
     endpoint: Endpoint
     quotas: Quotas | None = None
     """Of a store that tells them."""
+    query: str = ""
+    """What the query of each request ends with: it authorises, and is no part of any URL that is shown."""
+    authorises_ranges: bool = False
+    """Whether `authorise` takes the header field for a range with the others."""
 
     @abc.abstractmethod
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
@@ -138,8 +165,14 @@ class Dialect(abc.ABC):
     """One kind of store, for one bucket, with the options of an FS."""
 
     scheme: str = ""
-    """Of URLs; spans and events in traces begin with it."""
+    """Of URLs."""
+    name: str = ""
+    """The name of the kind of store: spans and events in traces begin with it, as those of its FS do."""
     bucket: str
+    safe: str = "/~"
+    """The characters that a key has in a path as they are, beside letters, digits and `_.-`."""
+    accept_encoding: str = "identity"
+    """The encodings in which a response is accepted; it is kept as it comes."""
     ordered: bool = True
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
     user_agent: str = ""
@@ -148,6 +181,8 @@ class Dialect(abc.ABC):
     """Whether written bodies carry a checksum, which the store verifies."""
     max_parts: int = 10_000
     """Of an upload."""
+    max_removed: int = 1000
+    """The keys that one request removes at most."""
 
     # ---- the store
 
@@ -217,10 +252,11 @@ class Dialect(abc.ABC):
 
     @abc.abstractmethod
     def head(self, key: str) -> Request:
-        """Return the request for the head of an object."""
+        """Return the request for what `found` tells of an object: a HEAD, or a GET that is `about` it."""
 
-    def found(self, head: ResponseHead) -> Found:
+    def found(self, response: Response) -> Found:
         """Return what the response to a `head` says."""
+        head = response.head
         length = head.header(b"content-length") or ""
         if not length.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
@@ -242,13 +278,17 @@ class Dialect(abc.ABC):
             prefix: of the keys.
             delimiter: keys with one behind the prefix are summed up as common prefixes.
             token: of the page before.
-            after: the key behind which the page begins.
-            most: how many entries it has at most.
+            after: the key behind which the page begins; it may begin with that key itself.
+            most: how many entries it has at most, beside that key.
         """
 
     @abc.abstractmethod
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return what a response to `page_request` has. `CorruptFileError` for what is no page of that prefix."""
+
+    def seconds(self, text: str) -> float | None:
+        """Return the seconds since 1970 of a time on a page, None for an empty text."""
+        return iso_seconds(text)
 
     # ---- writing
 
@@ -267,21 +307,24 @@ class Dialect(abc.ABC):
         """
         raise NotImplementedError
 
-    def mark_of(self, head: ResponseHead) -> str | None:
-        """Return the mark that an object was written with."""
+    def mark_of(self, response: Response) -> str | None:
+        """Return the mark that an object was written with, from the response to a `head`."""
         return None
 
     def remove(self, key: str) -> Request:
-        """Return the request that removes an object; it succeeds if there is none."""
+        """Return the request that removes an object; that there is none is no failure."""
         raise NotImplementedError
 
-    def remove_many(self, keys: Sequence[str]) -> tuple[Request | None, Sequence[str]]:
-        """Return the request that removes objects, up to 1,000, and those of them that need a request of their own."""
+    def remove_many(self, keys: Sequence[str], access: Access) -> tuple[Request | None, Sequence[str]]:
+        """Return the request that removes objects, up to `max_removed`, and those that need one of their own.
+
+        `access` is that of the moment, for a store that wants each removal in it to be authorised.
+        """
         return None, keys
 
-    def not_removed(self, response: Response) -> tuple[str, OSError] | None:
-        """Return a key that the response to `remove_many` says was not removed, and why; None if all were."""
-        return None
+    def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
+        """Return which of the `keys` of a `remove_many` were not removed: `remove` then tells why."""
+        return ()
 
     def can_copy_from(self, source: Dialect) -> bool:
         """Return whether the store copies from a bucket: one that the same user reads, by the same options."""
@@ -296,10 +339,17 @@ class Dialect(abc.ABC):
         """
         return None
 
+    def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
+        """Return the request that goes on with a copy, and the seconds to wait before it; None if the copy is done."""
+        return None
+
     # ---- objects of any size: an upload of parts, which are sent in any order and become visible together
 
-    def begin(self, key: str, mark: str, like: ResponseHead | None = None, tags: str = "") -> Request:
-        """Return the request that begins an upload; `like` and `tags` are of the object that it copies."""
+    def begin(self, key: str, mark: str, like: Response | None = None, tags: str = "") -> Request | None:
+        """Return the request that begins an upload; None if its first part does: its name is then the mark.
+
+        `like`, a response to `head`, and `tags` are of the object that it copies.
+        """
         raise NotImplementedError
 
     def begun(self, response: Response) -> str:
@@ -326,8 +376,8 @@ class Dialect(abc.ABC):
         """Return the request that makes the object of all parts."""
         raise NotImplementedError
 
-    def abort(self, key: str, upload: str) -> Request:
-        """Return the request that removes an upload and its parts."""
+    def abort(self, key: str, upload: str) -> Request | None:
+        """Return the request that removes an upload and its parts; None where the store does so by itself."""
         raise NotImplementedError
 
     def uploads(self, prefix: str, token: Any) -> Request | None:
@@ -342,8 +392,8 @@ class Dialect(abc.ABC):
         """Return the request for a page of an upload's parts."""
         raise NotImplementedError
 
-    def parts_page(self, response: Response) -> tuple[list[StoredPart], Any]:
-        """Return the parts of a page, and what the next one is asked for with; None at the end."""
+    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
+        """Return the upload's parts on a page, and what the next one is asked for with; None at the end."""
         raise NotImplementedError
 
     def tags(self, key: str) -> Request | None:
@@ -364,8 +414,8 @@ class Dialect(abc.ABC):
         """Return whether two versions, in stores of this kind, are of equal contents; None if versions don't say."""
         return None
 
-    def is_part_of(self, part: StoredPart, digest: bytes) -> bool:
-        """Return whether a part that the store has is that with this MD5; False if the store doesn't say."""
+    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
+        """Return whether a part that the store has is what `blob` has at `offset`; False if the store doesn't say."""
         return False
 
     def like_written(self, key: str) -> tuple[str, ...]:

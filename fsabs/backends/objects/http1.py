@@ -263,7 +263,7 @@ def expected_body(dialect: Dialect, request: Request, head: ResponseHead) -> Exp
     Raises `Mismatch`, and `StaleFileError` for another version than the request's: some stores ignore If-Match.
     """
     status, range_ = head.status, request.range
-    if request.method != "GET" or not request.key:
+    if not request.wants_content:
         if request.method == "HEAD" and status != 200:
             raise mismatched(f"status {status} for a HEAD")
         return _ANY
@@ -558,7 +558,7 @@ class Exchange:
         request = self.request
         if request.large is not None and size > request.large and head.framing is _FIXED:
             raise LargeObject(head)
-        if size > MAX_TEXT_SIZE and not self._of_object:
+        if size > MAX_TEXT_SIZE and not self.request.wants_content:
             raise mismatched(f"a response of {size} bytes where {MAX_TEXT_SIZE} are the limit")
         self.deadline += size / MIN_RATE
         if self._view is None:
@@ -665,7 +665,7 @@ class Exchange:
         start = self._received - self._skip
         self._received += len(piece)
         size = self._expected[1]
-        if size is None and self._received > (limit := MAX_UNSIZED if self._of_object else MAX_TEXT_SIZE):
+        if size is None and self._received > (limit := MAX_UNSIZED if self.request.wants_content else MAX_TEXT_SIZE):
             raise mismatched(f"a response of more than {limit} bytes")
         if start < 0:
             piece, start = piece[-start:], 0
@@ -677,11 +677,6 @@ class Exchange:
             self._view[start : start + len(piece)] = piece
         elif piece:
             self._pieces.append(piece)
-
-    @property
-    def _of_object(self) -> bool:
-        """True if the response has an object's content."""
-        return self.request.method == "GET" and bool(self.request.key)
 
     def _check_deadline(self) -> None:
         if time.monotonic() > self.deadline:
@@ -699,7 +694,7 @@ class Exchange:
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         size = len(body) if request.into is None else self._received - self._skip
         check_body(self._dialect, request, head, self._expected, pieces, size)
-        if request.method != "GET" or not request.key:
+        if not request.wants_content:
             failure = self._dialect.check(request, head, body)
             if failure is not None:
                 return failure

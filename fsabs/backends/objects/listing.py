@@ -15,7 +15,7 @@ import itertools
 import string
 import time
 from collections.abc import Callable, Generator, Iterator
-from errno import EBADMSG
+from errno import EBADMSG, EINVAL, EOPNOTSUPP
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,8 @@ def fetch(
 ) -> ObjectPage:
     """Return a page of what is below `prefix`; the arguments are those of `Dialect.page_request`."""
     page = fs._page(prefix, delimiter, token, after, most)
+    if after is not None and page.objects and page.key(0) == after:
+        page = page._replace(objects=page.objects[1:])
     if token is not None and page.token == token:
         raise errors.CorruptFileError(EBADMSG, "a page of a listing that goes on where it began")
     return page
@@ -100,8 +102,13 @@ def _until_slow(
 
 
 def _begins_after(fs: ObjectStore, prefix: str, key: str) -> bool:
-    """Return whether the store knows `start-after`: some ignore it."""
-    page = fetch(fs, prefix, after=key, most=1)
+    """Return whether the store lists from behind a key: some ignore that, or refuse it."""
+    try:
+        page = fetch(fs, prefix, after=key, most=1)
+    except OSError as exc:
+        if exc.errno in (EINVAL, EOPNOTSUPP):
+            return False
+        raise
     return bool(page.objects) and page.key(0) > key
 
 

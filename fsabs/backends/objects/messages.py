@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +43,13 @@ class Request(NamedTuple):
     """The URL that the request goes to, where a redirect has led there; elsewhere it carries no credentials."""
     digest: str = ""
     """The digest of the whole object, as the dialect has it, if it is known: other content is an error."""
+    about: bool = False
+    """Whether the response to a GET of a key is about the object, and not its content."""
+
+    @property
+    def wants_content(self) -> bool:
+        """Whether the response has an object's content."""
+        return self.method == "GET" and not self.about and self.key != ""
 
     def __repr__(self) -> str:  # header fields may be secret
         return f"Request({self.method!r}, {self.key!r}, {self.query!r}, range={self.range})"
@@ -68,6 +75,8 @@ class Found(NamedTuple):
     size: int
     written: datetime
     version: str | None
+    directory: bool = False
+    """Whether it is a directory of a store that has them."""
 
 
 Text = tuple[str, str, str, str]
@@ -83,6 +92,8 @@ class ObjectPage(NamedTuple):
     """What continues the listing; None if this is the last page."""
     decode: Callable[[str], str] = str
     """Decodes a key."""
+    folders: Sequence[str] = ()
+    """Keys that are directories by themselves, and stand for no file."""
 
     def key(self, number: int) -> str:
         """Return the key of an object."""

@@ -165,7 +165,8 @@ class StoreBlob(Blob):
             return wanted.assemble([])
         bodies = list(self._responses(wanted.requests, len(wanted.requests)))
         if instrument is not None:
-            instrument.record_span("batch", f"{self._origin.scheme}.pread_many", begin, sum(map(len, bodies)), self.url)
+            name, size = f"{self._origin.dialect.name}.pread_many", sum(map(len, bodies))
+            instrument.record_span("batch", name, begin, size, self.url)
         return wanted.assemble(bodies)
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
@@ -212,7 +213,7 @@ class StoreBlob(Blob):
             else:
                 pool.give_back(connection)
             if instrument is not None:
-                name = f"{self._origin.scheme}.get"
+                name = f"{self._origin.dialect.name}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
 
     def _responses(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +19,7 @@ from .client import Client, shared
 from .dialect import Dialect
 from .listing import fetch, pages
 from .messages import Found, ObjectPage, Request, Response
+from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
 from .writing import StoreWriter, put, put_many
@@ -27,6 +31,8 @@ COSTS = (
     "an epoch: a request for each file, more for large ones",
 )
 PART_SIZE = 32 * 1024 * 1024
+BATCHES = 8
+"""Requests to remove many objects that are in flight."""
 
 
 class ObjectStore(FS):
@@ -91,19 +97,22 @@ class ObjectStore(FS):
         return FileStat.of_directory(keys.name(key))
 
     def _found(self, key: str) -> Found:
-        return self.dialect.found(self._clients.get().send(self.dialect.head(key)).head)
+        return self.dialect.found(self._clients.get().send(self.dialect.head(key)))
 
     def _head(self, key: str) -> FileStat | None:
         try:
-            size, written, version = self._found(key)
+            size, written, version, directory = self._found(key)
         except FileNotFoundError:
             return None
+        if directory:
+            return FileStat.of_directory(keys.name(key))
         # Some stores list milliseconds where a HEAD has seconds.
         return FileStat(keys.name(key), size, False, float(int(written.timestamp())), version=version)
 
     def _any_below(self, key: str) -> bool:
         """Return whether there is any object below `key`; a missing bucket is an error."""
-        return bool(fetch(self, tree.prefix_of(key), most=1).objects)
+        page = fetch(self, tree.prefix_of(key), most=1)
+        return bool(page.objects or page.folders)
 
     def _page(
         self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
@@ -136,12 +145,15 @@ class ObjectStore(FS):
             if member is not None:
                 yield member
         if not there:
-            if self._head(key) is not None:
+            found = self._head(key)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            if not found.directory:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._existing(key, tree.walk(self, key, tree.to_stat, FileStat.of_directory))
+        to_stat = functools.partial(tree.to_stat, self.dialect.seconds)
+        return self._existing(key, tree.walk(self, key, to_stat, FileStat.of_directory))
 
     def _walk_names(self, key: str) -> Iterator[str]:
         return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))
@@ -156,7 +168,7 @@ class ObjectStore(FS):
             found = self._found(key) if key else None
         except FileNotFoundError:
             found = None
-        if found is None:
+        if found is None or found.directory:
             raise self._no_file(key)
         return StoreBlob(self, key, found.size, found.version)
 
@@ -260,7 +272,8 @@ class ObjectStore(FS):
 
     def _delete(self, key: str) -> None:
         self.dialect.check_writable(key)
-        self.send(self.dialect.remove(key))
+        with contextlib.suppress(FileNotFoundError):  # an attempt that was not answered has removed it, perhaps
+            self.send(self.dialect.remove(key))
 
     def _remove_tree(self, key: str) -> None:
         self._remove_below(key, "")
@@ -277,18 +290,26 @@ class ObjectStore(FS):
             self._delete_batch([name for name in names if name != kept])
 
     def _delete_batch(self, names: list[str]) -> None:
-        """Remove objects, by one request where the store has one for many."""
-        request, alone = self.dialect.remove_many(names) if names else (None, names)
-        for name in alone:
-            try:
-                self._delete(name)
-            except OSError as exc:
-                self._named(exc, "remove", name)
-                raise
-        if request is not None and (failed := self.dialect.not_removed(self.send(request))) is not None:
-            key, failure = failed
-            self._named(failure, "remove", key)
-            raise failure
+        """Remove objects, by requests for many where the store has such."""
+        dialect = self.dialect
+        alone: list[str] = []
+        batches: list[tuple[Request, Sequence[str]]] = []
+        for some in (names[at : at + dialect.max_removed] for at in range(0, len(names), dialect.max_removed)):
+            request, others = dialect.remove_many(some, self.http.access)
+            alone.extend(others)
+            if request is not None:
+                batches.append((request, some))
+        with contextlib.closing(send_many(self.http, [request for request, _ in batches], BATCHES)) as outcomes:
+            for (_, wanted), outcome in zip(batches, outcomes, strict=True):
+                if not isinstance(outcome, Response):
+                    self._named(outcome, "remove", wanted[0])
+                    raise outcome
+                alone.extend(dialect.not_removed(wanted, outcome))
+        with contextlib.closing(send_many(self.http, map(dialect.remove, alone), self.default_concurrency)) as outcomes:
+            for name, outcome in zip(alone, outcomes, strict=True):
+                if not isinstance(outcome, Response | FileNotFoundError):
+                    self._named(outcome, "remove", name)
+                    raise outcome
 
     # ---- copying
 
@@ -310,7 +331,9 @@ class ObjectStore(FS):
         try:
             if request is None:
                 raise OSError(errno.ENOTSUP, "the store copies nothing")
-            self.send(request)
+            while (following := self.dialect.copied(request, self.send(request))) is not None:
+                request, seconds = following
+                time.sleep(seconds)
         except FileNotFoundError as exc:
             raise source._no_file(src) from exc
         except OSError as exc:

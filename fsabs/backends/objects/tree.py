@@ -12,7 +12,6 @@ import html
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from ...core import errors, keys
@@ -96,25 +95,28 @@ def walk(
 def level(fs: ObjectStore, key: str, pages: Iterator[ObjectPage]) -> Iterator[FileStat | None]:
     """Yield the members of a directory from the pages of its listing, as `walk` does."""
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
+    seconds = fs.dialect.seconds
     for page in pages:
-        yield from _merged(prefix, page, left_out)
+        yield from _merged(prefix, page, seconds, left_out)
     left_out.warn()
 
 
-def _merged(prefix: str, page: ObjectPage, left_out: _LeftOut) -> list[FileStat | None]:
+def _merged(
+    prefix: str, page: ObjectPage, seconds: Callable[[str], float | None], left_out: _LeftOut
+) -> list[FileStat | None]:
     """Return the members on a page of one level: files and common prefixes, in the order of their names."""
     found: dict[str, FileStat | None] = {}
     cut = len(prefix)
     for entry in page.objects:
         name = page.decode(entry[0])[cut:]
-        found[name] = to_stat(name, entry) if is_path(name) else None
-    for folder in page.prefixes:
+        found[name] = to_stat(seconds, name, entry) if is_path(name) else None
+    for folder in (*page.prefixes, *(f"{folder}/" for folder in page.folders)):
         name = folder[cut:]
         found[name] = FileStat.of_directory(name[:-1]) if is_path(name) else None
     for name, stat in found.items():
         if name and stat is None:
             left_out.add(prefix + name)
-    return [found[name] for name in sorted(found)] if page.prefixes else list(found.values())
+    return [found[name] for name in sorted(found)] if page.prefixes or page.folders else list(found.values())
 
 
 def unnamed(fs: ObjectStore, key: str) -> Iterator[str]:
@@ -130,7 +132,7 @@ def named(fs: ObjectStore, key: str) -> Iterator[list[str]]:
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
     for page in flat(fs, prefix):
         found = []
-        for name in page.keys():  # noqa: SIM118 - not a dictionary
+        for name in (*page.keys(), *page.folders):
             if name == prefix or is_path(name[len(prefix) :]):
                 found.append(name)
             else:
@@ -145,15 +147,9 @@ def _shared(one: list[str], other: list[str]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def to_stat(name: str, entry: Text) -> FileStat:
-    """Return the stat of an object under the name that its listing gives it."""
+def to_stat(seconds: Callable[[str], float | None], name: str, entry: Text) -> FileStat:
+    """Return the stat of an object under the name that its listing gives it; `seconds` is the dialect's."""
     _, written, etag, size = entry
     version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
-    stat: FileStat = _new((name, int(size), False, _seconds(written[:19]), _MODE, version or None))
+    stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
     return stat
-
-
-@functools.lru_cache(maxsize=4096)
-def _seconds(text: str) -> float | None:
-    """Return the time in seconds; whole ones, since some stores list milliseconds where a HEAD has seconds."""
-    return float(int(datetime.fromisoformat(text + "+00:00").timestamp())) if text else None

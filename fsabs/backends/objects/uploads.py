@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -36,10 +35,9 @@ from ...disk.files import LEFTOVER_SECONDS
 from ...disk.folders import Folder, cache_directory
 from .dialect import PartOf
 from .failures import GONE, code_of
-from .messages import Body, Request, StoredPart, StoredUpload
+from .messages import Body, Request, Response, StoredPart, StoredUpload
 
 if TYPE_CHECKING:
-    from .http1 import ResponseHead
     from .store import ObjectStore
 
 MAX_PART_SIZE = 5 * 1024**3
@@ -55,7 +53,6 @@ SWEEP_EVERY = 3600.0
 """Seconds between two looks at the records of a store."""
 MAX_SWEEP_SECONDS = 2.0
 """The time after which a sweep begins no further request."""
-_PIECE = 8 * 1024 * 1024
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-[0-9a-f]{8}").fullmatch
 _MAX_SIZE = 64 * 1024
 _swept: dict[str, float] = {}
@@ -89,15 +86,19 @@ class Upload:
         self._threads = Threads[str](PARTS_IN_FLIGHT, wait=True)
 
     @classmethod
-    def create(cls, fs: ObjectStore, key: str, kept: bool, like: ResponseHead | None = None, tags: str = "") -> Upload:
+    def create(cls, fs: ObjectStore, key: str, kept: bool, like: Response | None = None, tags: str = "") -> Upload:
         """Return a new upload; `kept` if a later process may continue it, `like` and `tags` of what it copies."""
         sweep(fs)
         record = UploadRecord.create(fs, key, kept)
         try:
-            response = fs.send(fs.dialect.begin(key, record.mark, like, tags))
-            if response.attempts > 1:  # an earlier one may have created an upload, too
-                UploadRecord.create(fs, key, kept=False).release()
-            record.set_upload(fs.dialect.begun(response))
+            request = fs.dialect.begin(key, record.mark, like, tags)
+            if request is None:
+                record.set_upload(record.mark)
+            else:
+                response = fs.send(request)
+                if response.attempts > 1:  # an earlier one may have created an upload, too
+                    UploadRecord.create(fs, key, kept=False).release()
+                record.set_upload(fs.dialect.begun(response))
         except BaseException as exc:
             if 400 <= getattr(exc, "status", 0) < 500:
                 record.remove()
@@ -175,15 +176,15 @@ class Upload:
 def is_marked(fs: ObjectStore, key: str, mark: str) -> bool:
     """Return whether the object is the one that this process has written: the response to that may have been lost."""
     try:
-        return fs.dialect.mark_of(fs.send(fs.dialect.head(key)).head) == mark
+        return fs.dialect.mark_of(fs.send(fs.dialect.head(key))) == mark
     except OSError:
         return False
 
 
 def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None:
     """Have the store copy an object in parts, with its metadata and tags."""
-    head = source.send(source.dialect.head(src)).head
-    size, _, version = source.dialect.found(head)
+    head = source.send(source.dialect.head(src))
+    size, _, version, _ = source.dialect.found(head)
     asked = source.dialect.tags(src)
     tags = source.dialect.tags_of(source.send(asked)) if asked is not None else ""
     upload = Upload.create(fs, dst, kept=False, like=head, tags=tags)
@@ -213,7 +214,7 @@ def parts_of(fs: ObjectStore, key: str, upload: str) -> Iterator[StoredPart]:
     """Yield the parts of an upload that the store has, by their numbers."""
     token = None
     while True:
-        found, token = fs.dialect.parts_page(fs.send(fs.dialect.parts(key, upload, token)))
+        found, token = fs.dialect.parts_page(upload, fs.send(fs.dialect.parts(key, upload, token)))
         yield from found
         if token is None:
             return
@@ -223,8 +224,9 @@ def abort_old(fs: ObjectStore, older_than: float, prefix: str, key: str = "") ->
     """Abort the uploads below `prefix`, or of one `key`, that were begun so many seconds ago; return how many."""
     aborted = 0
     for upload in list(uploads_below(fs, prefix)):
-        if time.time() - upload.begun >= older_than and (not key or upload.key == key):
-            fs.send(fs.dialect.abort(upload.key, upload.name))
+        request = fs.dialect.abort(upload.key, upload.name)
+        if request is not None and time.time() - upload.begun >= older_than and (not key or upload.key == key):
+            fs.send(request)
             aborted += 1
     return aborted
 
@@ -257,18 +259,10 @@ def _parts_with_bytes_of(source: Blob, fs: ObjectStore, record: UploadRecord, ch
         size = part_size(number, chunk)
         if (part.number, part.size) != (number, size) or offset + size > source.size:
             return
-        if not fs.dialect.is_part_of(part, md5_of(source, offset, size).digest()):
+        if not fs.dialect.is_part_of(part, source, offset):
             return
         yield part
         offset += size
-
-
-def md5_of(blob: Blob, start: int, size: int) -> Any:
-    """Return the MD5 of a range of a blob."""
-    digest = hashlib.md5(usedforsecurity=False)
-    for offset in range(start, start + size, _PIECE):
-        digest.update(blob.pread(min(_PIECE, start + size - offset), offset))
-    return digest
 
 
 # ---- records
@@ -435,8 +429,10 @@ def _abort(fs: ObjectStore, record: UploadRecord, uploads: Sequence[str]) -> Non
     """Abort uploads and remove their record, which stays if the store can't be reached."""
     try:
         for upload in uploads:
+            request = fs.dialect.abort(record.key, upload)
             try:
-                fs.send(fs.dialect.abort(record.key, upload))
+                if request is not None:
+                    fs.send(request)
             except OSError as exc:
                 if code_of(exc) != GONE:
                     raise

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
 
-from ..objects.retry import DEFAULT_ATTEMPTS
+from ..objects.endpoints import described
 from .endpoint import DEFAULT_REGION, ENDPOINT_VARIABLES, Place, is_aws, resolve
 from .options import Options, core_session
 
@@ -29,20 +28,15 @@ _SOURCES = {
 def describe(bucket: str, options: Options) -> dict[str, str]:
     """Return how a bucket is reached, with no secret in it; each value ends in its source, in parentheses."""
     place = resolve(bucket, options)
-    endpoint = place.endpoint
-    found = {"bucket": bucket, "endpoint": f"{place.store} ({_source_of_endpoint(place, options)})"}
-    found["region"] = f"{place.region} ({_source_of_region(place, options)})"
-    if endpoint.transport is not None:
+    found = {
+        "bucket": bucket,
+        **described(place.endpoint),
+        "endpoint": f"{place.store} ({_source_of_endpoint(place, options)})",
+        "region": f"{place.region} ({_source_of_region(place, options)})",
+        "credentials": _source_of_credentials(place, options),
+    }
+    if place.endpoint.transport is not None:
         found["client"] = "boto3 carries all requests"
-    found["address"] = f"{endpoint.host}:{endpoint.port}{endpoint.path_prefix}"
-    found["tls"] = "no" if not endpoint.tls else "yes" if endpoint.verify else "yes, certificates are not checked"
-    if isinstance(endpoint.verify, str):
-        found["certificates"] = endpoint.verify
-    if endpoint.proxy:
-        parts = urlsplit(endpoint.proxy)
-        found["proxy"] = f"{parts.hostname}:{parts.port or ''}"
-    found["attempts"] = str(endpoint.max_attempts or DEFAULT_ATTEMPTS)
-    found["credentials"] = _source_of_credentials(place, options)
     return found
 
 

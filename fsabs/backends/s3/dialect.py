@@ -14,8 +14,8 @@ from typing import Any
 from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.ranges import Range
-from ..objects import checksums
-from ..objects.dialect import Dialect, PartOf
+from ..objects import checksums, xml
+from ..objects.dialect import Access, Dialect, PartOf
 from ..objects.failures import (
     GONE,
     Expired,
@@ -30,10 +30,10 @@ from ..objects.failures import (
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
+from ..objects.xml import query_of, text_of
 from . import messages
 from .endpoint import S3Access, needs_no_boto3, resolve
 from .etags import etag_is_of
-from .messages import query_of, text_of
 from .options import MARK, S3Options, environment, parse
 
 CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
@@ -63,11 +63,6 @@ _checksum = re.compile("(x-amz-checksum-(?:crc[0-9a-z]+|sha[0-9]+)):(.*)").fullm
 _is_md5 = re.compile("[0-9a-f]{32}").fullmatch
 """Matches the ETag of an object that was stored in one piece; of one that was stored in parts it has another form."""
 _is_error = re.compile(rb"(<\?xml[^>]*>\s*)?<Error[\s>]").match
-_RESULTS = {
-    "uploads=": b"InitiateMultipartUploadResult",
-    "delete=": b"DeleteResult",
-}
-_KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _STARTS = {
     "continuation-token": re.compile(rb"<ContinuationToken>([^<]*)</ContinuationToken>"),
     "start-after": re.compile(rb"<StartAfter>([^<]*)</StartAfter>"),
@@ -80,7 +75,7 @@ _KEPT = ("cache-control", "content-disposition", "content-encoding", "content-la
 class S3Dialect(Dialect):
     """The bucket `bucket`, with the options of `S3`."""
 
-    scheme = "s3"
+    scheme = name = "s3"
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         self.bucket = bucket
@@ -144,7 +139,7 @@ class S3Dialect(Dialect):
         if request.method == "PUT":
             return _check_put(request, head, body)
         if request.method == "POST":
-            return _check_posted(request, body)
+            return xml.check_posted(request, body)
         if request.method == "GET" and not request.key and "list-type=2" in request.query:
             return _check_page(request, body)
         return None
@@ -248,15 +243,15 @@ class S3Dialect(Dialect):
             headers = (*headers, f"{MARK_HEADER}:{mark}")
         return Request("PUT", key, headers=(*headers, *self._checksum(body)), body=body)
 
-    def mark_of(self, head: ResponseHead) -> str | None:
+    def mark_of(self, response: Response) -> str | None:
         """Return the mark in an object's metadata."""
-        return head.header(MARK_HEADER.encode())
+        return response.head.header(MARK_HEADER.encode())
 
     def remove(self, key: str) -> Request:
         """Return a DeleteObject."""
         return Request("DELETE", key, headers=self._bucket_headers)
 
-    def remove_many(self, keys: Sequence[str]) -> tuple[Request | None, Sequence[str]]:
+    def remove_many(self, keys: Sequence[str], access: Access) -> tuple[Request | None, Sequence[str]]:
         """Return a DeleteObjects; XML can't carry every character."""
         plain = [key for key in keys if key.isprintable()]
         odd = [key for key in keys if not key.isprintable()]
@@ -266,14 +261,10 @@ class S3Dialect(Dialect):
         checksum = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
         return Request("POST", "", "delete=", (*self._bucket_headers, f"content-md5:{checksum}"), body), odd
 
-    def not_removed(self, response: Response) -> tuple[str, OSError] | None:
-        """Return the first key that was not removed."""
-        found = messages.not_removed(response.body)
-        if found is None:
-            return None
-        key, code, message = found
-        number = errno.EACCES if code == "AccessDenied" else errno.EIO
-        return key, OSError(number, f"{code}: {message or 'not removed'}")
+    def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
+        """Return the keys of the errors in a response."""
+        found = set(messages.not_removed(response.body))
+        return [key for key in keys if key in found]
 
     def can_copy_from(self, source: Dialect) -> bool:
         """Return whether a bucket is of the same store, and read by the same user with the same key."""
@@ -295,17 +286,17 @@ class S3Dialect(Dialect):
 
     # ---- uploads
 
-    def begin(self, key: str, mark: str, like: ResponseHead | None = None, tags: str = "") -> Request:
+    def begin(self, key: str, mark: str, like: Response | None = None, tags: str = "") -> Request:
         """Return a CreateMultipartUpload."""
         algorithm = self.checksum_algorithm
         if like is None:
             headers = (*self._write_headers, *self._headers.of_type(key))
         else:
-            kept = ((name, like.header(name.encode())) for name in _KEPT)
+            kept = ((name, like.head.header(name.encode())) for name in _KEPT)
             headers = (
                 *(header for header in self._copy_headers if not header.startswith("x-amz-copy-source-")),
                 *(f"{name}:{value}" for name, value in kept if value is not None),
-                *(f"{name}:{value}" for name, value in like.named("x-amz-meta-") if name != MARK_HEADER),
+                *(f"{name}:{value}" for name, value in like.head.named("x-amz-meta-") if name != MARK_HEADER),
                 *((f"x-amz-tagging:{tags}",) if tags else ()),
             )
         headers = (*headers, f"{MARK_HEADER}:{mark}")
@@ -343,18 +334,18 @@ class S3Dialect(Dialect):
         etag = response.head.header(b"etag") or html.unescape(text_of(response.body, b"ETag"))
         if algorithm is not None and not checksum:
             checksum = text_of(response.body, f"Checksum{algorithm}".encode())
-        return messages.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
+        return xml.part_element(number, etag, (algorithm, checksum) if algorithm and checksum else None)
 
     def receipt_of_stored(self, part: StoredPart) -> str:
         """Return the element of a part that the store has."""
         algorithm = self.checksum_algorithm or ""
         checksum = part.checksums.get(algorithm)
-        return messages.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
+        return xml.part_element(part.number, f'"{part.version}"', (algorithm, checksum) if checksum else None)
 
     def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
         """Return a CompleteMultipartUpload."""
         headers = (*self._read_headers, *(("if-none-match:*",) if exclusive else ()))
-        return Request("POST", key, query_of(uploadId=upload), headers, messages.completion(receipts), slow=True)
+        return Request("POST", key, query_of(uploadId=upload), headers, xml.completion(receipts), slow=True)
 
     def abort(self, key: str, upload: str) -> Request:
         """Return an AbortMultipartUpload."""
@@ -366,19 +357,21 @@ class S3Dialect(Dialect):
         query = query_of(encoding_type="url", prefix=prefix, key_marker=key, upload_id_marker=name)
         return Request("GET", "", f"{query}&uploads=", self._bucket_headers)
 
-    uploads_page = staticmethod(messages.uploads_page)
+    uploads_page = staticmethod(xml.uploads_page)
 
     def parts(self, key: str, upload: str, token: Any) -> Request:
         """Return a ListParts."""
         query = query_of(uploadId=upload, **{"part-number-marker": token})
-        return Request("GET", key, query, self._bucket_headers)
+        return Request("GET", key, query, self._bucket_headers, about=True)
 
-    parts_page = staticmethod(messages.parts_page)
+    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
+        """Return the parts of a page."""
+        return xml.parts_page(response)
 
     def tags(self, key: str) -> Request:
         """Return a GetObjectTagging."""
         query = self.versions.get(key, "")
-        return Request("GET", key, f"tagging={query and '&' + query}", self._bucket_headers)
+        return Request("GET", key, f"tagging={query and '&' + query}", self._bucket_headers, about=True)
 
     def tags_of(self, response: Response) -> str:
         """Return an object's tags."""
@@ -396,9 +389,9 @@ class S3Dialect(Dialect):
             return True
         return False if _is_md5(version) and _is_md5(other) else None
 
-    def is_part_of(self, part: StoredPart, digest: bytes) -> bool:
-        """Return whether the ETag of a part is this MD5."""
-        return part.version == digest.hex()
+    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
+        """Return whether the ETag of a part is the MD5 of what a blob has at an offset."""
+        return part.version == checksums.md5_of(blob, offset, part.size).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
@@ -458,19 +451,4 @@ def _check_page(request: Request, body: bytes) -> Mismatch | None:
             text = html.unescape(found[1].decode("utf-8", "replace"))
             if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
                 return mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
-    return None
-
-
-def _check_posted(request: Request, body: bytes) -> Mismatch | None:
-    """Check the result of a POST; one that names an object names that of the request.
-
-    A response that the store sends unasked, or late, would else be taken for the end of an upload that it has not
-    completed.
-    """
-    element = _RESULTS.get(request.query, b"CompleteMultipartUploadResult")
-    if element not in body:
-        return mismatched(f"a body without {element.decode()}")
-    named = _KEY.search(body) if request.key and request.key.isprintable() else None  # else XML may not have it
-    if named is not None and (key := html.unescape(named[1].decode("utf-8", "replace"))) != request.key:
-        return mismatched(f"the result of an upload to {key!r}")
     return None

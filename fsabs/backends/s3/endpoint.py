@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...core import redaction
-from ..objects.dialect import Access, Endpoint
+from ..objects.dialect import Access, Endpoint, header_lines
 from ..objects.messages import Body
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, environment
-from .signing import SIGV4, Signer, checked_lines
+from .signing import SIGV4, Signer
 
 DEFAULT_REGION = "us-east-1"
 """A store of one's own has no regions, but a signature needs the name of one."""
@@ -283,7 +283,7 @@ class S3Access(Access):
 
     def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
         """Return the header lines of a request that is not signed here."""
-        return checked_lines(headers)
+        return header_lines(headers)
 
     def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
         """Return the query that allows a request to whoever has it."""

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 from ...core.blobs import Blob
-from ..objects.uploads import md5_of, part_size
+from ..objects.checksums import md5_of
+from ..objects.uploads import part_size
 
 
 def etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
@@ -21,12 +22,12 @@ def etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
     if match is None:
         return None
     if match[2] is None:
-        return bool(md5_of(blob, 0, blob.size).hexdigest() == match[1])
+        return bool(md5_of(blob, 0, blob.size).hex() == match[1])
     count = int(match[2])
     for size in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
         ends = list(_ends(blob.size, size))
         if len(ends) == count:
-            digests = (md5_of(blob, start, end - start).digest() for start, end in zip([0, *ends], ends, strict=False))
+            digests = (md5_of(blob, start, end - start) for start, end in zip([0, *ends], ends, strict=False))
             if hashlib.md5(b"".join(digests), usedforsecurity=False).hexdigest() == match[1]:
                 return True
     return None

@@ -10,8 +10,6 @@ import binascii
 import difflib
 import functools
 import hashlib
-import mimetypes
-import os
 import pickle
 import re
 import typing
@@ -20,13 +18,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
 
 from ...core import keys, redaction
+from ..objects import endpoints
 from ..objects.checksums import WRITTEN
+from ..objects.content_types import content_type_of
 
 MIN_PART_SIZE = 5 * 1024**2
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 60.0
-AUTO = "auto"
-"""The content type that is guessed by an object's name."""
 MARK = "fsabs-write"
 """The name of the metadata by which a writer knows its own object."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
@@ -59,7 +57,6 @@ _OURS = frozenset(_RESERVED.split())
 """Header fields that `headers` can't have."""
 _EVERYWHERE = ("x-amz-request-payer", "x-amz-expected-bucket-owner")
 """Header fields of `headers` that all requests have."""
-_types = mimetypes.MimeTypes()  # without the files of this host: a name has one type everywhere
 
 
 class S3Options(TypedDict, total=False):
@@ -189,7 +186,7 @@ class ObjectHeaders(NamedTuple):
 
     def of_type(self, key: str) -> tuple[str, ...]:
         """Return the header field of an object's content type; none where the store chooses it."""
-        found = self.content_type if self.content_type != AUTO else guessed_type(key)
+        found = content_type_of(key, self.content_type)
         return (f"content-type:{found}",) if found is not None else ()
 
 
@@ -311,27 +308,9 @@ def version_of(query: str) -> str:
     return urllib.parse.unquote(query.partition("=")[2])
 
 
-@functools.lru_cache(maxsize=1024)
-def _type_of_suffix(suffix: str) -> str | None:
-    found, encoding = _types.guess_type(f"name{suffix}", strict=False)
-    return found if encoding is None else None  # of compressed data: the type is that of the content
-
-
-def guessed_type(key: str) -> str | None:
-    """Return the content type that a name stands for; None if it is not known."""
-    name = keys.name(key)
-    at = name.rfind(".", 1)
-    return _type_of_suffix(name[at:].lower()) if at > 0 else None
-
-
 def environment() -> tuple[tuple[str, str], ...]:
     """Return the variables that a client depends on."""
-    names = (
-        name
-        for name in os.environ
-        if name.startswith(("AWS_", "S3_", "BOTO", "REQUESTS_")) or name.lower().endswith("_proxy")
-    )
-    return tuple((name, os.environ[name]) for name in sorted(names))
+    return endpoints.environment("AWS_", "S3_", "BOTO")
 
 
 def core_session(session: Any) -> Any:

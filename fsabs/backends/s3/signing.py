@@ -8,8 +8,9 @@ import hmac
 import re
 import time
 import urllib.parse
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
+
+from ..objects.dialect import header_lines
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -137,7 +138,7 @@ class Signer:
         sent = [*headers, f"x-amz-content-sha256:{payload}", f"x-amz-date:{second.stamp}"]
         if second.token:
             sent.append(f"{self._token_header}:{second.token}")
-        lines = checked_lines(sent)
+        lines = header_lines(sent)
         ordered = sorted((f"host:{self._host}", *map(_canonical, sent)), key=_name)
         signed = ";".join(map(_name, ordered))
         authorization = f"AWS4-HMAC-SHA256 Credential={second.credential}, SignedHeaders={signed}, Signature="
@@ -153,14 +154,6 @@ class Signer:
             key = hmac.digest(key, part.encode(), "sha256")
         self._day_key = ((secret, day), key)
         return key
-
-
-def checked_lines(headers: Iterable[str]) -> str:
-    """Return header lines; `ValueError` for a value that would be more than one."""
-    for header in headers:
-        if _breaks(header):
-            raise ValueError(f"a line break or a NUL in the header field {_name(header)!r}")
-    return "".join(f"{header}\r\n" for header in headers)
 
 
 def _name(header: str) -> str:

@@ -1,0 +1,11 @@
+"""Azure Blob Storage: a dialect of `backends/objects/`, which sends all requests.
+
+`container.py` is the FS, `dialect.py` its requests and responses. `options.py` finds out which account a container is
+in, and by what it is reached; `access.py` authorises: by tokens that azure-identity fetches, or by signatures.
+"""
+
+from __future__ import annotations
+
+from .container import Azure
+
+__all__ = ["Azure"]

@@ -1,0 +1,400 @@
+"""The dialect of Azure Blob Storage (learn.microsoft.com/rest/api/storageservices), and of the directories of accounts
+that have a hierarchical namespace: the service of Data Lake Storage renames and removes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import functools
+import html
+import re
+import urllib.parse
+from collections.abc import Hashable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ...core import errors, keys
+from ...core.blobs import Blob
+from ...core.ranges import Range
+from ..objects import batches, checksums, xml
+from ..objects.content_types import content_type_of
+from ..objects.dialect import Access, Dialect, Endpoint, PartOf
+from ..objects.endpoints import endpoint_at
+from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, told
+from ..objects.http1 import ResponseHead
+from ..objects.messages import Body, Found, ObjectPage, Request, Response, StoredPart, Text
+from ..objects.xml import query_of, text_of, unreadable
+from .access import access_of
+from .options import Account, AzureOptions, environment
+
+MARK = "fsabs_write"
+"""The name of the metadata by which a writer knows its own blob."""
+VERSION = "x-ms-version:2021-12-02"
+_LISTING_FROM = "x-ms-version:2026-02-06"
+"""The version from which listings begin behind a name."""
+_LIST = {"restype": "container", "comp": "list", "include": "metadata"}
+_TO_RENEW = frozenset({"InvalidAuthenticationInfo", "ExpiredAuthenticationToken", "NoAuthenticationInformation"})
+_NOT_PUBLIC = frozenset({"PublicAccessNotPermitted", "ResourceNotFound", "NoAuthenticationInformation"})
+"""The codes of refusals of requests without credentials."""
+_EXISTS = frozenset({"BlobAlreadyExists", "PathAlreadyExists", "UnauthorizedBlobOverwrite"})
+_NO_CONTAINER = frozenset({"ContainerNotFound", "FilesystemNotFound", "ContainerBeingDeleted"})
+_NOT_EMPTY = frozenset({"DirectoryIsNotEmpty", "DirectoryNotEmpty"})
+_BUSY = frozenset({"LeaseIdMissing", "LeaseIdMismatchWithBlobOperation", "BlobArchived", "BlobBeingRehydrated"})
+_block_digest = re.compile("[0-9a-f]{24}[0-9]{6}([0-9a-f]{16})").fullmatch
+_NO_DIGEST = "0" * 16
+COPY_POLL = 0.2
+"""Seconds between two looks at a copy that the store goes on with."""
+
+
+class AzureDialect(Dialect):
+    """The container `container` of an account, with the options of `Azure`.
+
+    Args:
+        container: its name.
+        account: that it is in.
+        options: of the FS.
+        root: the URL of the container, as the FS shows it.
+        public: whether requests go without credentials until one is refused.
+    """
+
+    scheme = "az"
+    name = "azure"
+    max_parts = 50_000
+    max_removed = 256
+
+    def __init__(self, container: str, account: Account, options: AzureOptions, root: str, public: bool) -> None:
+        self.bucket = container
+        self.account = account
+        self.options = options
+        self._root = root
+        self.public = public
+        """Whether requests go without credentials until one is refused."""
+        metadata = (f"x-ms-meta-{name}:{value}" for name, value in options.metadata)
+        tier = (f"x-ms-access-tier:{options.access_tier}",) if options.access_tier else ()
+        self._written = (VERSION, *tier, *metadata)
+
+    # ---- the store
+
+    def same_client(self) -> Hashable:
+        """Return container, account, options and environment."""
+        return self.bucket, self.account, self.options, self.public, environment()
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint of the container."""
+        return endpoint_at(self.account.url, f"/{urllib.parse.quote(self.bucket, safe='$')}/", self.options.connection)
+
+    def access(self) -> Access:
+        """Return this process's access to the container."""
+        return access_of(self.endpoint(), self.account, self.options, self.public)
+
+    def of_directories(self) -> AzureDialect:
+        """Return the dialect of the service that knows directories."""
+        there = self.account._replace(url=self.account.directories_url)
+        return AzureDialect(self.bucket, there, self.options, self._root, self.public)
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        """Return what a refusal stands for."""
+        status, code = head.status, head.header(b"x-ms-error-code") or text_of(body, b"Code")
+        message = html.unescape(text_of(body, b"Message")).partition("\n")[0].strip(" .")
+        text = f"{code or head.reason} ({status})" + (f": {message}" if message else "")
+        if status == 404 and request.query.startswith("blocklisttype="):
+            return told(FileNotFoundError(errno.ENOENT, "no block of an upload is left"), status, GONE)
+        if code in _NO_CONTAINER:
+            return told(FileNotFoundError(errno.ENOENT, f"the container {self.bucket!r} does not exist"), status, code)
+        if code in _EXISTS:
+            return told(errors.StaleFileError(errno.ESTALE, "there is a blob already"), status, code)
+        if code in _NOT_EMPTY:
+            return told(OSError(errno.ENOTEMPTY, text), status, code)
+        if code in _BUSY:
+            return told(OSError(errno.EBUSY, text), status, code)
+        if code == "ServerBusy":
+            return Throttled(told(OSError(errno.EBUSY, text), status, code), retry_after(head))
+        if self.public and code in _NOT_PUBLIC:
+            return Expired(
+                told(PermissionError(errno.EACCES, f"{text}; it is not public: give credentials"), status, code)
+            )
+        if status in (401, 403) or code in _NOT_PUBLIC - {"ResourceNotFound"}:
+            denied = told(PermissionError(errno.EACCES, f"{text}; {self._advice(code)}"), status, code)
+            return Expired(denied) if code in _TO_RENEW else denied
+        return refused(head, code, message)
+
+    def _advice(self, code: str) -> str:
+        if self.options.anonymous:
+            return "the container is not public: give credentials"
+        if code == "AuthorizationPermissionMismatch":
+            return "ask for the role Storage Blob Data Reader, or Contributor to write"
+        if code == "AuthenticationFailed":
+            return "check account_name, the key or the end of the shared access signature, and this machine's clock"
+        return "check the permissions of these credentials, and the account's network rules"
+
+    def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+        """Return why a response is no success of its request."""
+        if request.method == "PUT" and request.key:
+            wanted = 202 if any(header.startswith("x-ms-copy-source:") for header in request.headers) else 201
+            block = request.query.startswith("blockid=")
+            if head.status != wanted or not (head.header(b"etag") or block or head.header(b"x-ms-request-id")):
+                return mismatched(f"status {head.status}: nothing shows that anything was stored")
+            for header in request.headers:
+                if header.startswith("x-ms-content-crc64:") and not request.query.startswith("comp=blocklist"):
+                    stored = head.header(b"x-ms-content-crc64")
+                    if stored is not None and stored != header.partition(":")[2]:
+                        return mismatched(f"the store has a body with the CRC64 {stored}")
+        elif request.method == "GET" and "comp=list" in request.query:
+            found = text_of(body, b"Marker")
+            asked = urllib.parse.unquote(dict(urllib.parse.parse_qsl(request.query)).get("marker", ""))
+            if found and html.unescape(found) != asked:
+                return mismatched(f"a page that begins at {found!r} where {asked!r} was asked for")
+        return None
+
+    # ---- reading
+
+    def url(self, key: str) -> str:
+        """Return the URL of a blob, in the form in which the container was opened."""
+        return f"{self._root}/{keys.to_url_path(key)}"
+
+    def read(
+        self,
+        key: str,
+        range: Range | None = None,
+        version: str | None = None,
+        size: int | None = None,
+        into: memoryview | None = None,
+        large: int | None = None,
+    ) -> Request:
+        """Return a Get Blob."""
+        headers = (VERSION, f'if-match:"{version}"') if version else (VERSION,)
+        return Request("GET", key, "", headers, b"", range, version, size, into, large)
+
+    def head(self, key: str) -> Request:
+        """Return a Get Blob Properties."""
+        return Request("HEAD", key, "", (VERSION,))
+
+    def found(self, response: Response) -> Found:
+        """Return what the head of a blob says; a directory is a blob that says so."""
+        kind, marked = (response.head.header(name) for name in (b"x-ms-resource-type", b"x-ms-meta-hdi_isfolder"))
+        return super().found(response)._replace(directory=kind == "directory" or (marked or "").lower() == "true")
+
+    # ---- listing
+
+    def page_request(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> Request:
+        """Return a List Blobs."""
+        start = after
+        if after is not None and delimiter and after.endswith(delimiter):
+            start = after[:-1] + chr(ord(delimiter) + 1)  # behind all that the common prefix stands for
+        count = most + (after is not None) if most is not None else None
+        query = query_of(
+            **_LIST, prefix=prefix or None, delimiter=delimiter, marker=token, startFrom=start or None, maxresults=count
+        )
+        return Request("GET", "", query, (VERSION if start is None else _LISTING_FROM,))
+
+    def page(self, prefix: str, response: Response) -> ObjectPage:
+        """Return the page in a response."""
+        text = xml.page_text(response)
+        if "<EnumerationResults" not in text or not text.rstrip().endswith("</EnumerationResults>"):
+            raise unreadable(f"not a page of a listing: {text[:80]!r}")
+        head, _, rest = text.partition("<Blobs>")
+        if html.unescape(text_of(head.encode(), b"Prefix")) != prefix:
+            raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
+        listed: list[Text] = []
+        folders: list[str] = []
+        for entry in rest.split("<Blob>")[1:]:
+            if _is_folder(entry):
+                folders.append(html.unescape(_name(entry)))
+            else:
+                listed.append(_blob(entry))
+        prefixes = [html.unescape(_name(entry)) for entry in rest.split("<BlobPrefix>")[1:]]
+        token = html.unescape(text_of(rest[-16384:].encode(), b"NextMarker")) or None
+        return ObjectPage(listed, prefixes, token, html.unescape, folders)
+
+    def seconds(self, text: str) -> float | None:
+        """Return the seconds of a time on a page."""
+        return _seconds(text)
+
+    # ---- writing
+
+    @property
+    def checks_writes(self) -> bool:  # type: ignore[override]
+        """Whether written bodies carry a CRC64: with the extra `azure` or `crc64`."""
+        return checksums.available("CRC64NVME")
+
+    def _checksum(self, body: Body) -> tuple[str, ...]:
+        if not self.checks_writes:
+            return ()
+        return (f"x-ms-content-crc64:{base64.b64encode(checksums.crc64(body).to_bytes(8, 'little')).decode()}",)
+
+    def _like(self, key: str, mark: str) -> tuple[str, ...]:
+        """Return the header fields of a request that makes a blob."""
+        kind = content_type_of(key, self.options.content_type)
+        typed = (f"x-ms-blob-content-type:{kind}",) if kind is not None else ()
+        return (*self._written, *typed, *((f"x-ms-meta-{MARK}:{mark}",) if mark else ()))
+
+    def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
+        """Return a Put Blob."""
+        condition = ("if-none-match:*",) if exclusive else (f'if-match:"{version}"',) if version else ()
+        headers = (*self._like(key, mark), "x-ms-blob-type:BlockBlob", *condition, *self._checksum(body))
+        return Request("PUT", key, "", headers, body)
+
+    def mark_of(self, response: Response) -> str | None:
+        """Return the mark in a blob's metadata."""
+        return response.head.header(f"x-ms-meta-{MARK}".encode())
+
+    def remove(self, key: str) -> Request:
+        """Return a Delete Blob, of its snapshots, too."""
+        return Request("DELETE", key, "", (VERSION, "x-ms-delete-snapshots:include"))
+
+    def remove_many(self, keys: Sequence[str], access: Access) -> tuple[Request | None, Sequence[str]]:
+        """Return a batch of deletions, each of which is authorised."""
+        if len(keys) < 2:
+            return None, keys
+        prefix, fields = access.endpoint.path_prefix, ("x-ms-delete-snapshots:include",)
+        query = f"?{access.query}" if access.query else ""
+
+        def call(key: str) -> str:
+            path = prefix + urllib.parse.quote(key, safe="/~")
+            lines = access.authorise("DELETE", path, access.query, fields, b"")
+            return f"DELETE {path}{query} HTTP/1.1\r\n{lines}Content-Length: 0"
+
+        field, body = batches.batch(map(call, keys))
+        return Request("POST", "", "comp=batch&restype=container", (VERSION, field), body), ()
+
+    def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
+        """Return the keys whose part of the response is no success, or missing."""
+        return batches.failed(keys, response.body)
+
+    def can_copy_from(self, source: Dialect) -> bool:
+        """Return whether a container is of the same account, and read by the same user."""
+        return isinstance(source, AzureDialect) and (source.account, source.options) == (self.account, self.options)
+
+    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+        """Return a Copy Blob."""
+        assert isinstance(source, AzureDialect)
+        endpoint, sas = source.endpoint(), source.account.sas
+        where = f"{endpoint.url}{endpoint.path_prefix}{urllib.parse.quote(src, safe='/~')}{'?' + sas if sas else ''}"
+        return Request("PUT", dst, "", (VERSION, f"x-ms-copy-source:{where}"), slow=True)
+
+    def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
+        """Return the next look at a copy that the store goes on with."""
+        status = response.head.header(b"x-ms-copy-status")
+        if status == "success":
+            return None
+        if status != "pending":
+            reason = response.head.header(b"x-ms-copy-status-description") or f"its state is {status}"
+            raise OSError(errno.EIO, f"the store has not copied the blob: {reason}")
+        return self.head(request.key), COPY_POLL
+
+    # ---- uploads: blocks, whose list makes the blob
+
+    def begin(self, key: str, mark: str, like: Response | None = None, tags: str = "") -> Request | None:
+        """Return None: blocks need no beginning. Their ids begin with the mark."""
+        return None
+
+    def part(self, part: PartOf, body: Body) -> Request:
+        """Return a Put Block, whose id has the CRC64 of the block."""
+        checksum = self._checksum(body)
+        digest = base64.b64decode(checksum[0].partition(":")[2]).hex() if checksum else _NO_DIGEST
+        block = base64.b64encode(f"{part.upload}{part.number:06d}{digest}".encode()).decode()
+        return Request("PUT", part.key, query_of(blockid=block, comp="block"), (VERSION, *checksum), body)
+
+    def receipt(self, number: int, request: Request, response: Response) -> str:
+        """Return the id of a block."""
+        return urllib.parse.unquote(request.query.partition("=")[2].partition("&")[0])
+
+    def receipt_of_stored(self, part: StoredPart) -> str:
+        """Return the id of a block that the store has."""
+        return base64.b64encode(part.version.encode()).decode()
+
+    def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
+        """Return a Put Block List."""
+        blocks = "".join(f"<Uncommitted>{receipt}</Uncommitted>" for receipt in receipts)
+        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+        headers = (*self._like(key, upload), *(("if-none-match:*",) if exclusive else ()))
+        return Request("PUT", key, "comp=blocklist", headers, body, slow=True)
+
+    def abort(self, key: str, upload: str) -> Request | None:
+        """Return None: blocks that no list has are removed by the store after a week, and are invisible until then."""
+        return None
+
+    def parts(self, key: str, upload: str, token: Any) -> Request:
+        """Return a Get Block List."""
+        return Request("GET", key, query_of(blocklisttype="uncommitted", comp="blocklist"), (VERSION,), about=True)
+
+    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
+        """Return the blocks of an upload."""
+        found = []
+        for entry in xml.entries_of(xml.page_text(response), "Block"):
+            fields = xml.fields_of(entry)
+            name = base64.b64decode(fields["Name"]).decode("latin-1")
+            if name.startswith(upload) and _block_digest(name):
+                found.append(StoredPart(int(name[24:30]), int(fields["Size"]), name, {}))
+        return sorted(found), None
+
+    # ---- what depends on options
+
+    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
+        """Return whether the CRC64 in the id of a block is that of what a blob has at an offset."""
+        match = _block_digest(part.version)
+        if match is None or match[1] == _NO_DIGEST or not self.checks_writes:
+            return False
+        return match[1] == checksums.crc64_of(blob, offset, part.size).to_bytes(8, "little").hex()
+
+    def like_written(self, key: str) -> tuple[str, ...]:
+        """Return the header fields of what is written."""
+        return self._like(key, "")
+
+    # ---- directories, of accounts that have them
+
+    def namespace(self) -> Request:
+        """Return the request that tells whether the account has directories."""
+        return Request("GET", "", "comp=properties&restype=account", (VERSION,))
+
+    def make_directory(self, key: str) -> Request:
+        """Return the creation of a directory."""
+        return Request("PUT", key, "resource=directory", (VERSION, "if-none-match:*"))
+
+    def rename(self, src: str, dst: str) -> Request:
+        """Return the rename of a file or directory, which takes one moment."""
+        prefix = self.endpoint().path_prefix
+        where = f"{prefix}{urllib.parse.quote(src, safe='/~')}{'?' + self.account.sas if self.account.sas else ''}"
+        return Request("PUT", dst, "mode=legacy", (VERSION, f"x-ms-rename-source:{where}"))
+
+    def remove_directory(self, key: str, continuation: str) -> Request:
+        """Return the removal of a directory and all that is in it, or what goes on with it."""
+        query = query_of(recursive="true", continuation=continuation or None)
+        return Request("DELETE", key, query, (VERSION,))
+
+
+@functools.lru_cache(maxsize=4096)
+def _seconds(text: str) -> float | None:
+    return parsedate_to_datetime(text).timestamp() if text else None
+
+
+def _name(entry: str) -> str:
+    """Return the name in an entry, escaped as XML."""
+    start = entry.find("<Name")
+    begin = entry.find(">", start) + 1
+    end = entry.find("</Name>", begin)
+    if start < 0 or end < 0:
+        raise unreadable(f"an entry of a listing without a name: {entry[:80]!r}")
+    name = entry[begin:end]
+    if entry.startswith(' Encoded="true"', start + 5):  # it has what XML can't carry
+        name = html.escape(urllib.parse.unquote(html.unescape(name), errors="surrogateescape"), quote=False)
+    return name
+
+
+def _field(entry: str, name: str) -> str:
+    start = entry.find(f"<{name}>")
+    return entry[start + len(name) + 2 : entry.find("<", start + 1)] if start >= 0 else ""
+
+
+def _blob(entry: str) -> Text:
+    name, size = _name(entry), _field(entry, "Content-Length")
+    if not size.isdigit():
+        raise unreadable(f"an entry of a listing without a size: {entry[:80]!r}")
+    return name, _field(entry, "Last-Modified"), _field(entry, "Etag"), size
+
+
+def _is_folder(entry: str) -> bool:
+    return "<ResourceType>directory<" in entry or ("hdi_isfolder>" in entry and _field(entry, "hdi_isfolder") == "true")

@@ -1,0 +1,11 @@
+"""Google Cloud Storage: a dialect of `backends/objects/`, which sends all requests.
+
+`bucket.py` is the FS, `dialect.py` its requests and responses, and `credentials.py` how a process comes by its tokens,
+which google-auth fetches.
+"""
+
+from __future__ import annotations
+
+from .bucket import GCS
+
+__all__ = ["GCS"]

@@ -1,0 +1,388 @@
+"""The dialect of Google Cloud Storage: its JSON API (cloud.google.com/storage/docs/json_api), and for objects that are
+written in parts the XML API's uploads, since the other has none.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import secrets
+import urllib.parse
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from ...core.blobs import Blob
+from ...core.ranges import Range
+from ..objects import batches, checksums, xml
+from ..objects.content_types import content_type_of
+from ..objects.dialect import Access, Dialect, Endpoint, PartOf
+from ..objects.endpoints import endpoint_at
+from ..objects.failures import GONE, Expired, Throttled, mismatched, refused, retry_after, told
+from ..objects.http1 import ResponseHead
+from ..objects.messages import Body, Found, ObjectPage, Request, Response, StoredPart
+from ..objects.xml import query_of, text_of, unreadable
+from .credentials import GCSAccess
+from .options import GCSOptions, environment, url_of
+
+MARK = "fsabs-write"
+"""The name of the metadata by which a writer knows its own object."""
+_ABOUT = "fields=name,size,generation,updated,storageClass,metadata"
+_LISTED = "items(name,size,generation,updated),prefixes,nextPageToken"
+_WRITTEN = "name,generation,crc32c"
+_ZONAL_CLASS = "RAPID"
+_speaks_of_zones = re.compile("zonal|rapid|grpc", re.IGNORECASE).search
+_speaks_of_bucket = re.compile("bucket does not exist|NoSuchBucket", re.IGNORECASE).search
+_is_of_upload = re.compile("(?:.*&)?upload(?:s|Id=[^&]*)(?:&.*)?").fullmatch
+"""Matches the queries of requests of the XML API."""
+_speaks_of_payer = re.compile("requester pays|user project", re.IGNORECASE).search
+_THROTTLED_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+_sent_checksum = re.compile(rb'"crc32c": "([^"]*)"').search
+
+
+class GCSDialect(Dialect):
+    """The bucket `bucket`, with the options of `GCS`."""
+
+    scheme = "gs"
+    name = "gcs"
+    safe = "~"
+    accept_encoding = "gzip"  # else objects that are stored so come decompressed, whole, and without a length
+    checks_writes = True
+    max_removed = 100
+
+    def __init__(self, bucket: str, options: GCSOptions) -> None:
+        self.bucket = bucket
+        self.options = options
+        self._url, _ = url_of(options.endpoint)
+        self._base = urllib.parse.urlsplit(self._url).path
+        self._bucket_path = f"/storage/v1/b/{_quoted(bucket)}/o"
+        self._upload_path = f"{self._base}/upload{self._bucket_path}"
+        self._xml_path = f"{self._base}/{_quoted(bucket)}/"
+        named = {"storageClass": options.storage_class, "cacheControl": options.cache_control}
+        self._resource = {name: value for name, value in named.items() if value is not None}
+
+    # ---- the store
+
+    def same_client(self) -> Hashable:
+        """Return bucket, options and environment."""
+        return self.bucket, self.options, self._url, environment()
+
+    @property
+    def store_url(self) -> str:
+        """The URL of the store."""
+        return self._url
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint of the bucket."""
+        return endpoint_at(self._url, f"{self._bucket_path}/", self.options.connection)
+
+    def access(self) -> GCSAccess:
+        """Return this process's access to the bucket."""
+        return GCSAccess(self.endpoint(), self.options)
+
+    def failure(self, request: Request, head: ResponseHead, body: bytes) -> Exception:
+        """Return what a refusal stands for."""
+        status, (reason, message) = head.status, _reason(body)
+        text = f"{reason or head.reason} ({status})" + (f": {message}" if message else "")
+        if status == 404 and _speaks_of_bucket(message):
+            missing = FileNotFoundError(errno.ENOENT, f"the bucket {self.bucket!r} does not exist")
+            return told(missing, status, "NoSuchBucket")
+        if reason == GONE:
+            return told(OSError(errno.EIO, "the upload is gone: another client aborted it"), status, reason)
+        if status == 304:
+            return refused(head._replace(status=412), reason, message)
+        if reason in _THROTTLED_REASONS:
+            return Throttled(told(OSError(errno.EBUSY, text), status, reason), retry_after(head))
+        if status in (400, 403) and _speaks_of_payer(message):
+            advice = "the reader pays for this bucket: give requester_pays='the project that pays'"
+            return told(PermissionError(errno.EACCES, f"{text}; {advice}"), status, reason)
+        if status in (400, 403, 405, 412, 501) and _speaks_of_zones(message):
+            return told(self._zonal(text), status, reason)
+        if status in (401, 403):
+            advice = "give credentials" if self.options.anonymous else "check the permissions of this account"
+            denied = told(PermissionError(errno.EACCES, f"{text}; {advice}"), status, reason)
+            return Expired(denied) if status == 401 and not self.options.anonymous else denied
+        return refused(head, reason, message)
+
+    def _zonal(self, text: str) -> OSError:
+        reason = (
+            "is zonal (Rapid), and read by gRPC alone, which this library has not: open it by gcsfs, with fsspec=True"
+        )
+        return OSError(errno.EOPNOTSUPP, f"{text}: the bucket {self.bucket!r} {reason}")
+
+    def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+        """Return why a response is no success of its request."""
+        if _is_of_upload(request.query):
+            return _check_xml(request, head, body)
+        if request.about or request.path == self._upload_path:
+            found = _object_of(body)
+            if found is None or found.get("name") != request.key:
+                return mismatched(f"a response about {'nothing' if found is None else found.get('name')!r}")
+            sent = _sent_checksum(bytes(request.body[:4096])) if not request.about else None
+            if sent is not None and found.get("crc32c") != sent[1].decode():
+                return mismatched(
+                    f"the store has an object with the CRC32C {found.get('crc32c')} for {sent[1].decode()}"
+                )
+        elif request.method == "GET" and not body.lstrip().startswith(b"{"):
+            return mismatched("not a page of a listing")
+        return None
+
+    def version(self, head: ResponseHead) -> str | None:
+        """Return the generation."""
+        return head.header(b"x-goog-generation")
+
+    def has_checksum(self, head: ResponseHead) -> bool:
+        """Return whether a response has one of the bytes that are stored, which are those that it has."""
+        return b"\r\nx-goog-hash:" in head.lower and not _is_decompressed(head)
+
+    def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
+        """Compare with the checksum of the object."""
+        fields = (field for _, value in head.named("x-goog-hash") for field in value.split(","))
+        found = dict(field.strip().partition("=")[::2] for field in fields)
+        return checksums.mismatch(
+            ((name, found[name.decode()]) for name in (b"crc32c", b"md5") if name.decode() in found), pieces
+        )
+
+    # ---- reading
+
+    def read(
+        self,
+        key: str,
+        range: Range | None = None,
+        version: str | None = None,
+        size: int | None = None,
+        into: memoryview | None = None,
+        large: int | None = None,
+    ) -> Request:
+        """Return a download."""
+        query = f"alt=media&ifGenerationMatch={_quoted(version)}" if version else "alt=media"
+        return Request("GET", key, query, (), b"", range, version, size, into, large)
+
+    def head(self, key: str) -> Request:
+        """Return a request for an object's resource."""
+        return Request("GET", key, _ABOUT, about=True)
+
+    def found(self, response: Response) -> Found:
+        """Return what an object's resource says."""
+        found = _object_of(response.body) or {}
+        if found.get("storageClass") == _ZONAL_CLASS:
+            raise self._zonal("storage class RAPID")
+        try:
+            return Found(int(found["size"]), datetime.fromisoformat(found["updated"]), str(found["generation"]))
+        except (KeyError, ValueError) as exc:
+            raise unreadable(f"an object without {exc}") from exc
+
+    # ---- listing
+
+    def page_request(
+        self, prefix: str, delimiter: str | None, token: str | None, after: str | None, most: int | None
+    ) -> Request:
+        """Return a request for a page."""
+        if after is not None and delimiter and after.endswith(delimiter):
+            start = after[:-1] + chr(ord(delimiter) + 1)  # behind all that the common prefix stands for
+        else:
+            start = after or ""
+        query = query_of(
+            prefix=prefix or None,
+            delimiter=delimiter,
+            pageToken=token,
+            startOffset=start or None,
+            maxResults=most + (after is not None) if most is not None else None,
+            fields=_LISTED,
+            prettyPrint="false",
+        )
+        return Request("GET", "", query)
+
+    def page(self, prefix: str, response: Response) -> ObjectPage:
+        """Return the page in a response."""
+        try:
+            found = json.loads(xml.page_text(response))
+            objects = [
+                (str(one["name"]), one["updated"], one["generation"], str(one["size"]))
+                for one in found.get("items", ())
+            ]
+            prefixes, token = [*found.get("prefixes", ())], found.get("nextPageToken")
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise unreadable(f"not a page of a listing: {type(exc).__name__}: {exc}") from exc
+        for name in (*prefixes[:1], *(entry[0] for entry in objects[:1])):
+            if not name.startswith(prefix):
+                raise unreadable(f"a page of another prefix where {prefix!r} was asked for")
+        return ObjectPage(objects, prefixes, token)
+
+    # ---- writing
+
+    def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
+        """Return an upload of resource and content, on which the store compares the CRC32C."""
+        resource: dict[str, Any] = {"crc32c": checksums.value("CRC32C", body), "name": key, **self._resource}
+        kind = content_type_of(key, self.options.content_type) or "application/octet-stream"
+        metadata = {**dict(self.options.metadata), **({MARK: mark} if mark else {})}
+        if metadata:
+            resource["metadata"] = metadata
+        query = query_of(
+            fields=_WRITTEN,
+            ifGenerationMatch=0 if exclusive else version or None,
+            kmsKeyName=self.options.kms_key_name,
+            uploadType="multipart",
+        )
+        boundary = secrets.token_hex(16)
+        parts = (
+            f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{json.dumps(resource)}\r\n".encode(),
+            f"--{boundary}\r\nContent-Type: {kind}\r\n\r\n".encode(),
+            body,
+            f"\r\n--{boundary}--\r\n".encode(),
+        )
+        headers = (f"content-type:multipart/related; boundary={boundary}",)
+        return Request("POST", key, query, headers, b"".join(parts), path=self._upload_path)
+
+    def mark_of(self, response: Response) -> str | None:
+        """Return the mark in an object's metadata."""
+        metadata = (_object_of(response.body) or {}).get("metadata")
+        return metadata.get(MARK) if isinstance(metadata, dict) else None
+
+    def remove(self, key: str) -> Request:
+        """Return a deletion."""
+        return Request("DELETE", key)
+
+    def remove_many(self, keys: Sequence[str], access: Access) -> tuple[Request | None, Sequence[str]]:
+        """Return a batch of deletions."""
+        if len(keys) < 2:
+            return None, keys
+        field, body = batches.batch(f"DELETE {self._bucket_path}/{_quoted(key)} HTTP/1.1" for key in keys)
+        return Request("POST", "", "", (field,), body, path=f"{self._base}/batch/storage/v1"), ()
+
+    def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
+        """Return the keys whose part of the response is no success, or missing."""
+        return batches.failed(keys, response.body)
+
+    def can_copy_from(self, source: Dialect) -> bool:
+        """Return whether a bucket is of the same store, and read by the same user."""
+        return isinstance(source, GCSDialect) and source.options == self.options and source._url == self._url
+
+    def copy(self, source: Dialect, src: str, dst: str) -> Request | None:
+        """Return a rewrite."""
+        assert isinstance(source, GCSDialect)
+        path = f"{self._base}{source._bucket_path}/{_quoted(src)}/rewriteTo/b/{_quoted(self.bucket)}/o/{_quoted(dst)}"
+        return Request("POST", dst, "fields=done,rewriteToken", slow=True, path=path)
+
+    def copied(self, request: Request, response: Response) -> tuple[Request, float] | None:
+        """Return the next step of a rewrite."""
+        found = _object_of(response.body)
+        if found is None or not isinstance(found.get("done"), bool):
+            raise unreadable("a copy that doesn't say whether it is done")
+        if found["done"]:
+            return None
+        fields = request.query.partition("&")[0]
+        return request._replace(query=f"{fields}&rewriteToken={_quoted(found.get('rewriteToken', ''))}"), 0.0
+
+    # ---- uploads, by the XML API
+
+    def begin(self, key: str, mark: str, like: Response | None = None, tags: str = "") -> Request:
+        """Return an initiation."""
+        options, kind = self.options, content_type_of(key, self.options.content_type)
+        named = {
+            "content-type": kind or "application/octet-stream",
+            "cache-control": options.cache_control,
+            "x-goog-storage-class": options.storage_class,
+            "x-goog-encryption-kms-key-name": options.kms_key_name,
+        }
+        headers = (
+            *(f"{name}:{value}" for name, value in named.items() if value is not None),
+            *(f"x-goog-meta-{name}:{value}" for name, value in options.metadata),
+            f"x-goog-meta-{MARK}:{mark}",
+        )
+        return self._in_xml("POST", key, "uploads", headers)
+
+    def _in_xml(
+        self, method: str, key: str, query: str, headers: tuple[str, ...] = (), body: Body = b"", slow: bool = False
+    ) -> Request:
+        path = self._xml_path + urllib.parse.quote(key, safe="/~")
+        return Request(method, key, query, headers, body, slow=slow, path=path, about=method == "GET")
+
+    def begun(self, response: Response) -> str:
+        """Return the id of an upload."""
+        return text_of(response.body, b"UploadId")
+
+    def part(self, part: PartOf, body: Body) -> Request:
+        """Return the request that sends a part."""
+        query = query_of(partNumber=part.number, uploadId=part.upload)
+        return self._in_xml("PUT", part.key, query, (f"x-goog-hash:crc32c={checksums.value('CRC32C', body)}",), body)
+
+    def receipt(self, number: int, request: Request, response: Response) -> str:
+        """Return the element of a part in the completion."""
+        return xml.part_element(number, response.head.header(b"etag") or "", None)
+
+    def receipt_of_stored(self, part: StoredPart) -> str:
+        """Return the element of a part that the store has."""
+        return xml.part_element(part.number, f'"{part.version}"', None)
+
+    def complete(self, key: str, upload: str, receipts: Sequence[str], exclusive: bool) -> Request:
+        """Return a completion. The store takes no condition for it: `exclusive` is for the writer to check before."""
+        return self._in_xml("POST", key, query_of(uploadId=upload), body=xml.completion(receipts), slow=True)
+
+    def abort(self, key: str, upload: str) -> Request:
+        """Return an abortion."""
+        return self._in_xml("DELETE", key, query_of(uploadId=upload))
+
+    def uploads(self, prefix: str, token: Any) -> Request | None:
+        """Return a request for the uploads under way."""
+        key, name = token or (None, None)
+        query = query_of(prefix=prefix or None, **{"key-marker": key, "upload-id-marker": name})
+        return Request("GET", "", f"{query}{query and '&'}uploads", path=self._xml_path[:-1])
+
+    uploads_page = staticmethod(xml.uploads_page)
+
+    def parts(self, key: str, upload: str, token: Any) -> Request:
+        """Return a request for the parts of an upload."""
+        return self._in_xml("GET", key, query_of(uploadId=upload, **{"part-number-marker": token}))
+
+    def parts_page(self, upload: str, response: Response) -> tuple[list[StoredPart], Any]:
+        """Return the parts of a page."""
+        return xml.parts_page(response)
+
+    # ---- what depends on options
+
+    def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
+        """Return whether the ETag of a part is the MD5 of what a blob has at an offset."""
+        return part.version == checksums.md5_of(blob, offset, part.size).hex()
+
+    def like_written(self, key: str) -> tuple[str, ...]:
+        """Return what objects are written with."""
+        return self.begin(key, "").headers
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="~")
+
+
+def _object_of(body: bytes) -> dict[str, Any] | None:
+    """Return the object of JSON that a body is; None for anything else."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _reason(body: bytes) -> tuple[str, str]:
+    """Return reason and message of a refusal: those of JSON, code and message of XML, or a line of text."""
+    if body.lstrip().startswith(b"<"):
+        return text_of(body, b"Code"), " ".join((text_of(body, b"Details") or text_of(body, b"Message")).split())
+    error = (_object_of(body) or {}).get("error")
+    if isinstance(error, dict):
+        reasons = [one.get("reason", "") for one in error.get("errors") or () if isinstance(one, dict)]
+        return str(reasons[0] if reasons else ""), " ".join(str(error.get("message", "")).split())
+    return "", " ".join(body[:500].decode("utf-8", "replace").split())
+
+
+def _is_decompressed(head: ResponseHead) -> bool:
+    return head.header(b"x-goog-stored-content-encoding") == "gzip" and head.header(b"content-encoding") != "gzip"
+
+
+def _check_xml(request: Request, head: ResponseHead, body: bytes) -> Exception | None:
+    if request.method == "PUT":
+        if head.status != 200 or not head.header(b"etag"):
+            return mismatched(f"status {head.status} without an ETag: nothing shows that anything was stored")
+    elif request.method == "POST":
+        return xml.check_posted(request, body)
+    return None

@@ -1,0 +1,139 @@
+"""XML in the responses of stores, and the messages of uploads in parts, which stores have as S3 has them.
+
+Everything is parsed in linear time.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import urllib.parse
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from errno import EBADMSG
+from typing import Any
+
+from ...core import errors
+from .failures import Mismatch, mismatched
+from .messages import Request, Response, StoredPart, StoredUpload
+
+NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+_RESULTS = {"uploads": b"InitiateMultipartUploadResult", "delete": b"DeleteResult"}
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_any_element = re.compile(r"<([A-Za-z0-9]+)>([^<]*)</\1>")
+_MAX_SIZE = 64 * 1024 * 1024
+"""Bytes of a page of at most 1,000 entries that came compressed."""
+
+
+def query_of(**parameters: object) -> str:
+    """Return the canonical query string of parameters; `_` in a name stands for `-`, and None leaves one out."""
+    pairs = ((name.replace("_", "-"), str(value)) for name, value in parameters.items() if value is not None)
+    return "&".join(sorted(f"{name}={urllib.parse.quote(value, safe='~')}" for name, value in pairs))
+
+
+def text_of(body: bytes, name: bytes) -> str:
+    """Return the text of the first element `name`, as it stands there; empty if there is none."""
+    start = body.find(b"<" + name + b">")
+    end = body.find(b"</" + name + b">", start)
+    return body[start + len(name) + 2 : end].decode("utf-8", "replace") if 0 <= start < end else ""
+
+
+def entries_of(text: str, name: str) -> Iterator[str]:
+    """Yield what is in the elements `name`, which don't nest; `CorruptFileError` for one that does not end."""
+    start = 0
+    while (start := text.find(f"<{name}>", start)) >= 0:
+        end = text.find(f"</{name}>", start)
+        if end < 0:
+            raise unreadable(f"a page with a {name} that does not end")
+        yield text[start + len(name) + 2 : end]
+        start = end
+
+
+def unreadable(text: str) -> OSError:
+    """Return the error for a response that can't be understood."""
+    return errors.CorruptFileError(EBADMSG, text)
+
+
+def page_text(response: Response) -> str:
+    """Return the text of a response; `CorruptFileError` for what is none."""
+    body = response.body
+    try:
+        if (response.head.header(b"content-encoding") or "").lower() == "gzip":  # of a proxy: none was asked for
+            decompressor = zlib.decompressobj(wbits=31)
+            body = decompressor.decompress(body, _MAX_SIZE)
+            if not decompressor.eof:
+                raise unreadable(f"a page that is cut short, or larger than {_MAX_SIZE} bytes")
+        return body.decode()
+    except (UnicodeDecodeError, zlib.error) as exc:
+        raise unreadable(f"not a page of a listing: {exc}") from exc
+
+
+def unquoted(key: str) -> str:
+    """Return a key that a page has in the encoding `url`."""
+    if "&" in key:
+        key = html.unescape(key)
+    return urllib.parse.unquote_plus(key, errors="surrogateescape") if "%" in key or "+" in key else key
+
+
+# ---- uploads and parts
+
+
+def completion(receipts: Sequence[str]) -> bytes:
+    """Return the body that completes an upload of these parts."""
+    return f'<CompleteMultipartUpload xmlns="{NAMESPACE}">{"".join(receipts)}</CompleteMultipartUpload>'.encode()
+
+
+def part_element(number: int, etag: str, checksum: tuple[str, str] | None) -> str:
+    """Return the element of a part in a completion; with its checksum, by algorithm."""
+    element = f"<PartNumber>{number}</PartNumber>"
+    if checksum is not None:
+        element += f"<Checksum{checksum[0]}>{checksum[1]}</Checksum{checksum[0]}>"
+    return f"<Part>{element}<ETag>{html.escape(etag, quote=False)}</ETag></Part>"
+
+
+def fields_of(entry: str) -> dict[str, str]:
+    """Return the texts of the elements in an entry, by name."""
+    return {name: html.unescape(value) for name, value in _any_element.findall(entry)}
+
+
+def uploads_page(response: Response) -> tuple[list[StoredUpload], Any]:
+    """Return the uploads of a page of ListMultipartUploads, and the markers of the next one."""
+    text = page_text(response)
+    decode = unquoted if "<EncodingType>url</EncodingType>" in text else str
+    found = []
+    for entry in entries_of(text, "Upload"):
+        fields = fields_of(entry)
+        begun = datetime.fromisoformat(fields["Initiated"].replace("Z", "+00:00")).timestamp()
+        found.append(StoredUpload(decode(fields["Key"]), fields["UploadId"], begun))
+    if "<IsTruncated>true</IsTruncated>" not in text:
+        return found, None
+    head = fields_of(text.partition("<Upload>")[0] + text.rpartition("</Upload>")[2])
+    return found, (decode(head.get("NextKeyMarker", "")), head.get("NextUploadIdMarker", ""))
+
+
+def parts_page(response: Response) -> tuple[list[StoredPart], Any]:
+    """Return the parts of a page of ListParts, and the marker of the next one."""
+    text = page_text(response)
+    found = []
+    for entry in entries_of(text, "Part"):
+        fields = fields_of(entry)
+        sums = {name[8:]: value for name, value in fields.items() if name.startswith("Checksum")}
+        found.append(StoredPart(int(fields["PartNumber"]), int(fields["Size"]), fields["ETag"].strip('"'), sums))
+    marker = fields_of(text.partition("<Part>")[0] + text.rpartition("</Part>")[2]).get("NextPartNumberMarker")
+    return found, marker if "<IsTruncated>true</IsTruncated>" in text else None
+
+
+def check_posted(request: Request, body: bytes) -> Mismatch | None:
+    """Check the result of a POST; one that names an object names that of the request.
+
+    A response that the store sends unasked, or late, would else be taken for the end of an upload that it has not
+    completed.
+    """
+    element = _RESULTS.get(request.query.rstrip("="), b"CompleteMultipartUploadResult")
+    if element not in body:
+        return mismatched(f"a body without {element.decode()}")
+    named = _KEY.search(body) if request.key and request.key.isprintable() else None  # else XML may not have it
+    if named is not None and (key := html.unescape(named[1].decode("utf-8", "replace"))) != request.key:
+        return mismatched(f"the result of an upload to {key!r}")
+    return None

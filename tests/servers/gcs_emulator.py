@@ -1,0 +1,169 @@
+"""An emulator of Google Cloud Storage for tests: `gcp-storage-emulator`, a package of the extra `test`.
+
+It is run with three things that the service has and the emulator has not: the generation of an object in the response
+to a download, `ifGenerationMatch` of an upload, and pages of a listing. What is left is its own reading of Google's
+documents. Nothing here imports pytest or fsabs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from tests.servers.process import Service, check_alive, free_port, spawn, stop, wait_until
+
+
+def missing() -> str | None:
+    """Return None if the emulator can be started here, else a sentence that names the command to run."""
+    if importlib.util.find_spec("gcp_storage_emulator") is not None:
+        return None
+    return (
+        f"the emulator of Google Cloud Storage is missing: run `{sys.executable} -m pip install gcp-storage-emulator`."
+    )
+
+
+class GcsEmulator(Service):
+    """One emulator, empty at `start`."""
+
+    def __init__(self) -> None:
+        self._port = 0
+        self._root: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The URL to give to a client."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Return once an object was written and read back; raise RuntimeError with what the server said."""
+        if (reason := missing()) is not None:
+            raise RuntimeError(reason)
+        self._port = free_port()
+        self._root = Path(tempfile.mkdtemp(prefix="fsabs-gcs-"))
+        argv = [sys.executable, "-m", "tests.servers.gcs_emulator", str(self._port)]
+        try:
+            self._process = spawn(argv, self._root / "gcs.out")
+            wait_until(self._works, 60, "an object to come back from the emulator")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server and remove its folder; harmless when not started."""
+        if self._process is not None:
+            stop(self._process)
+            self._process = None
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    def _works(self) -> bool:
+        assert self._process is not None
+        assert self._root is not None
+        check_alive(self._process, self._root / "gcs.out")
+        try:
+            self.create_bucket("fsabs-ready")
+            self.put("fsabs-ready", "probe", b"ready")
+            return self.get("fsabs-ready", "probe") == b"ready"
+        except (OSError, http.client.HTTPException):
+            return False
+
+    # ---- the side channel
+
+    def create_bucket(self, name: str) -> None:
+        """Make a bucket; one that exists is left as it is."""
+        self._request("POST", "/storage/v1/b?project=p", json.dumps({"name": name}).encode(), ok=(200, 409))
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        """Make an object."""
+        query = urllib.parse.urlencode({"uploadType": "media", "name": key})
+        self._request("POST", f"/upload/storage/v1/b/{bucket}/o?{query}", data or b"", ok=(200,))
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return the content of an object."""
+        return self._request("GET", f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(key, safe='')}?alt=media", ok=(200,))
+
+    def list(self, bucket: str, prefix: str) -> list[str]:
+        """Return the names of all objects that begin with `prefix`."""
+        found: list[str] = []
+        token = ""
+        while True:
+            query = urllib.parse.urlencode({"prefix": prefix, **({"pageToken": token} if token else {})})
+            page = json.loads(self._request("GET", f"/storage/v1/b/{bucket}/o?{query}", ok=(200,)))
+            found += [item["name"] for item in page.get("items", ())]
+            token = page.get("nextPageToken", "")
+            if not token:
+                return found
+
+    def _request(self, method: str, target: str, body: bytes = b"", ok: tuple[int, ...] = ()) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        try:
+            connection.request(method, target, body, {"Content-Type": "application/octet-stream"})
+            response = connection.getresponse()
+            content = response.read()
+            if response.status not in ok:
+                raise OSError(f"{method} {target}: {response.status} {content[:300]!r}")
+            return content
+        finally:
+            connection.close()
+
+
+def main(port: int) -> None:
+    """Serve for ever."""
+    from gcp_storage_emulator.handlers import objects  # type: ignore[import-untyped]
+
+    download, insert, ls = objects.download, objects.insert, objects.ls
+
+    def there(request: Any, storage: Any, key: str) -> Any:
+        try:
+            return storage.get_file_obj(request.params["bucket_name"], key)
+        except Exception:
+            return None
+
+    def downloaded(request: Any, response: Any, storage: Any, *args: Any, **kwargs: Any) -> None:
+        if (found := there(request, storage, request.params["object_id"])) is not None:
+            response["x-goog-generation"] = found["generation"]
+        download(request, response, storage, *args, **kwargs)
+
+    def inserted(request: Any, response: Any, storage: Any, *args: Any, **kwargs: Any) -> None:
+        wanted = request.query.get("ifGenerationMatch")
+        if wanted is not None:
+            key = request.query["name"][0] if "name" in request.query else request.data["meta"]["name"]
+            found = there(request, storage, key)
+            if wanted[0] != (found["generation"] if found is not None else "0"):
+                response.status = http.HTTPStatus.PRECONDITION_FAILED
+                return
+        insert(request, response, storage, *args, **kwargs)
+
+    def listed(request: Any, response: Any, storage: Any, *args: Any, **kwargs: Any) -> None:
+        ls(request, response, storage, *args, **kwargs)
+        if response.status != http.HTTPStatus.OK:
+            return
+        page = json.loads(response._content)
+        found = dict.fromkeys(page["prefixes"]) | {item["name"]: item for item in page["items"]}
+        start, token = (request.query.get(name, [""])[0] for name in ("startOffset", "pageToken"))
+        most = int(request.query.get("maxResults", ["1000"])[0])
+        entries = [(name, found[name]) for name in sorted(found) if name >= start and name > token]
+        answer: dict[str, Any] = {"items": [item for _, item in entries[:most] if item is not None]}
+        answer["prefixes"] = [name for name, item in entries[:most] if item is None]
+        if len(entries) > most:
+            answer["nextPageToken"] = entries[most - 1][0]
+        response.json(answer)
+
+    objects.download, objects.insert, objects.ls = downloaded, inserted, listed
+    from gcp_storage_emulator.server import create_server  # type: ignore[import-untyped]
+
+    create_server("127.0.0.1", port, in_memory=True).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
