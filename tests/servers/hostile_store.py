@@ -159,6 +159,8 @@ class Link:
         if chosen in EARLY:
             early = Request(method, key, parameters, headers, b"", target)
             return FAULTS[chosen](self, early, error(503, "SlowDown"))
+        if length and self.store.reads_slowly:
+            time.sleep(0.05)
         while len(self.buffer) < length:
             more = self.connection.recv(65536)
             if not more:
@@ -199,6 +201,7 @@ class HostileStore:
         self.faults: tuple[str, ...] = ()
         self.rate = 0.0
         self.polite = True
+        self.reads_slowly = False
         self.requests = 0
         self.injected: dict[str, int] = {}
         self._chance = random.Random(seed)
@@ -257,6 +260,8 @@ class HostileStore:
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.reads_slowly:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         try:
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
