@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects import client
+from fsabs.backends.objects import client, http1
 from fsabs.backends.s3 import S3
 from tests.backends.test_s3_reads import certificate
 from tests.servers.scripted import Asked, ScriptedStore, message
@@ -146,6 +146,40 @@ def test_a_put_is_done_when_the_store_has_given_an_etag(write: str, answer: str)
                 fs.write_bytes("k", b"content")
             else:
                 fs.write_many([("k", b"content")], concurrency=2)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_page_of_somebody_else_is_no_answer_to_any_request(tls: bool, tmp_path: Path) -> None:
+    """As of a network that wants its users to sign in: it is no object, no listing, and nothing was removed."""
+    html = b"<html>Please sign in</html>"
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        headers = {"Content-Type": "text/html", "Content-Length": str(len(html))}
+        connection.sendall(message(200, headers, b"" if asked.method == "HEAD" else html))
+
+    path = certificate(tmp_path) if tls else None
+    with ScriptedStore({}, script, certificate=path) as store:
+        fs = opened(store, max_attempts=2, mpu_chunksize=5 * MIB, **({"verify": f"{path}.crt"} if path else {}))
+        acts: list[Any] = [
+            lambda: fs.read_bytes("k"),
+            lambda: list(fs.read_many(["k", "l"])),
+            lambda: fs.open("k").close(),
+            lambda: fs.stat("k"),
+            lambda: fs.exists("k"),
+            lambda: list(fs.list()),
+            lambda: list(fs.list(recursive=True)),
+            lambda: fs.write_bytes("k", bytes(6 * MIB)),
+            lambda: fs.copy("k", "l"),
+            lambda: fs.rename("k", "l"),
+            lambda: fs.remove("k"),
+            lambda: fs.remove(".", recursive=True),
+        ]
+        for act in acts:
+            with pytest.raises(fsabs.CorruptFileError):
+                act()
+        fs.dialect.has_versions = False
+        with pytest.raises(fsabs.CorruptFileError, match="nothing shows that anything was removed"):
+            fs._delete("k")
 
 
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\0", "\r"])
@@ -339,14 +373,34 @@ def test_a_file_is_replaced_if_it_has_still_its_version() -> None:
         assert store.objects["k"] == b"new"
 
 
-def test_listings_are_bounded() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_listings_are_bounded(known: bool) -> None:
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        length = b"Content-Length: 209715200" if known else b"Transfer-Encoding: chunked"
+        connection.sendall(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % length)
         piece = b"100000\r\n" + b"<Contents>" * 104857 + b"      \r\n"
         with contextlib.suppress(OSError):
             for _ in range(200):
                 connection.sendall(piece)
         return True
 
-    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="more than"):
+    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="67108864"):
         list(opened(store, max_attempts=1, read_timeout=20).list(""))
+
+
+def test_an_object_that_has_no_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http1, "MAX_UNSIZED", 10 * MIB)
+    sent = 0
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        nonlocal sent
+        connection.sendall(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: "1"\r\n\r\n')
+        with contextlib.suppress(OSError):
+            while sent < 1 << 30:
+                connection.sendall(b"100000\r\n" + bytes(MIB) + b"\r\n")
+                sent += MIB
+        return True
+
+    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="more than"):
+        opened(store, max_attempts=1).read_bytes("k")
+    assert sent < 100 * MIB

@@ -177,6 +177,8 @@ class Dialect(abc.ABC):
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
+    has_versions: bool = False
+    """Whether every response with an object's content has a version: one without comes from something else."""
     checks_writes: bool = False
     """Whether written bodies carry a checksum, which the store verifies."""
     max_parts: int = 10_000

@@ -267,11 +267,11 @@ def expected_body(dialect: Dialect, request: Request, head: ResponseHead) -> Exp
         if request.method == "HEAD" and status != 200:
             raise mismatched(f"status {status} for a HEAD")
         return _ANY
-    if request.version is not None:
+    if request.version is not None or dialect.has_versions:
         found = dialect.version(head)
         if found is None:
-            raise mismatched("a response without a version: nothing shows that it is the one that was opened")
-        if found != request.version:
+            raise mismatched("a response without a version: nothing shows that it is the object's")
+        if request.version not in (None, found):
             raise errors.StaleFileError(errno.ESTALE, "the object is not the version that was opened")
     length = head.length if head.framing is _FIXED else None
     if range_ is None:

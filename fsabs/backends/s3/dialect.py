@@ -76,6 +76,7 @@ class S3Dialect(Dialect):
     """The bucket `bucket`, with the options of `S3`."""
 
     scheme = name = "s3"
+    has_versions = True
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         self.bucket = bucket
@@ -138,6 +139,10 @@ class S3Dialect(Dialect):
             return self.failure(request, head._replace(status=status), body)
         if request.method == "PUT":
             return _check_put(request, head, body)
+        if request.method == "HEAD" and request.key and self.version(head) is None:
+            return mismatched("a response without an ETag: nothing shows that there is such an object")
+        if request.method == "DELETE" and (body or head.status not in (200, 204)):
+            return mismatched(f"status {head.status} with {len(body)} bytes: nothing shows that anything was removed")
         if request.method == "POST":
             return xml.check_posted(request, body)
         if request.method == "GET" and not request.key and "list-type=2" in request.query:
