@@ -462,6 +462,8 @@ class SharedClient:
         self._clients = process.PerProcess(functools.partial(Client, dialect), Client.close)
         self.get = self._clients.get
         """Returns this process's client."""
+        self.store = ""
+        """The text that names the store, once it has been resolved."""
 
 
 _shared: weakref.WeakValueDictionary[Any, SharedClient] = weakref.WeakValueDictionary()

@@ -138,7 +138,10 @@ class S3(ObjectStore):
         return access
 
     def _resolved_store(self) -> str:
-        return f"s3 {resolve(self.bucket, self.options).store} {self.bucket}"
+        clients = self._clients
+        if not clients.store:
+            clients.store = f"s3 {resolve(self.bucket, self.options).store} {self.bucket}"
+        return clients.store
 
     def _principal(self) -> str:
         from .description import principal
