@@ -113,6 +113,27 @@ def test_a_large_body_waits_until_the_store_asks_for_it() -> None:
     assert came == [(0, "100-continue")]
 
 
+@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"])
+def test_a_store_that_does_not_know_how_to_ask_for_a_body_gets_it(answer: bytes | None) -> None:
+    """It says nothing, or refuses: further bodies are sent without waiting."""
+    asked_for: list[bool] = []
+
+    def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        asked_for.append("expect" in asked.headers)
+        if asked.headers.pop("expect", None) and answer is not None:
+            connection.sendall(answer)
+            return True
+        return False
+
+    data = os.urandom(5 * MIB)
+    with ScriptedStore({}, stored, early=early) as store:
+        fs = opened(store, max_attempts=2)
+        fs.write_bytes("a", data)
+        fs.write_many({"b": data, "c": data}, concurrency=2)
+        assert store.objects == {"a": data, "b": data, "c": data}
+    assert asked_for == [True, *([False] if answer else []), False, False]
+
+
 def test_a_store_may_read_nothing_for_longer_than_it_takes_to_connect() -> None:
     def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
         time.sleep(1.5)

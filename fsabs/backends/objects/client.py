@@ -191,9 +191,10 @@ class Client:
         quotas, head = self.access.quotas, exchange.head
         if quotas is not None and head is not None:
             quotas.learn(exchange.request, head)
+        outcome = exchange.outcome()
         if exchange.asked_in_vain:
             self._asks_first = False
-        return exchange.outcome()
+        return outcome
 
     def failure(self, exc: Exception, connection: Connection, exchange: Exchange | None) -> Exception:
         """Return the failure that an exception of an exchange stands for."""

@@ -431,7 +431,7 @@ class Exchange:
     asks_until = 0.0
     """Until when the store may ask for the body; 0 if it is not waited for."""
     asked_in_vain = False
-    """Whether the store has not asked in time."""
+    """Whether the store has not asked in time, or refuses to be asked."""
     _continued = False  # whether it has (RFC 9110, section 15.2.1)
     _cut = False  # whether the rest of the request was not sent: the connection can't be used again
     _blocked = False  # whether the connection did not take all at once
@@ -465,6 +465,7 @@ class Exchange:
         self._flags = connection.dontwait if pipelined or connection.tls else WAITALL
         self._withheld: Body = b""
         self._unsent: list[Body] = [data]
+        self._asks = asks
         if asks:
             self._withheld, self.asks_until = body, now + min(ASKS_SECONDS, read_timeout / 4)
         elif body and connection.tls and len(body) <= JOINED_SIZE:
@@ -686,6 +687,9 @@ class Exchange:
         """Return the response, or the failure that it stands for. Raises `Mismatch`."""
         head, request = self.head, self.request
         assert head is not None
+        if head.status == 417 and self._asks:
+            self.asked_in_vain = True
+            return mismatched("the store refuses Expect: 100-continue")
         if head.status >= 300:
             return self._dialect.failure(request, head, b"".join(self._pieces))
         if self._body is not None:
