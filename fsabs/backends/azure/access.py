@@ -151,8 +151,8 @@ class KeyAccess(Access):
 
 def _canonical(query: str) -> str:
     """Return the parameters of a query as they are signed."""
-    pairs = [field.partition("=") for field in query.split("&")] if query else []
-    return "".join([f"\n{name.lower()}:{urllib.parse.unquote(value)}" for name, _, value in sorted(pairs)])
+    pairs = [field.partition("=")[::2] for field in query.split("&")] if query else []
+    return "".join(sorted([f"\n{name.lower()}:{urllib.parse.unquote(value)}" for name, value in pairs]))
 
 
 def access_of(endpoint: Endpoint, account: Account, options: AzureOptions, public: bool) -> Access:

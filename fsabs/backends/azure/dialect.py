@@ -43,6 +43,7 @@ _NOT_EMPTY = frozenset({"DirectoryIsNotEmpty", "DirectoryNotEmpty"})
 _BUSY = frozenset({"LeaseIdMissing", "LeaseIdMismatchWithBlobOperation", "BlobArchived", "BlobBeingRehydrated"})
 _block_digest = re.compile("[0-9a-f]{24}[0-9]{6}([0-9a-f]{16})").fullmatch
 _NO_DIGEST = "0" * 16
+_has_astral = re.compile("[\U00010000-\U0010ffff]").search
 COPY_POLL = 0.2
 """Seconds between two looks at a copy that the store goes on with."""
 
@@ -60,6 +61,7 @@ class AzureDialect(Dialect):
 
     scheme = "az"
     name = "azure"
+    has_directories = True
     max_parts = 50_000
     max_removed = 256
 
@@ -170,10 +172,15 @@ class AzureDialect(Dialect):
         """Return a Get Blob Properties."""
         return Request("HEAD", key, "", (VERSION,))
 
+    def is_directory(self, head: ResponseHead) -> bool:
+        """Return whether a blob is a directory, or the mark of one."""
+        if head.header(b"x-ms-resource-type") == "directory":
+            return True
+        return b"\r\nx-ms-meta-hdi_isfolder:" in head.lower and head.header(b"x-ms-meta-hdi_isfolder") == "true"
+
     def found(self, response: Response) -> Found:
-        """Return what the head of a blob says; a directory is a blob that says so."""
-        kind, marked = (response.head.header(name) for name in (b"x-ms-resource-type", b"x-ms-meta-hdi_isfolder"))
-        return super().found(response)._replace(directory=kind == "directory" or (marked or "").lower() == "true")
+        """Return what the head of a blob says."""
+        return super().found(response)._replace(directory=self.is_directory(response.head))
 
     # ---- listing
 
@@ -205,6 +212,8 @@ class AzureDialect(Dialect):
                 folders.append(html.unescape(_name(entry)))
             else:
                 listed.append(_blob(entry))
+        if _has_astral(text):  # it sorts by UTF-16, and we by code points
+            listed.sort(key=lambda entry: html.unescape(entry[0]))
         prefixes = [html.unescape(_name(entry)) for entry in rest.split("<BlobPrefix>")[1:]]
         token = html.unescape(text_of(rest[-16384:].encode(), b"NextMarker")) or None
         return ObjectPage(listed, prefixes, token, html.unescape, folders)
@@ -257,7 +266,7 @@ class AzureDialect(Dialect):
             lines = access.authorise("DELETE", path, access.query, fields, b"")
             return f"DELETE {path}{query} HTTP/1.1\r\n{lines}Content-Length: 0"
 
-        field, body = batches.batch(map(call, keys))
+        field, body = batches.batch(map(call, keys), "{}")
         return Request("POST", "", "comp=batch&restype=container", (VERSION, field), body), ()
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:

@@ -37,6 +37,7 @@ import enum
 import errno
 import io
 import mmap
+import os
 import select
 import socket
 import time
@@ -267,6 +268,8 @@ def expected_body(dialect: Dialect, request: Request, head: ResponseHead) -> Exp
         if request.method == "HEAD" and status != 200:
             raise mismatched(f"status {status} for a HEAD")
         return _ANY
+    if dialect.has_directories and dialect.is_directory(head):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if request.version is not None or dialect.has_versions:
         found = dialect.version(head)
         if found is None:
