@@ -74,7 +74,7 @@ class FS(abc.ABC):
     """What files, globs and containers that are opened through this FS may cost."""
 
     _notes: StoreNotes = StoreNotes()
-    _splits_authority: bool = False  # whether an @ in a URL's authority is between names, and behind no user
+    _splits_authority: bool = False  # whether an @ in a URL's authority is the backend's to read, and in no URL shown
     _root: str = ""
     _cwd: str = ""
     _follows_all_links: bool = True  # so that there is nothing to be checked
@@ -567,6 +567,11 @@ class FS(abc.ABC):
         The FS's root is `path`. A backend overrides this where its constructor takes something else.
         """
         return cast(Callable[..., FS], cls)(authority, path, **options)
+
+    @classmethod
+    def class_for(cls, authority: str) -> type[FS]:
+        """Return the class of the FS at a URL's authority; a backend that has several overrides this."""
+        return cls
 
     @classmethod
     def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:

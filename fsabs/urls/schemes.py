@@ -68,6 +68,8 @@ def backend(
     configured = custom.options.pop(FSSPEC, False) if custom is not None else False
     by_fsspec = config.convert(configured if wanted is None else wanted, bool, f"[{location.scheme}] {FSSPEC}")
     backend = None if by_fsspec else registry.backend(scheme)
+    if backend is not None:
+        backend = backend.class_for(location.authority)
     options = {**_options_of_query(backend, location), **options}
     own = backend is not None and scheme in registry.BUILTIN_SCHEMES and not backend._splits_authority
     if own and "@" in location.authority:  # it would be part of every URL and error

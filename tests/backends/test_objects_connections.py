@@ -63,6 +63,7 @@ def test_an_address_that_refuses_is_followed_by_the_next(
 ) -> None:
     with Refused() as first, Refused() as second:
         fs = known_as(monkeypatch, first.port, second.port, store.port)
+        assert fs.http.endpoint.port == 80  # whose rate has a file
         before = set(os.listdir("/proc/self/fd"))
         assert READS[read](fs)
         assert len(set(os.listdir("/proc/self/fd")) - before) <= 3 + 3  # those to the store, and their other ends

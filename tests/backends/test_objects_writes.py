@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects import client, http1
-from fsabs.backends.s3 import S3
+from fsabs.backends.objects import http1
+from fsabs.backends.s3 import S3, endpoint
 from tests.backends.test_s3_reads import certificate
 from tests.servers.scripted import Asked, ScriptedStore, message
 
@@ -291,7 +291,7 @@ def test_credentials_that_were_rotated_are_read_anew(read: str, tmp_path: Path) 
             fs.read_bytes("k")
         assert len(store.requests) == 1  # they are the same, and not tried again
         (tmp_path / "credentials").write_text(section.format("new"))
-        time.sleep(client.RENEWED_SECONDS)
+        time.sleep(endpoint.RENEWED_SECONDS)
         if read == "read_many":
             assert list(fs.read_many(["k"] * 5, concurrency=2)) == [b"content"] * 5
         elif read == "stat":
@@ -309,7 +309,7 @@ def test_credentials_of_the_environment_are_read_anew(monkeypatch: pytest.Monkey
         with pytest.raises(PermissionError):
             fs.read_bytes("k")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
-        time.sleep(client.RENEWED_SECONDS)
+        time.sleep(endpoint.RENEWED_SECONDS)
         assert fs.read_bytes("k") == b"content"
 
 
@@ -326,7 +326,7 @@ def test_refusals_do_not_have_credentials_read_each_time(tmp_path: Path) -> None
             with pytest.raises(PermissionError):
                 fs.stat(f"k{number}")
         seconds = time.monotonic() - begin
-    assert len((tmp_path / "calls").read_text().split()) <= 2 + seconds / client.RENEWED_SECONDS
+    assert len((tmp_path / "calls").read_text().split()) <= 2 + seconds / endpoint.RENEWED_SECONDS
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:

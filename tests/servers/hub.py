@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from email.utils import formatdate
 from typing import Any, NamedTuple
 
-from tests.servers.hostile_store import Answer, HostileStore, Request
+from tests.servers.hostile_store import LISTED, Answer, HostileStore, Request, content
 
 TOKEN, READER, STRANGER = "hf_writer", "hf_reader", "hf_stranger"
 """Tokens of accounts that may write, may read, and may read what is public."""
@@ -127,6 +127,7 @@ class HubServer(HostileStore):
         self.quotas = dict(quotas or {})
         self.window = window
         self.lifetime = lifetime
+        self.page = MAX_PAGE
         self.refused = 0
         self._used: collections.Counter[tuple[str, str, int]] = collections.Counter()
         self._state = threading.Lock()
@@ -158,13 +159,13 @@ class HubServer(HostileStore):
         """Make a commit that adds files, or removes those that are None."""
         before = repository.at(branch)
         tree = dict(before.files) if before is not None else {}
-        for path, content in files.items():
-            if content is None:
+        for path, data in files.items():
+            if data is None:
                 del tree[path]
             else:
-                tree[path] = file_of(path, content)
+                tree[path] = file_of(path, data)
                 if tree[path].large:
-                    self.large[tree[path].etag] = content
+                    self.large[tree[path].etag] = data
         return repository.commit(tree, "put", branch)
 
     # ---- answers
@@ -327,7 +328,7 @@ class HubServer(HostileStore):
     def _tree(self, commit: Commit, request: Request, path: str, query: dict[str, str]) -> Answer:
         self.counts["tree"] += 1
         recursive = query.get("recursive", "").lower() in ("true", "1")
-        most = min(int(query.get("limit", MAX_PAGE)), 50 if query.get("expand", "").lower() == "true" else MAX_PAGE)
+        most = min(int(query.get("limit", self.page)), 50 if query.get("expand", "").lower() == "true" else self.page)
         entries = self._entries(commit, path, recursive)
         if not entries and path:
             return self._refusal(404, "EntryNotFound", f"{path} does not exist on this revision")
@@ -437,6 +438,27 @@ class HubServer(HostileStore):
         made = repository.commit(tree, header["summary"], branch)
         page = f"{self.endpoint}/{kind}/{repository.name}".replace("/models/", "/")
         return _json({"success": True, "commitOid": made.oid, "commitUrl": f"{page}/commit/{made.oid}"})
+
+
+class HostileHub(HubServer):
+    """A hub with one repository, `datasets/o/n`, which has the files that `HostileStore` has; both hosts do wrong."""
+
+    def __init__(self, certificate: str | None = None, seed: int = 0) -> None:
+        super().__init__(certificate, seed)
+        self.page = 10
+        self.make("o/n")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("faults", "rate") and "elsewhere" in self.__dict__:
+            setattr(self.elsewhere, name, value)
+
+    def _file(self, commit: Commit, path: str) -> File | None:
+        whole = self.object(path)
+        return None if whole is None else file_of(path, whole)
+
+    def _named(self, commit: Commit) -> dict[str, File]:
+        return {f"listed/{name}": file_of(name, content(name)) for name in LISTED}
 
 
 class Elsewhere(HostileStore):

@@ -7,14 +7,16 @@ import functools
 import os
 import re
 import sys
+import urllib.parse
 from typing import NamedTuple
 
 from ...core import errors, identity, redaction
 from ...disk.folders import cache_directory
+from ..objects import endpoints
 from ..objects.addresses import Addresses
-from ..objects.dialect import Access
-from ..objects.hosts import HostAccess, endpoint_of
-from ..objects.messages import Body
+from ..objects.dialect import Access, Endpoint
+from ..objects.endpoints import ConnectionOptions, endpoint_at
+from ..objects.tokens import Token, TokenAccess
 from .quotas import HubQuotas
 
 ENDPOINT = "https://huggingface.co"
@@ -29,10 +31,7 @@ class HubOptions(NamedTuple):
     url: str
     """The endpoint, `https://host[/path]`."""
     token: str | bool | None = None
-    connect_timeout: float = 10.0
-    read_timeout: float = 60.0
-    max_attempts: int | None = None
-    verify: bool | str | None = None
+    connection: ConnectionOptions = ConnectionOptions()
 
     def __repr__(self) -> str:
         return redaction.representation("HubOptions", self._asdict())
@@ -45,33 +44,27 @@ class HubOptions(NamedTuple):
     @property
     def path(self) -> str:
         """The path of the endpoint, which most have not."""
-        return "/".join(["", *self.url.split("/")[3:]]).rstrip("/")
+        return urllib.parse.urlsplit(self.url).path
 
 
-class HubAccess(HostAccess):
+class HubAccess(TokenAccess):
     """The access to the hub with `options`."""
 
     def __init__(self, options: HubOptions) -> None:
         self._options = options
-        self._token = token_of(options.token)
-        self._authorization = f"authorization: Bearer {self._token}\r\n" if self._token else ""
-        self.endpoint = endpoint_of(
-            options.url,
-            connect_timeout=options.connect_timeout,
-            read_timeout=options.read_timeout,
-            max_attempts=options.max_attempts,
-            verify=options.verify,
-        )
-        self.quotas = _quotas(options.url, principal_of(self._token))
-
-    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
-        """Return the header line of the token, if there is one."""
-        return self._authorization
+        token = token_of(options.token)
+        endpoint = endpoint_at(options.url, "/", options.connection)
+        super().__init__(endpoint, functools.partial(Token, token) if token else None)
+        self.quotas = _quotas(options.url, principal_of(token), _folder())
 
     def renewed(self) -> Access | None:
         """Look for the token again: the file that it is in may have another one."""
         found = HubAccess(self._options)
-        return found if found._token != self._token else None
+        return found if found.has_other_token_than(self) else None
+
+    def elsewhere(self, url: str) -> Endpoint:
+        """Return the endpoint of where files lie."""
+        return endpoint_at(url, "/", self._options.connection)
 
 
 def is_offline() -> bool:
@@ -81,8 +74,7 @@ def is_offline() -> bool:
 
 def environment() -> tuple[tuple[str, str], ...]:
     """Return the variables that a client depends on."""
-    names = (name for name in os.environ if name.startswith("HF_") or name.lower().endswith("_proxy"))
-    return tuple((name, os.environ[name]) for name in sorted([*names, *TOKEN_VARIABLES[1:]]) if name in os.environ)
+    return endpoints.environment("HF_", *TOKEN_VARIABLES)
 
 
 def token_of(token: str | bool | None) -> str:
@@ -104,7 +96,7 @@ def source_of_token(token: str | bool | None) -> str:
         return "option token"
     named = next((name for name in TOKEN_VARIABLES if os.environ.get(name)), None)
     if token is False or not token_of(token):
-        return "none: anonymous" if token is False else "none found: requests are anonymous, with the smallest quota"
+        return "none: token=False" if token is False else "none: requests are anonymous, with the smallest quota"
     return f"${named}" if named is not None else "huggingface_hub (hf auth login)"
 
 
@@ -149,10 +141,6 @@ def _addresses(url: str, principal: str, folder: str | None) -> Addresses:
     return Addresses(folder, f"{url} {principal}")
 
 
-def _quotas(url: str, principal: str) -> HubQuotas:
-    return _shared_quotas(url, principal, _folder())
-
-
 @functools.lru_cache(maxsize=64)
-def _shared_quotas(url: str, principal: str, folder: str | None) -> HubQuotas:
+def _quotas(url: str, principal: str, folder: str | None) -> HubQuotas:
     return HubQuotas(url, folder, f"quotas-{identity.digest(f'{url} {principal}'.encode())[:24]}")

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import re
+import time
 import urllib.parse
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
@@ -18,15 +19,16 @@ from typing import Any
 from ...core import errors, keys
 from ...core.identity import Identity
 from ...core.ranges import Range
-from ..objects.addresses import Addresses, good_until
+from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
-from ..objects.dialect import Dialect
+from ..objects.dialect import EPOCH, Dialect
 from ..objects.failures import (
     Expired,
     OutOfQuota,
     Redirected,
     Throttled,
     Transient,
+    is_location_refused,
     mismatched,
     refused,
     retry_after,
@@ -49,11 +51,11 @@ _is_digest = re.compile("[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
 class Resolved(Exception):
-    """The head of a response that says all about a file, and where its content lies."""
+    """A response that says all about a file, and where its content lies."""
 
     def __init__(self, head: ResponseHead) -> None:
         super().__init__("redirected")
-        self.head = head
+        self.response = Response(head, b"")
 
 
 class HubDialect(Dialect):
@@ -111,9 +113,9 @@ class HubDialect(Dialect):
         usual = refused(head, head.header(b"x-error-code") or "", _message(head, body))
         error = usual.error if isinstance(usual, Transient) else usual
         assert isinstance(error, OSError)
-        if request.location and 400 <= status < 500 and status not in (408, 416, 429):
+        if is_location_refused(request, status):
             self._addresses.forget(request.path)  # signed for a time that is over, or moved
-            return Redirected(error, "")
+            return Redirected(error, "", anew=True)
         if status == 429:
             exhausted = _exhausted(head.header(b"ratelimit") or "")
             return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
@@ -160,8 +162,7 @@ class HubDialect(Dialect):
         if there.startswith(f"{self.options.origin}/"):
             if not _is_answer(there):
                 return error
-            self._keep(request, head, there)
-            return Redirected(error, there)
+            return Redirected(error, there, **self._keep(request, head, there))
         if not request.key or head.header(b"x-repo-commit") is None:  # a sign-in page, for example
             return OSError(errno.EREMOTEIO, f"the hub's address leads to {urllib.parse.urlsplit(there).netloc}")
         if head.header(b"x-repo-commit") != _commit_of(request):
@@ -173,10 +174,12 @@ class HubDialect(Dialect):
         """Keep what a redirect says of a file; return it as fields of a request."""
         if not request.key:
             return {}
-        self._addresses.put(request.path, there, good_until(there, head))
         size, digest = head.header(b"x-linked-size") or "", self.version(head)
+        until = signed_until(there, head) or time.time() + LONGEST
         if not size.isdigit() or digest is None:
+            self._addresses.put(request.path, f"- - {there}", until)
             return {}
+        self._addresses.put(request.path, f"{size} {digest} {there}", until)
         shared(self._identity(_commit_of(request))).remember(request.key, HubFile(int(size), digest))
         return {"size": int(size), **({"digest": digest} if request.range is None else {})}
 
@@ -191,6 +194,14 @@ class HubDialect(Dialect):
         found = head.header(b"x-linked-etag") or head.header(b"etag") or ""
         digest = found.removeprefix("W/").strip('"')
         return digest if _is_digest(digest) else None
+
+    def has_checksum(self, head: ResponseHead) -> bool:
+        """Return whether a response is of the hub itself, whose ETags are digests."""
+        return b"\r\nx-repo-commit:" in head.lower and self.version(head) is not None
+
+    def mismatch(self, head: ResponseHead, pieces: Iterable[bytes]) -> str | None:
+        """Compare with the digest in the head."""
+        return self.differs(self.version(head) or "", pieces)
 
     def check(self, request: Request, head: ResponseHead, body: bytes) -> Exception | None:
         """Return why a response of the API is none."""
@@ -229,11 +240,15 @@ class HubDialect(Dialect):
         large: int | None = None,
     ) -> Request:
         """Return a GET, at the file's address if that is known; the commit is the version."""
-        path, digest = self._path(key), ""
-        if range is None and (known := self.tree.find(key)[1]) is not None:
+        path, digest, location = self._path(key), "", ""
+        if kept := self._addresses.get(path):
+            known_size, known_digest, location = kept.split(" ")
+            if known_size.isdigit():
+                size, digest = int(known_size), known_digest
+        if (known := self.tree.find(key)[1]) is not None:
             size, digest = known
-        location = self._addresses.get(path)
-        return Request("GET", key, "", (), b"", range, None, size, into, large, False, path, location, digest)
+        request = Request("GET", key, "", (), b"", range, None, size, into, large)
+        return request._replace(path=path, location=location, digest=digest if range is None else "")
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""
@@ -245,7 +260,7 @@ class HubDialect(Dialect):
         size = head.header(b"x-linked-size") or head.header(b"content-length") or ""
         if not size.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the file is")
-        return super().found(response)._replace(size=int(size), version=self.version(head))
+        return Found(int(size), EPOCH, self.version(head))
 
     # ---- listing
 

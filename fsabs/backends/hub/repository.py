@@ -8,8 +8,8 @@ import json
 import os
 import urllib.parse
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...core import errors, keys
 from ...core.blobs import Blob
@@ -20,8 +20,9 @@ from ...core.writing import Writer
 from ...disk import indexes
 from ..objects import ObjectStore
 from ..objects.dialect import EPOCH
+from ..objects.endpoints import ConnectionOptions, checked_url, described, endpoint_at
 from ..objects.failures import code_of
-from ..objects.messages import Found, ObjectPage, Request, Response
+from ..objects.messages import Found, ObjectPage, Request
 from ..objects.reading import StoreBlob
 from .access import ENDPOINT, HubOptions, is_offline, principal_of, source_of_token, token_of
 from .dialect import HubDialect, Resolved
@@ -51,9 +52,10 @@ class Hub(ObjectStore):
         prefix: the FS's root.
         token: a token, or False for none; None: `$HF_TOKEN`, or that of `hf auth login`.
         endpoint: URL of the hub (`$HF_ENDPOINT`).
-        connect_timeout, read_timeout: seconds, for each attempt.
+        connect_timeout, read_timeout: seconds, for each attempt; 10 and 60 unless given.
         max_attempts: how often a request is sent at most; None: 5 times.
         verify: the file of trusted certificates, or False to trust any; None: those of the environment.
+        proxies: URLs of proxies by scheme; None: those of the environment.
     """
 
     scheme = "hf"
@@ -76,18 +78,20 @@ class Hub(ObjectStore):
         *,
         token: str | bool | None = None,
         endpoint: str | None = None,
-        connect_timeout: float = 10.0,
-        read_timeout: float = 60.0,
+        connect_timeout: float | None = None,
+        read_timeout: float | None = None,
         max_attempts: int | None = None,
         verify: bool | str | None = None,
+        proxies: Mapping[str, str] | None = None,
     ) -> None:
         from .commits import Branch
 
         named = parse(repository)
         if named.kind == BUCKETS:
             raise ValueError(f"hf://{repository} is a bucket, and no repository: HubBucket")
-        url = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
-        options = HubOptions(url, token, connect_timeout, read_timeout, max_attempts, verify)
+        url = checked_url(endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
+        connection = ConnectionOptions.of(connect_timeout, read_timeout, max_attempts, verify, proxies)
+        options = HubOptions(url, token, connection)
         self._branch: Branch = Branch()
         super().__init__(HubDialect(named, named.revision, options), prefix)
         if not is_commit(named.revision):
@@ -96,17 +100,17 @@ class Hub(ObjectStore):
         self.capabilities = READS if is_commit(named.revision) else WRITES
 
     @classmethod
-    def from_location(cls, authority: str, path: str, **options: Any) -> FS:
-        """Return the FS of a repository, or of a bucket; of what the caches hold where nothing may be requested."""
+    def class_for(cls, authority: str) -> type[FS]:
+        """Return the class of a repository, or of a bucket; of what the caches hold where nothing may be requested."""
         if parse(authority).kind == BUCKETS:
             from .buckets import HubBucket
 
-            return HubBucket(authority, path, **options)
+            return HubBucket
         if is_offline():
             from .offline import OfflineHub
 
-            return OfflineHub(authority, path, **options)
-        return cls(authority, path, **options)
+            return OfflineHub
+        return cls
 
     @property  # type: ignore[override]
     def dialect(self) -> HubDialect:
@@ -155,6 +159,7 @@ class Hub(ObjectStore):
         options, named = self.dialect.options, self.repository
         source = "$HF_ENDPOINT" if options.url == os.environ.get("HF_ENDPOINT", "").rstrip("/") else "option endpoint"
         return {
+            **described(endpoint_at(options.url, "/", options.connection)),
             "endpoint": f"{options.url} ({'default' if options.url == ENDPOINT else source})",
             "repository": f"{named.kind}/{named.name}",
             "revision": f"{named.revision or DEFAULT_REVISION}, commit {self.pinned}",
@@ -202,7 +207,7 @@ class Hub(ObjectStore):
         try:
             response = self._clients.get().send(self.dialect.head(key))
         except Resolved as exc:
-            response = Response(exc.head, b"")
+            response = exc.response
         except FileNotFoundError as exc:
             if code_of(exc) != "EntryNotFound":
                 raise

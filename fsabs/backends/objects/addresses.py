@@ -44,16 +44,17 @@ _CHECKED_FROM = 8
 _DATE = re.compile(r"\d{8}T\d{6}Z").fullmatch
 
 
-def good_until(url: str, head: ResponseHead) -> float:
+def signed_until(url: str, head: ResponseHead) -> float | None:
     """Return until when an address is good that came with a response, by this machine's clock; an hour at most.
 
-    The end is what its signature says (of AWS, Google and CloudFront), as the clock of the sender has it.
+    The end is what its signature says (of AWS, Google and CloudFront), as the clock of the sender has it; None if it
+    has no signature that is known.
     """
     now = time.time()
     fields = {name.lower(): value for name, value in urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query)}
     end = _end_of(fields)
     if end is None:
-        return now + LONGEST
+        return None
     try:
         theirs = parsedate_to_datetime(head.header(b"date") or "").timestamp()
     except (ValueError, TypeError):

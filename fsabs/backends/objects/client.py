@@ -26,8 +26,6 @@ WORTH_RECORDING = 200_000
 """Nanoseconds that the transfer of a body takes at least, to be an event of its own in a trace."""
 ASKS_FROM = 4 * 1024 * 1024
 """Bytes of a body that is sent when the store has asked for it: a refusal then costs nothing."""
-RENEWED_SECONDS = 0.5
-"""Credentials that were read anew and had not changed are kept for so long: a refusal may have other reasons."""
 _KEPT = 8 * 1024 * 1024
 _WITH_BODY = frozenset({"PUT", "POST"})
 _QUOTED = "!#$%&'()*+,/:;=?@[]~"
@@ -70,7 +68,6 @@ class Client:
         self._peer = self._new_peer(self.endpoint, self.access)
         self._redirected_to: dict[str, Peer] = {}  # by scheme and host
         self._lock = process.Lock()
-        self._unchanged_since = float("-inf")  # when credentials that were read anew had not changed
         self._asks_first = True  # whether the store answers a request whose large body waits for that
         endpoint = self.endpoint
         self.throttle = Throttle(f"{endpoint.host}:{endpoint.port}")
@@ -124,10 +121,7 @@ class Client:
                     for peer in self._redirected_to.values():
                         peer.pool.close()
                     self._redirected_to = {}
-                parts = urllib.parse.urlsplit(origin)
-                tls, host = parts.scheme == "https", parts.hostname or ""
-                endpoint = self.access.elsewhere(host, parts.port or (443 if tls else 80), parts.netloc, tls)
-                found = self._redirected_to[origin] = self._new_peer(endpoint, None)
+                found = self._redirected_to[origin] = self._new_peer(self.access.elsewhere(origin), None)
             return found
 
     def delay(self, request: Request, waited: bool = False) -> float:
@@ -154,8 +148,6 @@ class Client:
         """Return the bytes of a request without its body, before which it `asks`."""
         method, headers, peer = request.method, request.headers, self.peer(request)
         path, query = self._target(request, peer)
-        if peer.query:
-            query = f"{query}&{peer.query}" if query else peer.query
         lines = ""
         if request.range is not None:
             size, offset = request.range
@@ -175,16 +167,18 @@ class Client:
 
     def _target(self, request: Request, peer: Peer) -> tuple[str, str]:
         """Return the path and the query of a request."""
-        key = request.key
+        key, query = request.key, request.query
         if request.location:
             path, _, query = request.location[request.location.index("/", 8) :].partition("?")
             return path, query
+        if peer.query:
+            query = f"{query}&{peer.query}" if query else peer.query
         if request.path:
-            return request.path, request.query
-        if key:
-            quoted = key if self._is_plain(key) else urllib.parse.quote(key, safe=self.dialect.safe)
-            return peer.prefix + quoted, request.query
-        return peer.root, request.query
+            return request.path, query
+        if not key:
+            return peer.root, query
+        quoted = key if self._is_plain(key) else urllib.parse.quote(key, safe=self.dialect.safe)
+        return peer.prefix + quoted, query
 
     def outcome(self, exchange: Exchange) -> Response | Exception:
         """Return the response of an exchange, or the failure that it stands for. Raises `Mismatch`."""
@@ -240,7 +234,7 @@ class Client:
         if not attempts.may_redirect():
             raise failure.error from failure
         if not failure.location:
-            return request._replace(location="")
+            return request._replace(location="", **failure.known)
         here = request.location
         if not here:
             path, query = self._target(request, self._peer)
@@ -255,12 +249,7 @@ class Client:
         with self._lock:
             if self.access is not used:
                 return True  # another request has found out before
-            if isinstance(failure, Moved):
-                found = used.moved(failure.place)
-            elif time.monotonic() - self._unchanged_since < RENEWED_SECONDS:
-                return False
-            elif (found := used.renewed()) is None:
-                self._unchanged_since = time.monotonic()
+            found = used.moved(failure.place) if isinstance(failure, Moved) else used.renewed()
             if found is None:
                 return False
             pool = self._peer.pool

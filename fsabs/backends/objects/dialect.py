@@ -18,6 +18,7 @@ import abc
 import errno
 import functools
 import re
+import urllib.parse
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -105,6 +106,14 @@ def header_lines(headers: Sequence[str]) -> str:
     return "".join([f"{header}\r\n" for header in headers])
 
 
+def written_at(head: ResponseHead) -> datetime:
+    """Return when the object was written that a response is about, by its Last-Modified; `EPOCH` if it doesn't say."""
+    try:
+        return parsedate_to_datetime(head.header(b"last-modified") or "")
+    except (ValueError, TypeError):
+        return EPOCH
+
+
 class PartOf(NamedTuple):
     """A part of an upload, by its number, from 1 on."""
 
@@ -155,10 +164,14 @@ class Access(abc.ABC):
         nothing is known of that."""
         return None
 
-    def elsewhere(self, host: str, port: int, host_header: str, tls: bool) -> Endpoint:
+    def elsewhere(self, url: str) -> Endpoint:
         """Return the endpoint of a host that a redirect has led to; requests carry no credentials there."""
-        endpoint = self.endpoint._replace(host=host, port=port, host_header=host_header, tls=tls, path_prefix="/")
-        return endpoint._replace(client_certificate=None, transport=None)
+        parts = urllib.parse.urlsplit(url)
+        tls, host = parts.scheme == "https", parts.hostname or ""
+        port = parts.port or (443 if tls else 80)
+        verify = self.endpoint.verify if self.endpoint.tls else True  # that of a plain one says nothing
+        there = self.endpoint._replace(host=host, port=port, host_header=parts.netloc, tls=tls, path_prefix="/")
+        return there._replace(verify=verify, client_certificate=None, transport=None)
 
 
 class Dialect(abc.ABC):
@@ -268,11 +281,7 @@ class Dialect(abc.ABC):
         length = head.header(b"content-length") or ""
         if not length.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
-        try:
-            written = parsedate_to_datetime(head.header(b"last-modified") or "")
-        except (ValueError, TypeError):
-            written = EPOCH
-        return Found(int(length), written, self.version(head))
+        return Found(int(length), written_at(head), self.version(head))
 
     # ---- listing
 

@@ -70,7 +70,7 @@ def endpoint_at(url: str, path_prefix: str, options: ConnectionOptions) -> Endpo
         read_timeout=options.read_timeout or _DEFAULTS["read_timeout"],
         max_attempts=options.max_attempts,
         proxy=_proxy(parts.scheme, parts.netloc, options.proxies),
-        verify=_certificates(options.verify) if tls else False,
+        verify=_certificates(options.verify),
     )
 
 

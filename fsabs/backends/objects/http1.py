@@ -311,6 +311,8 @@ def _expected_part(request: Request, range_: tuple[int, int], length: int | None
     """Check the whole object, sent for a range of it: used if it is the version that was opened."""
     size, offset = range_
     total = request.size if request.size is not None else length
+    if total is None and request.version is None and not offset:
+        return (0, None, True)  # nothing says how long it is: all of it is received
     if total is None or (request.size is not None and length not in (None, request.size)):
         raise mismatched(f"an object of {length} bytes where a range of {request.size} was expected")
     if request.version is None and offset:

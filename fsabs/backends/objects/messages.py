@@ -41,6 +41,8 @@ class Request(NamedTuple):
     """The quoted path, where that is not the endpoint's prefix and the quoted key."""
     location: str = ""
     """The URL that the request goes to, where a redirect has led there; elsewhere it carries no credentials."""
+    anew: bool = False
+    """Whether an earlier location was refused: a second refusal counts."""
     digest: str = ""
     """The digest of the whole object, as the dialect has it, if it is known: other content is an error."""
     about: bool = False

@@ -14,6 +14,7 @@ import importlib.util
 import os
 import re
 import sys
+import time
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -80,6 +81,9 @@ class Place(NamedTuple):
         return redaction.representation("Place", self._asdict())
 
 
+RENEWED_SECONDS = 0.5
+"""Credentials that were read anew and had not changed are kept for so long: a refusal may have other reasons, and AWS
+refuses a HEAD of what is not there, without one, where the user may not list."""
 _MAX_REMEMBERED = 64
 _remembered: dict[object, Place] = {}
 """The places that are known, without credentials that each process must refresh for itself. A forked child inherits
@@ -270,6 +274,7 @@ class S3Access(Access):
             )
         self._bucket = bucket
         self._options = options
+        self._unchanged_since = float("-inf")
         self.place = place
         self.endpoint = place.endpoint
         self._signer = Signer(place) if place.signature is not None and place.endpoint.transport is None else None
@@ -291,13 +296,16 @@ class S3Access(Access):
 
     def renewed(self) -> Access | None:
         """Read the credentials anew: those of a file or of a role may be newer."""
-        forget(self._bucket, self._options)
-        if self.place.signature is None:
+        if self.place.signature is None or time.monotonic() - self._unchanged_since < RENEWED_SECONDS:
             return None
+        forget(self._bucket, self._options)
         before = self.place.credentials.get_frozen_credentials()[:3]
         _forget_client(self._options)
         found = S3Access.resolved(self._bucket, self._options)
-        return found if found.place.credentials.get_frozen_credentials()[:3] != before else None
+        if found.place.credentials.get_frozen_credentials()[:3] != before:
+            return found
+        self._unchanged_since = time.monotonic()
+        return None
 
     def moved(self, place: str) -> Access | None:
         """Resolve the bucket's address in another region."""
