@@ -48,6 +48,11 @@ COPY_POLL = 0.2
 """Seconds between two looks at a copy that the store goes on with."""
 
 
+@functools.lru_cache(maxsize=4096)
+def _seconds(text: str) -> float | None:
+    return parsedate_to_datetime(text).timestamp() if text else None
+
+
 class AzureDialect(Dialect):
     """The container `container` of an account, with the options of `Azure`.
 
@@ -63,6 +68,7 @@ class AzureDialect(Dialect):
     name = "azure"
     has_directories = True
     max_parts = 50_000
+    seconds = staticmethod(_seconds)
     max_removed = 256
 
     def __init__(self, container: str, account: Account, options: AzureOptions, root: str, public: bool) -> None:
@@ -218,10 +224,6 @@ class AzureDialect(Dialect):
         token = html.unescape(text_of(rest[-16384:].encode(), b"NextMarker")) or None
         return ObjectPage(listed, prefixes, token, html.unescape, folders)
 
-    def seconds(self, text: str) -> float | None:
-        """Return the seconds of a time on a page."""
-        return _seconds(text)
-
     # ---- writing
 
     @property
@@ -373,11 +375,6 @@ class AzureDialect(Dialect):
         """Return the removal of a directory and all that is in it, or what goes on with it."""
         query = query_of(recursive="true", continuation=continuation or None)
         return Request("DELETE", key, query, (VERSION,))
-
-
-@functools.lru_cache(maxsize=4096)
-def _seconds(text: str) -> float | None:
-    return parsedate_to_datetime(text).timestamp() if text else None
 
 
 def _name(entry: str) -> str:

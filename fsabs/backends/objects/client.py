@@ -108,9 +108,9 @@ class Client:
 
     def peer(self, request: Request) -> Peer:
         """Return the host that a request goes to."""
-        location = request.location
-        if not location:
+        if not request.location:
             return self._peer
+        location = request.location
         origin = location[: location.index("/", 8)]
         if origin == _origin(self.endpoint.url):
             return self._peer
@@ -146,9 +146,9 @@ class Client:
 
     def encode(self, request: Request, asks: bool = False) -> bytes:
         """Return the bytes of a request without its body, before which it `asks`."""
-        method, headers, peer = request.method, request.headers, self.peer(request)
+        method, headers, lines = request.method, request.headers, ""
+        peer = self.peer(request) if request.location else self._peer
         path, query = self._target(request, peer)
-        lines = ""
         if request.range is not None:
             size, offset = request.range
             field = f"range:bytes={offset}-{offset + size - 1}"
@@ -297,7 +297,7 @@ class Client:
         attempt.
         """
         attempts: Attempts | None = None
-        pool, count = self.peer(request).pool, 1
+        pool, count = (self.peer(request) if request.location else self._peer).pool, 1
         connection = pool.take()
         while True:
             begin = time.monotonic_ns() if hooks.active is not None else 0
@@ -355,7 +355,8 @@ class Client:
                         exchange.receive_head()
                         began = time.monotonic_ns() if hooks.active is not None else 0
                     exchange.receive_body()
-                    self.record_transfer(began, exchange.size)
+                    if began:
+                        self.record_transfer(began, exchange.size)
                     break
                 except WOULD_BLOCK:
                     if not self._wait(exchange):

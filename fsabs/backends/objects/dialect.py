@@ -19,7 +19,7 @@ import errno
 import functools
 import re
 import urllib.parse
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -303,9 +303,8 @@ class Dialect(abc.ABC):
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return what a response to `page_request` has. `CorruptFileError` for what is no page of that prefix."""
 
-    def seconds(self, text: str) -> float | None:
-        """Return the seconds since 1970 of a time on a page, None for an empty text."""
-        return iso_seconds(text)
+    seconds: Callable[[str], float | None] = staticmethod(iso_seconds)
+    """Returns the seconds since 1970 of a time on a page, None for an empty text."""
 
     # ---- writing
 

@@ -256,6 +256,7 @@ ExpectedBody = tuple[int, int | None, bool]
 A plain tuple, since each response has one.
 """
 _ANY: ExpectedBody = (0, None, False)
+"""Of a response without an object's content."""
 
 
 def expected_body(dialect: Dialect, request: Request, head: ResponseHead) -> ExpectedBody:
@@ -614,7 +615,8 @@ class Exchange:
                 self._check_deadline()
             exact = parser.ended and not parser.excess
         else:
-            self._receive_fixed(head.length)
+            if head.length:
+                self._receive_fixed(head.length)
             exact = self._received == head.length and not self._buffer
         self.ended = exact and head.reusable and not self._cut
 
@@ -701,12 +703,11 @@ class Exchange:
             self._pieces = [self._body.release()]
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        size = len(body) if request.into is None else self._received - self._skip
-        check_body(self._dialect, request, head, self._expected, pieces, size)
-        if not request.wants_content:
-            failure = self._dialect.check(request, head, body)
-            if failure is not None:
-                return failure
+        if self._expected is not _ANY:
+            size = len(body) if request.into is None else self._received - self._skip
+            check_body(self._dialect, request, head, self._expected, pieces, size)
+        elif (failure := self._dialect.check(request, head, body)) is not None:
+            return failure
         return Response(head, body)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -152,8 +151,7 @@ class ObjectStore(FS):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        to_stat = functools.partial(tree.to_stat, self.dialect.seconds)
-        return self._existing(key, tree.walk(self, key, to_stat, FileStat.of_directory))
+        return self._existing(key, tree.walk(self, key, tree.stats_of(self), FileStat.of_directory))
 
     def _walk_names(self, key: str) -> Iterator[str]:
         return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))

@@ -186,7 +186,7 @@ class ObjectHeaders(NamedTuple):
 
     def of_type(self, key: str) -> tuple[str, ...]:
         """Return the header field of an object's content type; none where the store chooses it."""
-        found = content_type_of(key, self.content_type)
+        found = content_type_of(key, self.content_type) if self.content_type is not None else None
         return (f"content-type:{found}",) if found is not None else ()
 
 
