@@ -105,7 +105,7 @@ def _copy_blob(
     try:
         writer.keep(stat, moved=moved)
         count(start)
-        crc, done = 0, start
+        crc, done = _crc_before(blob, start) if check else 0, start
 
         def write(piece: bytes) -> None:
             nonlocal crc
@@ -132,6 +132,14 @@ def _copy_blob(
         target._set_modified(dst, stat.last_modified)
     if check:
         _check(target, dst, blob.size, crc)
+
+
+def _crc_before(blob: Blob, end: int) -> int:
+    """Return the CRC32C of a blob up to `end`: of the parts that a store has from an earlier copy."""
+    crc = 0
+    for offset in range(0, end, PIECE):
+        crc = _extend()(crc, blob.pread(min(PIECE, end - offset), offset))
+    return crc
 
 
 def _give_up(writer: Writer, exc: BaseException) -> None:

@@ -53,6 +53,8 @@ class AzureStore(HostileStore):
         pending: how often a copy is under way when it is looked at.
     """
 
+    sends_checksums = False
+
     def __init__(
         self, certificate: str | None = None, seed: int = 0, listed: bool = True, hierarchical: bool = False
     ) -> None:
@@ -398,9 +400,14 @@ def _table() -> list[int]:
 _TABLE = _table()
 
 
-def crc64(data: bytes) -> str:
-    """Return the CRC64 that Azure has, in base64."""
-    value = (1 << 64) - 1
+def crc64nvme(data: bytes, value: int = 0) -> int:
+    """Return a CRC64NVME, which goes on from that of what is before."""
+    value ^= (1 << 64) - 1
     for byte in data:
         value = (value >> 8) ^ _TABLE[(value ^ byte) & 0xFF]
-    return base64.b64encode((value ^ ((1 << 64) - 1)).to_bytes(8, "little")).decode()
+    return value ^ ((1 << 64) - 1)
+
+
+def crc64(data: bytes) -> str:
+    """Return the CRC64 that Azure has, in base64."""
+    return base64.b64encode(crc64nvme(data).to_bytes(8, "little")).decode()

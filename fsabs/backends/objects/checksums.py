@@ -1,7 +1,7 @@
 """The checksums of objects: those that a store sends with a whole object, and those of bodies that are written.
 
 A store may send the CRC32, CRC32C, SHA-1, SHA-256 or MD5 of all bytes of an object; and a CRC64NVME, which is checked
-where AWS's own library (`awscrt`) or Azure's (`azure-storage-extensions`) is installed.
+where AWS's own library (`awscrt`) is installed.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ def _crc32c() -> Crc:
 
 
 def _crc64nvme() -> Crc:
-    """That of AWS's library (from 0.23.4 on) or of Azure's, which call it by other names."""
-    for module, name in (("awscrt.checksums", "crc64nvme"), ("azure.storage.extensions.checksums.crc64", "compute")):
-        with contextlib.suppress(ImportError):
-            found: Crc | None = getattr(importlib.import_module(module), name, None)
-            if found is not None:
-                return found
+    """That of AWS's library, which has it from 0.23.4 on."""
+    with contextlib.suppress(ImportError):
+        found: Crc | None = getattr(importlib.import_module("awscrt.checksums"), "crc64nvme", None)
+        if found is not None:
+            return found
     text = "a CRC64NVME needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]"
     raise errors.MissingDependencyError(text, name="awscrt")
 
@@ -91,58 +90,34 @@ def load() -> None:
 
 def value(algorithm: str, body: Body) -> str:
     """Return the checksum of a body, in base64."""
-    return _encoded(algorithm, _pieces(body))
+    return base64.b64encode(digest(algorithm, pieces(body))).decode()
 
 
-def crc(algorithm: str, pieces: Iterable[bytes]) -> int:
-    """Return the CRC of bytes; `MissingDependencyError`."""
-    function, found = function_of(algorithm)[1], 0
-    for piece in pieces:
-        found = function(piece, found)
-    return found
-
-
-def crc64(body: Body) -> int:
-    """Return the CRC64NVME of a body; `MissingDependencyError`."""
-    return crc("CRC64NVME", _pieces(body))
-
-
-def crc64_of(blob: Blob, start: int, size: int) -> int:
-    """Return the CRC64NVME of a range of a blob; `MissingDependencyError`."""
-    return crc("CRC64NVME", _pieces_of(blob, start, size))
-
-
-def md5_of(blob: Blob, start: int, size: int) -> bytes:
-    """Return the MD5 of a range of a blob."""
-    digest = hashlib.md5(usedforsecurity=False)
-    for piece in _pieces_of(blob, start, size):
-        digest.update(piece)
-    return digest.digest()
-
-
-def mismatch(expected: Iterable[tuple[bytes, str]], pieces: Iterable[bytes]) -> str | None:
+def mismatch(expected: Iterable[tuple[bytes, str]], content: Iterable[bytes]) -> str | None:
     """Return how bytes differ from the first of the checksums, in base64, that can be computed; None if they don't."""
     for name, checksum in expected:
         algorithm = name.decode().upper()
         if algorithm == "CRC64NVME" and not available(algorithm):
             continue
-        found = _encoded(algorithm, pieces)
+        found = base64.b64encode(digest(algorithm, content)).decode()
         return f"{algorithm} {found} where the store says {checksum}" if found != checksum else None
     return None
 
 
-def _encoded(algorithm: str, pieces: Iterable[bytes]) -> str:
+def digest(algorithm: str, content: Iterable[bytes]) -> bytes:
+    """Return a checksum of bytes, a CRC or one of `hashlib`'s; `MissingDependencyError`."""
     if algorithm in _CRCS:
-        found = crc(algorithm, pieces).to_bytes(_CRCS[algorithm][0], "big")
-    else:
-        digest = hashlib.new(algorithm.lower(), usedforsecurity=False)
-        for piece in pieces:
-            digest.update(piece)
-        found = digest.digest()
-    return base64.b64encode(found).decode()
+        (size, function), crc = function_of(algorithm), 0
+        for piece in content:
+            crc = function(piece, crc)
+        return crc.to_bytes(size, "big")
+    found = hashlib.new(algorithm.lower(), usedforsecurity=False)
+    for piece in content:
+        found.update(piece)
+    return found.digest()
 
 
-def _pieces(body: Body) -> Iterable[bytes]:
+def pieces(body: Body) -> Iterable[bytes]:
     """Return a body in pieces of `bytes`: some libraries take no others."""
     if type(body) is bytes:
         return (body,)
@@ -150,6 +125,7 @@ def _pieces(body: Body) -> Iterable[bytes]:
     return (view[start : start + _PIECE].tobytes() for start in range(0, len(view), _PIECE))
 
 
-def _pieces_of(blob: Blob, start: int, size: int) -> Iterator[bytes]:
+def pieces_of(blob: Blob, start: int, size: int) -> Iterator[bytes]:
+    """Yield a range of a blob."""
     for offset in range(start, start + size, _BLOB_PIECE):
         yield blob.pread(min(_BLOB_PIECE, start + size - offset), offset)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import errno
-import hashlib
 import html
+import itertools
 import re
 import urllib.parse
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core import errors, keys
@@ -30,10 +29,10 @@ from ..objects.failures import (
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
+from ..objects.uploads import part_size
 from ..objects.xml import query_of, text_of
 from . import messages
 from .endpoint import S3Access, needs_no_boto3, resolve
-from .etags import etag_is_of
 from .options import MARK, S3Options, environment, parse
 
 CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
@@ -159,7 +158,7 @@ class S3Dialect(Dialect):
             return None
         found = ((name, head.header(b"x-amz-checksum-" + name)) for name in checksums.READ)
         wrong = checksums.mismatch(((name, value) for name, value in found if value and "-" not in value), pieces)
-        if wrong is not None and hashlib.md5(b"".join(pieces), usedforsecurity=False).hexdigest() == self.version(head):
+        if wrong is not None and checksums.digest("MD5", pieces).hex() == self.version(head):
             return None  # a store's copy of an object of parts may have the composite one, and not say so
         return wrong
 
@@ -265,8 +264,8 @@ class S3Dialect(Dialect):
         if not plain:
             return None, odd
         body = messages.removal(plain)
-        checksum = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        return Request("POST", "", "delete=", (*self._bucket_headers, f"content-md5:{checksum}"), body), odd
+        checksum = f"content-md5:{checksums.value('MD5', body)}"
+        return Request("POST", "", "delete=", (*self._bucket_headers, checksum), body), odd
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys of the errors in a response."""
@@ -388,7 +387,7 @@ class S3Dialect(Dialect):
 
     def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
         """Return whether an ETag is that of a content; those of encrypted objects don't say."""
-        return None if self.key_digest() else etag_is_of(version, blob, part_size)
+        return None if self.key_digest() else _etag_is_of(version, blob, part_size)
 
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two ETags are of equal contents: MD5s say so, others may differ for equal contents."""
@@ -398,7 +397,7 @@ class S3Dialect(Dialect):
 
     def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
         """Return whether the ETag of a part is the MD5 of what a blob has at an offset."""
-        return part.version == checksums.md5_of(blob, offset, part.size).hex()
+        return part.version == checksums.digest("MD5", checksums.pieces_of(blob, offset, part.size)).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
@@ -459,3 +458,34 @@ def _check_page(request: Request, body: bytes) -> Mismatch | None:
             if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
                 return mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
     return None
+
+
+def _etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
+    """Return whether an ETag is that of an object with the content of `blob`; None if it does not say.
+
+    That of a single PUT is the MD5 of the object, that of an upload in parts the MD5 of the parts' MD5s and their
+    number. The sizes of the parts are not in it: those of this package, and of other common clients, are tried.
+    """
+    match = re.fullmatch(r"([0-9a-f]{32})(?:-(\d+))?", etag)
+    if match is None:
+        return None
+    if match[2] is None:
+        return checksums.digest("MD5", checksums.pieces_of(blob, 0, blob.size)).hex() == match[1]
+    count = int(match[2])
+    for size in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
+        ends = list(_ends(blob.size, size))
+        if len(ends) == count:
+            parts = (checksums.pieces_of(blob, start, end - start) for start, end in itertools.pairwise([0, *ends]))
+            if checksums.digest("MD5", (checksums.digest("MD5", part) for part in parts)).hex() == match[1]:
+                return True
+    return None
+
+
+def _ends(size: int, chunk: int) -> Iterator[int]:
+    """Yield where the parts of an upload of `size` bytes end."""
+    at = 0
+    for number in itertools.count(1):
+        at = min(size, at + part_size(number, chunk))
+        yield at
+        if at >= size:
+            return
