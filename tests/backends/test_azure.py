@@ -6,7 +6,7 @@ import os
 import pickle
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -210,7 +210,7 @@ def test_a_file_is_read_in_the_version_that_was_opened(store: AzureStore) -> Non
 def test_what_is_written_carries_a_checksum(store: AzureStore, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(1000)
     usual = checksums.function_of
-    crcs = {"CRC64NVME": (8, azure_store.crc64nvme)}
+    crcs: dict[str, tuple[int, Callable[[bytes, int], int]]] = {"CRC64NVME": (8, azure_store.crc64nvme)}
     monkeypatch.setattr(checksums, "function_of", lambda name: crcs.get(name) or usual(name))
     fs = opened(store, content_type="auto", metadata={"Owner": "me"}, access_tier="Cool", mpu_chunksize=MIB)
     assert fs.checks_writes

@@ -151,7 +151,7 @@ class ObjectStore(FS):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._existing(key, tree.walk(self, key, tree.stats_of(self), FileStat.of_directory))
+        return self._existing(key, tree.walk(self, key, tree.stats_of(self.dialect), FileStat.of_directory))
 
     def _walk_names(self, key: str) -> Iterator[str]:
         return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))

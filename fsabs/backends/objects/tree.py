@@ -20,6 +20,7 @@ from .listing import flat
 from .messages import ObjectPage, Text
 
 if TYPE_CHECKING:
+    from .dialect import Dialect
     from .store import ObjectStore
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ def walk(
 def level(fs: ObjectStore, key: str, pages: Iterator[ObjectPage]) -> Iterator[FileStat | None]:
     """Yield the members of a directory from the pages of its listing, as `walk` does."""
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
-    to_stat = stats_of(fs)
+    to_stat = stats_of(fs.dialect)
     for page in pages:
         yield from _merged(prefix, page, to_stat, left_out)
     left_out.warn()
@@ -147,9 +148,9 @@ def _shared(one: list[str], other: list[str]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def stats_of(fs: ObjectStore) -> Callable[[str, Text], FileStat]:
+def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
     """Return what makes the stat of an object, under the name that its listing gives it."""
-    seconds = fs.dialect.seconds
+    seconds = dialect.seconds
 
     def to_stat(name: str, entry: Text) -> FileStat:
         _, written, etag, size = entry
