@@ -7,7 +7,6 @@ where AWS's own library (`awscrt`) is installed.
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import importlib
@@ -35,29 +34,26 @@ def _crc32() -> Crc:
 
 
 def _crc32c() -> Crc:
-    try:
-        import google_crc32c
-    except ImportError as exc:
-        text = "the CRC32C of objects needs google-crc32c: pip install google-crc32c"
-        raise errors.MissingDependencyError(text, name="google_crc32c") from exc
+    import google_crc32c
+
     extend: Callable[[int, bytes], int] = google_crc32c.extend
     return lambda data, value: extend(value, data)
 
 
 def _crc64nvme() -> Crc:
     """That of AWS's library, which has it from 0.23.4 on."""
-    with contextlib.suppress(ImportError):
-        found: Crc | None = getattr(importlib.import_module("awscrt.checksums"), "crc64nvme", None)
-        if found is not None:
-            return found
-    text = "a CRC64NVME needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]"
-    raise errors.MissingDependencyError(text, name="awscrt")
+    found: Crc = importlib.import_module("awscrt.checksums").crc64nvme
+    return found
 
 
 _CRCS: dict[str, tuple[int, Callable[[], Crc]]] = {
     "CRC32": (4, _crc32),
     "CRC32C": (4, _crc32c),
     "CRC64NVME": (8, _crc64nvme),
+}
+_NEEDS = {
+    "CRC32C": ("google_crc32c", "the CRC32C of objects needs google-crc32c: pip install google-crc32c"),
+    "CRC64NVME": ("awscrt", "a CRC64NVME needs AWS's library, awscrt 0.23.4 or later: pip install fsabs[crc64]"),
 }
 WRITTEN = tuple(_CRCS)
 """The algorithms of the checksums of bodies that are written."""
@@ -67,25 +63,32 @@ READ = (b"crc32", b"crc32c", b"crc64nvme", b"md5", b"sha1", b"sha256")
 
 
 @functools.cache
-def function_of(algorithm: str) -> tuple[int, Crc]:
-    """Return the bytes that a checksum has, and the function that continues one; `MissingDependencyError`."""
-    size, function = _CRCS[algorithm]
-    return size, function()
+def function_of(algorithm: str) -> Crc | None:
+    """Return the function that continues a CRC; None if no library that has it is installed."""
+    try:
+        return _CRCS[algorithm][1]()
+    except (ImportError, AttributeError):
+        return None
 
 
 def available(algorithm: str) -> bool:
     """Return whether a library that computes it is installed."""
-    try:
-        function_of(algorithm)
-    except errors.MissingDependencyError:
-        return False
-    return True
+    return function_of(algorithm) is not None
+
+
+def require(algorithm: str) -> Crc:
+    """Return the function that continues a CRC; `MissingDependencyError`."""
+    found = function_of(algorithm)
+    if found is None:
+        name, text = _NEEDS[algorithm]
+        raise errors.MissingDependencyError(text, name=name)
+    return found
 
 
 def load() -> None:
-    """Import the libraries that are installed."""
+    """Import the libraries that are installed: a child that is forked in the middle of an import can't any more."""
     for algorithm in WRITTEN:
-        available(algorithm)
+        function_of(algorithm)
 
 
 def value(algorithm: str, body: Body) -> str:
@@ -107,10 +110,10 @@ def mismatch(expected: Iterable[tuple[bytes, str]], content: Iterable[bytes]) ->
 def digest(algorithm: str, content: Iterable[bytes]) -> bytes:
     """Return a checksum of bytes, a CRC or one of `hashlib`'s; `MissingDependencyError`."""
     if algorithm in _CRCS:
-        (size, function), crc = function_of(algorithm), 0
+        function, crc = function_of(algorithm) or require(algorithm), 0
         for piece in content:
             crc = function(piece, crc)
-        return crc.to_bytes(size, "big")
+        return crc.to_bytes(_CRCS[algorithm][0], "big")
     found = hashlib.new(algorithm.lower(), usedforsecurity=False)
     for piece in content:
         found.update(piece)

@@ -85,7 +85,7 @@ class S3Dialect(Dialect):
         self._whole_headers = (*self._read_headers, CHECKSUM_MODE)
         self._algorithm = options.get("checksum_algorithm") or ""
         if self._algorithm:
-            checksums.function_of(self._algorithm)
+            checksums.require(self._algorithm)
 
     # ---- the store
 
