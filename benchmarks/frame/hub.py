@@ -83,5 +83,5 @@ class _Connection(asyncio.Protocol):
             first, *lines = head.decode("latin-1").split("\r\n")
             method, target, _ = first.split(" ")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            request = Request(method, "", {}, headers, b"", target.partition("?")[0], target)
+            request = Request(method, "", {}, headers, b"", target)
             self._transport.write(self._hub.answer(request).raw)

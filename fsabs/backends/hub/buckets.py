@@ -31,7 +31,7 @@ REGION = "us-east-1"
 class BucketDialect(S3Dialect):
     """The gateway: S3, with redirects."""
 
-    scheme = "hf"
+    scheme = name = "hf"
 
     def __init__(self, repository: Repository, options: S3Options) -> None:
         super().__init__(repository.name.partition("/")[2], options)

@@ -15,7 +15,9 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ...core import errors
-from .http1 import ProtocolError, ResponseHead
+
+if TYPE_CHECKING:
+    from .http1 import ResponseHead
 
 if TYPE_CHECKING:
     from .messages import Request
@@ -36,6 +38,10 @@ _ERRNO_OF_STATUS = {
 
 GONE = "NoSuchUpload"
 """The code of the error for an upload that the store does not have, or no longer."""
+
+
+class ProtocolError(Exception):
+    """What came is no response as HTTP/1.1 has it, or is cut short."""
 
 
 class Transient(Exception):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.ranges import Range
-from .http1 import ResponseHead
+
+if TYPE_CHECKING:
+    from .http1 import ResponseHead
 
 Body = bytes | bytearray | memoryview
 
