@@ -193,14 +193,16 @@ class StoreBlob(Blob):
         client = self._origin.http
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
         request = self._request((left, start))
-        if client.peer(request).pool.endpoint.tls:
+        pool = client.peer(request).pool
+        if pool.endpoint.tls:
             return
         try:
-            connection, rest = client.begin(request)
+            exchange = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
+        connection = exchange.connection
         try:
-            for chunk in _chunks(connection.socket, rest, left):
+            for chunk in _chunks(connection.socket, exchange.buffered, left):
                 left -= len(chunk)
                 paused = time.monotonic_ns()
                 yield chunk
@@ -209,7 +211,7 @@ class StoreBlob(Blob):
             if left:
                 connection.close()
             else:
-                client.give_back(connection)
+                pool.give_back(connection)
             if instrument is not None:
                 name = f"{self._origin.dialect.name}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
@@ -234,7 +236,7 @@ class StoreBlob(Blob):
                     try:
                         raise outcome
                     finally:
-                        del outcome  # as in `Client._exchange`
+                        del outcome  # as in `client.Client`
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
         return self._origin.dialect.read(self._key, part, self.version, self.size, into)
