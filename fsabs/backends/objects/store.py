@@ -136,8 +136,8 @@ class ObjectStore(FS):
         if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
             return None
         listed = zip(names, page.objects, strict=True)
-        seconds = self.dialect.seconds
-        files = [tree.to_stat(seconds, name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
+        to_stat = tree.stats_of(self.dialect)
+        files = [to_stat(name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
         last = max((*names, *(folder[len(prefix) :] for folder in page.folders)), default=after)
         return ListPage(files, LAST_NAME if page.token is None else last)
 
