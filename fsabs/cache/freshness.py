@@ -12,6 +12,7 @@ import bisect
 import errno
 import io
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -65,12 +66,12 @@ class FileRecords:
         self._known: dict[str, FileRecord] = {}
         self._changed = 0.0
 
-    def recall(self, url: str, after: float = 0.0) -> FileRecord | None:
-        """Return the last stat of a file, if it was asked for after that time."""
-        found = self._known.get(url)
-        if (found is None or found.asked < after) and self._disk is not None:
-            found = self._load(url)
-        return found if found is not None and after <= found.asked <= time.time() else None
+    def recall(self, url: str, age: float = math.inf) -> FileRecord | None:
+        """Return the last stat of a file, if it was asked for at most `age` seconds ago."""
+        found, now = self._known.get(url), time.time()
+        if (found is None or now - found.asked > age) and self._disk is not None:
+            found, now = self._load(url), time.time()
+        return found if found is not None and 0 <= now - found.asked <= age else None
 
     def remember(self, url: str, stat: FileStat, asked: float) -> FileRecord:
         """Remember, in this process, what a file was when it was asked for.
@@ -237,7 +238,7 @@ class Freshness:
         """Return what is remembered of a file, if that holds; `records` are this process's, if the caller has them."""
         if not self._check_interval or key in self._updated:
             return None
-        return (records or self._records()).recall(url, time.time() - self._check_interval)
+        return (records or self._records()).recall(url, self._check_interval)
 
     def current(self, key: str, url: str, *, by_listing: bool = True) -> FileStat:
         """Return the stat of a file, asked for now or within the check interval; by a listing, if that is better."""
