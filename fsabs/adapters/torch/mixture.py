@@ -244,7 +244,10 @@ class Mixture(EpochDataset):
 def _source(name: str, given: Any, seed: int) -> EpochDataset:
     source = given if isinstance(given, EpochDataset) else IndexedDataset(given, seed)
     if source.packing is not None:
-        raise TypeError(f"{name!r} packs windows, whose number is not known: mix documents, and pack the mixture")
+        raise TypeError(
+            f"{name!r} packs windows, whose number is not known before they are read: mix the documents, and pack the "
+            "mixture (packing=Packing(tokenize, sequence_length)); or mix the windows of prepared files of tokens"
+        )
     if source.batch_size is not None:
         raise TypeError(f"{name!r} makes batches: a mixture takes single samples")
     return source
