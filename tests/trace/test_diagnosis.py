@@ -197,7 +197,7 @@ SITUATIONS: dict[str, tuple[str, Job]] = {
     ),
     "opened again": ("F009", Job(lambda _, __, n: [_read(5, where=f"file:///{n % 8}")])),
     "transfer": ("F020", Job(_fast, transfer=20)),
-    "no workers": ("F022", Job(lambda *_: [_read(0.5), _code(0.5)], workers=0, compute=9)),
+    "no workers": ("F022", Job(lambda *_: [_read(0.6), _code(0.4)], workers=0, compute=9)),
 }
 
 
