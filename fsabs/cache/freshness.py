@@ -58,6 +58,8 @@ class FileRecords:
         self._contents = contents
         self._disk = contents.disk if on_disk else None
         self._known: dict[str, FileRecord] = {}
+        self.directories: dict[str, ListedDirectory] = {}
+        """How far the directories of files were listed: a forked child has neither them nor what they say."""
 
     def recall(self, url: str) -> FileRecord | None:
         """Return the last stat of a file, however old."""
@@ -122,7 +124,7 @@ class FileRecords:
         return self._store + identity.encode(url, kind)
 
 
-class _Directory:
+class ListedDirectory:
     """How far a directory was listed, and how often a file of it was asked for."""
 
     __slots__ = ("after", "checks", "complete", "listed", "pages")
@@ -158,7 +160,6 @@ class Freshness:
         # What costs no request is asked for each time.
         self._check_interval = check_interval if inner.capabilities.stat_is_request else 0.0
         self._updated: frozenset[str] = frozenset()
-        self._directories: dict[str, _Directory] = {}
         self._listing = process.Lock()
         self._backoff = Backoff()
         self._warned = False
@@ -236,14 +237,14 @@ class Freshness:
         can_list = self._check_interval > 0 and not self.offline and self.max_age is None
         return can_list and key not in self._updated
 
-    def _directory(self, key: str) -> _Directory:
+    def _directory(self, key: str) -> ListedDirectory:
         """Return what is known of the directory of a file; anew when its listing doesn't hold any more."""
-        name = keys.parent(key)
-        found = self._directories.get(name)
+        name, directories = keys.parent(key), self._records().directories
+        found = directories.get(name)
         if found is None or not 0 <= time.time() - found.listed < self._check_interval:
-            if len(self._directories) >= _DIRECTORIES:
-                self._directories = {}
-            found = self._directories[name] = _Directory()
+            if len(directories) >= _DIRECTORIES:
+                directories.clear()
+            found = directories[name] = ListedDirectory()
         return found
 
     def _list_page(self, key: str) -> bool:

@@ -504,7 +504,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F019",
         _steps,
-        lambda f: f.lost("startup") * (1 - 1 / max(1, len(f.epochs))),
+        lambda f: sum(epoch.causes["startup"] for epoch in f.epochs[1:]),
         "starting workers takes {0[seconds]:.3g} s, in {0[epochs]} epochs",
         lambda f: {"seconds": f.lost("startup"), "epochs": len(f.epochs)},
         "Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them faster "

@@ -13,6 +13,7 @@ from fsabs import Memory, from_url
 from fsabs.cache import CachedFS
 from fsabs.core import hooks
 from fsabs.core.fs import FileStat, ListPage
+from fsabs.testing.children import forked
 from tests.cache.stores import Store, noise
 
 PAGE = 1000
@@ -81,6 +82,20 @@ def test_a_second_epoch_asks_for_a_page_of_a_thousand_names(paged: Paged, folder
     paged.forget()
     assert list(again.read_many(names)) == found
     assert paged.requests == 0, "what was asked for holds for a minute"
+
+
+def test_a_forked_worker_asks_for_pages_of_names_too(paged: Paged, folder: str) -> None:
+    """It has neither what its parent was told, nor takes the directory as listed."""
+    list(caching(paged, folder).read_many(NAMES))
+    fs = caching(paged, folder)
+    list(fs.read_many(NAMES))
+
+    def requests() -> int:
+        paged.forget()
+        assert list(fs.read_many(NAMES)) == CONTENTS
+        return paged.requests
+
+    assert forked("a worker", [requests], 50)[0] <= 3000 / 500
 
 
 def test_an_object_that_was_overwritten_is_given_as_it_was_for_the_interval(

@@ -1,9 +1,10 @@
 """A bucket that keeps its own books: it serves as slowly as planned, refuses as planned, and says what it did.
 
 Run as a program it takes a plan as JSON, prints its port, and serves `GET` and `HEAD /bucket/<size>-<n>` (`size`
-bytes), `GET /bucket?list-type=2` (the plan's `objects` of `size` bytes), other objects out of the plan's folder, and
-`GET /books`: what it has counted and timed. What it is given is counted and thrown away. The first segments of a
-longer key, `/bucket/<client>/<size>-<n>`, are whose request it is: `GET /clients` has the time of each client's GETs.
+bytes), `GET /bucket?list-type=2` (the plan's `objects` of `size` bytes, in whatever folder), other objects out of the
+plan's folder, and `GET /books`: what it has counted and timed. What it is given is counted and thrown away. The first
+segments of a longer key, `/bucket/<client>/<size>-<n>`, are whose request it is: `GET /clients` has the time of each
+client's GETs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -109,8 +111,9 @@ class Handler(BaseHTTPRequestHandler):
         elif "list-type" in self.path:
             time.sleep(self.plan.listing)
             self._count("lists", 0, self.plan.listing)
-            found_at = re.search(r"continuation-token=(\d+)", self.path)
-            self._send(200, self._page(int(found_at[1]) if found_at else 0), [])
+            query = urllib.parse.parse_qs(self.path.partition("?")[2])
+            start, prefix = (query.get(name, [""])[0] for name in ("continuation-token", "prefix"))
+            self._send(200, self._page(int(start or 0), prefix), [])
         else:
             self._object(True)
 
@@ -193,12 +196,15 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(len(data[at : at + piece]) / bandwidth)
             self.wfile.write(data[at : at + piece])
 
-    def _page(self, start: int) -> bytes:
+    def _page(self, start: int, prefix: str) -> bytes:
         end = min(start + 1000, self.plan.objects)
+        folder = prefix[: prefix.rfind("/") + 1]
+        keys = [f"{folder}{self.plan.size}-{number:06}" for number in range(start, end)]
         entries = "".join(
-            f"<Contents><Key>{self.plan.size}-{number:06}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
             f"<ETag>&quot;e&quot;</ETag><Size>{self.plan.size}</Size></Contents>"
-            for number in range(start, end)
+            for key in keys
+            if key.startswith(prefix)
         )
         more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>"
         return (
