@@ -1,8 +1,8 @@
 """A bucket that keeps its own books: it serves as slowly as planned, refuses as planned, and says what it did.
 
 Run as a program it takes a plan as JSON, prints its port, and serves `GET` and `HEAD /bucket/<size>-<n>` (`size`
-bytes), `GET /bucket?list-type=2` (the plan's `objects` of `size` bytes, in whatever folder), other objects out of the
-plan's folder, and `GET /books`: what it has counted and timed. What it is given is counted and thrown away. The first
+bytes), `GET /bucket?list-type=2` (the plan's `objects` of `size` bytes, in whatever folder), the files of the plan's
+folder, and `GET /books`: what it has counted and timed. What it is given is counted and thrown away. The first
 segments of a longer key, `/bucket/<client>/<size>-<n>`, are whose request it is: `GET /clients` has the time of each
 client's GETs.
 """
@@ -197,20 +197,20 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data[at : at + piece])
 
     def _page(self, start: int, prefix: str) -> bytes:
-        end = min(start + 1000, self.plan.objects)
-        folder = prefix[: prefix.rfind("/") + 1]
-        keys = [f"{folder}{self.plan.size}-{number:06}" for number in range(start, end)]
+        names = [f"{self.plan.size}-{number:06}" for number in range(self.plan.objects)]
+        names += sorted(os.listdir(self.plan.folder)) if self.plan.folder else []
+        folder, end = prefix[: prefix.rfind("/") + 1], min(start + 1000, len(names))
         entries = "".join(
-            f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-            f"<ETag>&quot;e&quot;</ETag><Size>{self.plan.size}</Size></Contents>"
-            for key in keys
-            if key.startswith(prefix)
+            f"<Contents><Key>{folder}{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>&quot;e&quot;</ETag><Size>{self._size(name)}</Size></Contents>"
+            for name in names[start:end]
+            if f"{folder}{name}".startswith(prefix) and self._size(name) >= 0
         )
         more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>"
         return (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<Name>bucket</Name><KeyCount>{end - start}</KeyCount><EncodingType>url</EncodingType>"
-            f"{more if end < self.plan.objects else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
+            f"{more if end < len(names) else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
         ).encode()
 
     def _count(self, what: str, size: int, seconds: float) -> None:
