@@ -2,10 +2,10 @@
 
     python -m benchmarks.simulations.trace_truth [--document] [--workers 0 2] [--methods fork spawn] [NAME...]
 
-A workload is run without workers, and with two that are forked, spawned or started by a forkserver. Of each run: does
-each part of the time have what the books of the store and of the job have (within 10 %, or 2 % of all), does the first
-finding name the planted cause, and does following its advice save what it said (within 30 %)? `--document` writes the
-table of docs/tracing.md.
+A workload is run without workers, and with two that are forked; some with workers that are spawned, or started by a
+forkserver; `--methods` starts those of all workloads so. Of each run: does each part of the time have what the books of
+the store and of the job have (within 10 %, or 2 % of all), does the first finding name the planted cause, and does
+following its advice save what it said (within 30 %, or 0.3 s)? `--document` writes the table of docs/tracing.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from tests.servers.planned_bucket import ClientBook, Plan, Served, serving
 PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
 BEGIN, END = "<!-- truth: begin -->", "<!-- truth: end -->"
 METHODS = ("fork", "spawn", "forkserver")
-FORK = METHODS[:1]
 PARTS = {
     "first byte": ("connect", "first_byte"),
     "transfer": ("transfer",),
@@ -121,30 +120,38 @@ class Workload(NamedTuple):
     """The part of the time that is the rest of reading: what neither the store nor the job has in its books."""
     noted: str = ""
     """A finding that must be there, too."""
-    methods: Sequence[str] = METHODS
+    methods: Sequence[str] = METHODS[:1]
 
 
 NEAR, SLOW, FAR = (Plan(seconds, size=20_000, objects=1000) for seconds in (0.001, 0.02, 0.2))
 LOOP = Job("together")
 CACHED = Job("together", cache=10**8, epochs=3)
 WORKLOADS = (
-    Workload("small reads, one by one", "F001", SLOW, Job(), {"read": "together"}),
+    Workload("small reads, one by one", "F001", SLOW, Job(), {"read": "together"}, methods=METHODS),
     Workload("larger reads, one by one", "F015", SLOW, Job(size=100_000), {"read": "together"}),
-    Workload("a far store", "F008 F022", FAR, LOOP._replace(samples=480), {}, methods=FORK),
-    Workload("narrow connections", "F008 F022", Plan(0.001, 1e5), LOOP, {}, methods=FORK),
-    Workload("a tar", "F008 F022", Plan(0.001, 2e6), Job("tar", 50_000, 480), {}, methods=FORK),
-    Workload("throttled", "F025", Plan(0.001, refused=4), Job(samples=80), {"plan.refused": 0}, rest="held back"),
+    Workload("a far store", "F008 F022", FAR, LOOP._replace(samples=480), {}),
+    Workload("narrow connections", "F008 F022", Plan(0.001, 1e5), LOOP, {}),
+    Workload("a tar", "F008 F022", Plan(0.001, 2e6), Job("tar", 50_000, 480), {}),
+    Workload(
+        "throttled",
+        "F025",
+        Plan(0.001, refused=4),
+        Job(samples=80),
+        {"plan.refused": 0},
+        rest="held back",
+        methods=METHODS,
+    ),
     Workload("cut connections", "F006", Plan(0.15, cuts=3), LOOP, {"plan.cuts": 0}),
     Workload(
         "a slow tail", "F012", Plan(0.01, slow=40, slow_latency=0.8), LOOP._replace(samples=400), {"plan.slow": 0}
     ),
     Workload("deflated members", "F011", NEAR, Job("zip", 3_000_000, 960), {"stored": True}, rest="decompress"),
-    Workload("decoding, asleep", "F018", NEAR, LOOP._replace(decode=0.02), {"decode": 0.0}),
+    Workload("decoding, asleep", "F018", NEAR, LOOP._replace(decode=0.02), {"decode": 0.0}, methods=METHODS),
     Workload("decoding, computing", "F018", NEAR, LOOP._replace(compute=0.02), {"compute": 0.0}),
     Workload(
         "threads that compute", "F023", NEAR, Job("threads", compute=0.02), {"read": "together", "workers": 2}, (0,)
     ),
-    Workload("a cold cache", "F017", FAR, CACHED, {"warm": True}, rest="disk"),
+    Workload("a cold cache", "F017", FAR, CACHED, {"warm": True}, rest="disk", methods=METHODS),
     Workload("a cache of a fifth", "F004", FAR, CACHED._replace(cache=1_000_000), {"cache": 10**8}, rest="disk"),
     Workload("a cache of half", "F004", FAR, CACHED._replace(cache=2_500_000), {"cache": 10**8}, rest="disk"),
     Workload("a warm cache", "", FAR, CACHED._replace(samples=64, warm=True, step=0.4), {}, rest="disk"),
@@ -163,7 +170,7 @@ WORKLOADS = (
         (2,),
         methods=("spawn", "forkserver"),
     ),
-    Workload("large batches", "F020", NEAR, LOOP._replace(numbers=200_000), {"numbers": 0}, (2,)),
+    Workload("large batches", "F020", NEAR, LOOP._replace(numbers=200_000), {"numbers": 0}, (2,), methods=METHODS),
     Workload("reading and computing in turns", "F022", FAR, LOOP._replace(step=0.2), {}, (0,)),
     Workload(
         "checkpoints",
@@ -178,6 +185,7 @@ WORKLOADS = (
         Plan(0.001, listing=0.6, objects=5000),
         LOOP._replace(listed=True),
         {"listed": False},
+        methods=METHODS,
     ),
     Workload(
         "listings in the steps",
@@ -196,7 +204,7 @@ WORKLOADS = (
         {"block": 16_384},
         rest="disk",
     ),
-    Workload("healthy", "", NEAR, LOOP._replace(samples=64, step=1.0), {}),
+    Workload("healthy", "", NEAR, LOOP._replace(samples=64, step=1.0), {}, methods=METHODS),
 )
 
 
@@ -597,7 +605,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="which; all without one")
     parser.add_argument("--workers", nargs="*", type=int, help="run only with so many")
-    parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="*", choices=METHODS, help="start workers so; each workload's own ones")
     parser.add_argument("--findings", action="store_true", help="show all findings of each run")
     parser.add_argument("--document", action="store_true", help="write the table of docs/tracing.md")
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)  # in this process
@@ -605,7 +613,7 @@ def main() -> None:
     if options.job:
         sys.stdout.write(json.dumps(train(options.job[1], Job(*json.loads(options.job[0])), options.job[2])))
         return
-    verdicts = []
+    verdicts, loads = [], [os.getloadavg()[0]]
     sys.stdout.write(f"{HEAD}\n")
     for workload in WORKLOADS:
         if options.names and workload.name not in options.names:
@@ -613,9 +621,10 @@ def main() -> None:
         for workers in workload.workers:
             if options.workers and workers not in options.workers:
                 continue
-            for method in [one for one in options.methods if one in workload.methods] if workers else METHODS[:1]:
+            for method in (options.methods or workload.methods) if workers else METHODS[:1]:
                 one = judge(workload, workload.job._replace(workers=workers, method=method))
                 verdicts.append(one)
+                loads.append(os.getloadavg()[0])
                 sys.stdout.write(row(one) + (f" {one.findings}" if options.findings else "") + "\n")
                 sys.stdout.flush()
     right = [
@@ -624,8 +633,8 @@ def main() -> None:
     ]
     of = len(verdicts)
     summary = (
-        f"Of {of} runs, all parts of the time are right in {right[0]}, the cause is named in {right[1]}, "
-        f"and its cost is right in {right[2]}."
+        f"Of {of} runs, on {os.cpu_count()} CPUs with a load of {min(loads):.0f} to {max(loads):.0f}, all parts of the "
+        f"time are right in {right[0]}, the cause is named in {right[1]}, and its cost is right in {right[2]}."
     )
     sys.stdout.write(f"\n{summary}\n")
     if options.document:

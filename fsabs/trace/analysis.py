@@ -75,6 +75,7 @@ class _Pass:
         self.table.end_process(source.tallies)
         self.for_data.end_process()
         if last:
+            last = max(last, source.end)
             self.attribution.end_process(source.header, source.number, (first, last))
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
