@@ -13,7 +13,7 @@ from .intervals import Array
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
 from .schema import READS, ProcessInfo, operation
-from .tables import FileTable, Misses, OperationTable, Slowest
+from .tables import FileTable, Misses, OperationTable, RequestTable, Slowest
 
 FILES = 1000
 SLOWEST = 100
@@ -44,6 +44,7 @@ class _Pass:
         self.files = FileTable()
         self.slowest = Slowest(SLOWEST)
         self.misses = Misses()
+        self.for_data = RequestTable()
         self.attribution = Attribution()
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
         self.processes: list[ProcessInfo] = []
@@ -72,7 +73,9 @@ class _Pass:
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         under_way.total()
         self.table.end_process(source.tallies)
+        self.for_data.end_process()
         if last:
+            last = max(last, source.end)
             self.attribution.end_process(source.header, source.number, (first, last))
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
@@ -92,6 +95,7 @@ class _Pass:
         self.attribution.add(some)
         reads, requests = some.reads(), some.of("request")
         down = some.which(lambda key: key[0] == "request" and operation(key[1]) not in UPWARD | LISTINGS)
+        self.for_data.add(some, down)
         self.asked.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
         self.fetched.spread(some.begin[down], _after(some, down), _rate(some, down))
         self.reads.spread(some.begin[reads], some.end[reads], 1.0)
@@ -167,7 +171,12 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         notes=notes,
     )
     facts = Facts(
-        analysis, taken.batches, stats_first=taken.files.stats_first, missed_again=taken.misses.again, cores=taken.cores
+        analysis,
+        taken.batches,
+        stats_first=taken.files.stats_first,
+        missed_again=taken.misses.again,
+        for_data=taken.for_data,
+        cores=taken.cores,
     )
     return analysis._replace(findings=rules.find(facts))
 

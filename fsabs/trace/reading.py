@@ -102,8 +102,8 @@ class TraceSource:
         """Events that were read."""
         self.tally: dict[str, Any] = {}
         """The last counts that the process wrote."""
-        self.ended = False
-        """Whether it ended in an orderly way."""
+        self.end = 0
+        """When it ended, in nanoseconds since 1970; 0 where it did not end in an orderly way."""
         self.offset = 0
         """What makes its clock's nanoseconds those since 1970."""
 
@@ -140,12 +140,13 @@ class TraceSource:
         """The events, in the order in which they ended; none of the parts is empty."""
         keys: dict[Key, int] = {}
         errors: dict[str, int] = {"": 0}
-        self.read, self.ended = 0, False
+        self.read = self.end = 0
         try:
             with _opened(self.path) as file:
                 for chunk in chunks.read(file):
                     self.tally = chunk.head.get("tally", self.tally)
-                    self.ended = self.ended or chunk.head.get("end") is True
+                    if type(end := chunk.head.get("end")) is int:
+                        self.end = min(max(end, self.header["monotonic_ns"]), LONGEST) + self.offset
                     if len(chunk.begin):
                         self.read += len(chunk.begin)
                         yield self._columns(chunk, keys, errors)
@@ -157,7 +158,7 @@ class TraceSource:
             self.notes.append(f"{self.name}: {self.dropped} events were dropped")
         if self.tally.get("failure"):
             self.notes.append(f"{self.name}: {self.tally['failure']}")
-        if not self.ended:
+        if not self.end:
             self.notes.append(f"{self.name}: the process did not end in an orderly way, or is still running")
 
     def info(self, begin: int, end: int) -> ProcessInfo:
@@ -165,7 +166,7 @@ class TraceSource:
         header = self.header
         return ProcessInfo(
             self.number, header["host"], header["pid"], header["rank"], header["worker"], header["program"],
-            begin, end, self.read, self.dropped, self.ended,
+            begin, end, self.read, self.dropped, self.end > 0,
         )  # fmt: skip
 
     def _columns(self, chunk: chunks.Chunk, keys: dict[Key, int], errors: dict[str, int]) -> Columns:

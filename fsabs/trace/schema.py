@@ -139,7 +139,7 @@ class ProcessInfo(NamedTuple):
     begin: int
     """Of its first event, or of tracing: nanoseconds since 1970."""
     end: int
-    """Of its last event."""
+    """Of the trace, where the process ended in an orderly way; else of its last event."""
     events: int
     """How many were read."""
     dropped: int

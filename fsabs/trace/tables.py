@@ -262,6 +262,66 @@ class Slowest:
         return [event for _, _, event in sorted(self._heap, key=lambda entry: -entry[0])]
 
 
+class RequestTable:
+    """The time in which requests for data were under way, and what of it slow and repeated ones took.
+
+    Requests are made side by side, so that the sums of their durations don't tell what would have been saved.
+    """
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.busy = 0.0
+        """Seconds in which any was under way, summed over processes, ..."""
+        self.slow = 0.0
+        """... of it those in which all that were had taken twice as long as the typical one, ..."""
+        self.again = 0.0
+        """... and those in which all that were had failed before."""
+        self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
+        self._failed: dict[str, list[int]] = {}  # the ends of what has failed and was not made again, by URL
+        self._start_process()
+
+    def _start_process(self) -> None:
+        self._any, self._typical, self._first = UnderWay(), UnderWay(), UnderWay()
+        self._failed.clear()
+
+    def add(self, some: Columns, which: Array) -> None:
+        """Add requests of a process."""
+        import numpy as np
+
+        begin, end, failed = some.begin[which], some.end[which], some.failed[which]
+        done = figures.fine_buckets(some.duration[which][~failed])
+        self._fine += np.bincount(done, minlength=figures.FINE_BUCKETS)
+        typical = int(figures.percentile(self._fine, 0.5))
+        again = self._repeated([some.urls[where] for where in some.where[which]], begin, end, failed)
+        succeeded = np.where(failed, begin + typical, end)
+        self._any.add(begin, end)
+        self._typical.add(begin, np.minimum(end, begin + 2 * typical))
+        self._first.add(begin[~again], succeeded[~again])
+
+    def end_process(self) -> None:
+        """Take the process as complete."""
+        busy = self._any.total()
+        self.busy += busy / 1e9
+        self.slow += (busy - self._typical.total()) / 1e9
+        self.again += max(0, busy - self._first.total()) / 1e9
+        self._start_process()
+
+    def _repeated(self, urls: list[str], begin: Array, end: Array, failed: Array) -> Array:
+        """Return a mask of the requests that began after one for the same URL had failed."""
+        import numpy as np
+
+        found = np.zeros(len(urls), bool)
+        for at in range(len(urls)) if self._failed or failed.any() else ():
+            before = self._failed.get(urls[at], [])
+            if before and before[0] <= begin[at]:
+                found[at] = True
+                before.pop(0)
+            if failed[at] and len(self._failed) < FILES_KEPT:
+                self._failed.setdefault(urls[at], before).append(int(end[at]))
+        return found
+
+
 class Misses:
     """What caches missed, and had missed in an earlier epoch: such a miss comes after a hit or a miss of another name.
 

@@ -226,7 +226,7 @@ def write_process(
             file.write(chunks.framed(chunks.content(chunks.grouped(rows[at : at + 1000]))))
         if footer:
             tally = {"recorded": len(rows), "dropped": 0, "histograms": []}
-            file.write(chunks.framed(chunks.content({}, tally=tally, end=True)))
+            file.write(chunks.framed(chunks.content({}, tally=tally, end=max([begin, *(one.end for one in events)]))))
     return path
 
 
