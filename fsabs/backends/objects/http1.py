@@ -513,21 +513,18 @@ class Exchange:
             self._view = request.into
             self.size = size = head.length if size is None else size  # 0, if it is not known
             if size > IN_PLACE:
-                self._make_room(head, size)
+                self._check_size(head, size)
         if head.framing is not _FIXED:
             self._parser = BodyParser(head.framing)
         self.head = head
 
-    def _make_room(self, head: ResponseHead, size: int) -> None:
+    def _check_size(self, head: ResponseHead, size: int) -> None:
         request = self.request
         if request.large is not None and size > request.large and head.framing is _FIXED:
             raise LargeObject(head)
         if size > MAX_TEXT_SIZE and not self.request.wants_content:
             raise mismatched(f"a response of {size} bytes where {MAX_TEXT_SIZE} are the limit")
         self.deadline += size / MIN_RATE
-        if self._view is None:
-            self._body = BytesBuffer(size)
-            self._view = self._body.view
 
     def _receive_head(self) -> bytes:
         connection = self.connection
@@ -564,6 +561,9 @@ class Exchange:
         """Receive the body after the head, as far as it is wanted."""
         head, parser = self.head, self._parser
         assert head is not None
+        if self.size > IN_PLACE and self._view is None:
+            self._body = BytesBuffer(self.size)
+            self._view = self._body.view
         if parser is not None:
             while not parser.ended and not self._has_enough():
                 data, self._buffer = self._buffer or self._receive_some(), b""

@@ -111,24 +111,28 @@ class StoreBlob(Blob):
         self._start = start
 
     def _pread(self, size: int, offset: int) -> bytes:
-        start = self._start
-        if offset >= len(start):
-            return self._read(size, offset)
-        if offset + size >= len(start):
-            self._start = b""
-        found = start[offset : offset + size]
+        if size > 2 * PIECE:
+            buffer = BytesBuffer(size)
+            self._receive_into(buffer.view, offset)
+            return buffer.release()
+        found = self._kept(size, offset)
         missing = size - len(found)
-        return found + self._read(missing, len(start)) if missing else found
+        return found + self._read(missing, offset + len(found)) if missing else found
 
     def _pread_into(self, view: memoryview, offset: int) -> int:
-        if len(view) <= 2 * PIECE or offset < len(self._start):
+        if len(view) <= 2 * PIECE:
             return super()._pread_into(view, offset)
         self._receive_into(view, offset)
         return len(view)
 
+    def _kept(self, size: int, offset: int) -> bytes:
+        """Return what came of a range when the object was opened; it is kept no longer once its end has been read."""
+        start = self._start
+        if offset + size >= len(start):
+            self._start = b""
+        return start[offset : offset + size]
+
     def _read(self, size: int, offset: int) -> bytes:
-        if size > 2 * PIECE:
-            return self._in_parallel(size, offset)
         part = (size, offset) if size != self.size else None
         try:
             return self._origin.http.send(self._request(part)).body
@@ -138,14 +142,11 @@ class StoreBlob(Blob):
     def _gone(self) -> errors.StaleFileError:
         return errors.stale(self.url, "the object was removed while it was open")
 
-    def _in_parallel(self, size: int, offset: int) -> bytes:
-        """A large range by several requests, into one place."""
-        buffer = BytesBuffer(size)
-        self._receive_into(buffer.view, offset)
-        return buffer.release()
-
     def _receive_into(self, view: memoryview, offset: int) -> None:
-        requests = plan([(len(view), offset)], 0, PIECE).requests
+        """Fill `view` with a large range, by several requests."""
+        found = self._kept(len(view), offset)
+        view[: len(found)] = found
+        requests = plan([(len(view) - len(found), offset + len(found))], 0, PIECE).requests
         places = [view[at - offset : at - offset + length] for length, at in requests]
         for number, _ in enumerate(self._responses(requests, self._origin.default_concurrency, places)):
             places[number].release()
