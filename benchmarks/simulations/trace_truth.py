@@ -123,12 +123,12 @@ class Workload(NamedTuple):
     methods: Sequence[str] = METHODS[:1]
 
 
-NEAR, SLOW, FAR = (Plan(seconds, size=20_000, objects=1000) for seconds in (0.001, 0.02, 0.2))
+NEAR, SLOW, FAR = (Plan(seconds, size=20_000, objects=1000) for seconds in (0.001, 0.05, 0.2))
 LOOP = Job("together")
 CACHED = Job("together", cache=10**8, epochs=3)
 WORKLOADS = (
-    Workload("small reads, one by one", "F001", SLOW, Job(), {"read": "together"}, methods=METHODS),
-    Workload("larger reads, one by one", "F015", SLOW, Job(size=100_000), {"read": "together"}),
+    Workload("small reads, one by one", "F001", SLOW, Job(samples=120), {"read": "together"}, methods=METHODS),
+    Workload("larger reads, one by one", "F015", SLOW, Job(size=100_000, samples=120), {"read": "together"}),
     Workload("a far store", "F008 F022", FAR, LOOP._replace(samples=480), {}),
     Workload("narrow connections", "F008 F022", Plan(0.001, 1e5), LOOP, {}),
     Workload("a tar", "F008 F022", Plan(0.001, 2e6), Job("tar", 50_000, 480), {}),
@@ -194,7 +194,7 @@ WORKLOADS = (
         LOOP._replace(samples=800, searched=True),
         {"searched": False},
     ),
-    Workload("stat before open", "F002 F014", SLOW, Job(looked_for=True), {"looked_for": False}),
+    Workload("stat before open", "F002 F014", SLOW, Job(samples=120, looked_for=True), {"looked_for": False}),
     Workload("seeks", "F024", Plan(0.001, 5e6), Job("seeks", 20_000_000, buffer=1 << 17), {"read": "ranges"}),
     Workload(
         "pieces of a large file",

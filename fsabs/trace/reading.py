@@ -10,12 +10,12 @@ import posixpath
 import re
 import stat as stat_bits
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, get_origin, get_type_hints
 from urllib.parse import quote
 
 from . import chunks
 from .intervals import Array
-from .schema import READS, SCHEMA, Event, ProcessInfo, operation
+from .schema import READS, SCHEMA, Event, Header, ProcessInfo, Tally, operation
 
 SUFFIX = ".fstrace"
 MOST_NAMES = 2048
@@ -23,16 +23,6 @@ MOST_NAMES = 2048
 LONGEST = 10**18
 """Nanoseconds: no time of an event lies further from the begin of its process."""
 _PLAIN = re.compile(r"(?!\.{0,2}/)(?!\.)[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
-_HEADER_TYPES: dict[str, type | tuple[type, ...]] = {
-    "schema": int, "host": str, "boot": str, "pid": int, "parent": int, "main": int, "cores": int,
-    "rank": (int, type(None)), "worker": (int, type(None)), "program": str, "monotonic_ns": int, "wall_ns": int,
-    "events": bool,
-}  # fmt: skip
-_TALLY_TYPES = {
-    "kind": str, "name": str, "calls": int, "errors": int, "bytes": int, "nanoseconds": int, "least": int, "most": int,
-    "latency": list, "sizes": list,
-}  # fmt: skip
-
 Key = tuple[str, str]
 """Kind and name."""
 
@@ -115,7 +105,7 @@ class TraceSource:
     @property
     def tallies(self) -> list[dict[str, Any]]:
         """What the process counted of each operation."""
-        return [one for one in self.tally.get("histograms", ()) if _fits(one, _TALLY_TYPES)]
+        return [one for one in self.tally.get("histograms", ()) if _fits(one, Tally)]
 
     def open(self) -> bool:
         """Read the header; False, and a note, where there is none."""
@@ -126,7 +116,7 @@ class TraceSource:
                     break
         except (OSError, ValueError) as exc:
             self.notes.append(f"{self.name}: left out: {exc}")
-        if not self.notes and not _fits(self.header, _HEADER_TYPES):
+        if not self.notes and not _fits(self.header, Header):
             self.notes.append(f"{self.name}: no header can be read, so it is left out")
         elif not self.notes and self.header["schema"] > SCHEMA:
             self.notes.append(f"{self.name}: of a newer version of fsabs, so it is left out")
@@ -201,7 +191,9 @@ def url(text: str, folder: str, root: str) -> str:
     return base if path == "." else f"{base.rstrip('/')}/{quote(path, safe='/!$&()*+,;=:@~')}"
 
 
-def _fits(found: Any, types: Any) -> bool:
+def _fits(found: Any, fields: type) -> bool:
+    """Return whether what was read of a file has the fields of a class, and none of their numbers is absurd."""
+    types = {name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(fields).items()}
     return (
         isinstance(found, dict)
         and all(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from . import figures
-from .figures import UnderWay
-from .intervals import Array
+from .intervals import Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
 from .schema import KINDS, Event, layer, operation
@@ -84,22 +82,18 @@ class OperationTable:
 
     def __init__(self) -> None:
         self.all: dict[Key, Sums] = {}
-        self._layers: dict[Key, Sums] = {}
         self._mine: dict[Key, Sums] = {}
-        self._busy: dict[Key, UnderWay] = {}
-        self._layers_busy: dict[Key, UnderWay] = {}
+        self._busy: dict[Key, Collector] = {}
 
     def add(self, some: Columns) -> None:
         """Events of the process."""
         import numpy as np
 
         for number in np.unique(some.key):
-            kind, name = key = some.keys[number]
+            key = some.keys[number]
             which = some.key == number
             self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
-            begin, end = some.begin[which], some.end[which]
-            self._busy.setdefault(key, UnderWay()).add(begin, end)
-            self._layers_busy.setdefault((kind, layer(name)), UnderWay()).add(begin, end)
+            self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
 
     def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
         """The process is over; `tallies` is what its recorder counted."""
@@ -111,14 +105,7 @@ class OperationTable:
                 mine.replace(tally)
         for key, mine in self._mine.items():
             self.all.setdefault(key, Sums()).include(mine)
-            layers = self._layers.setdefault((key[0], layer(key[1])), Sums())
-            layers.include(mine)
-            layers.busy -= mine.busy  # a layer's is not the sum of its operations'
-            if math.isnan(mine.busy):
-                layers.busy = math.nan
-        for key, busy in self._layers_busy.items():
-            self._layers[key].busy += busy.total()
-        self._mine, self._busy, self._layers_busy = {}, {}, {}
+        self._mine, self._busy = {}, {}
 
     def operations(self) -> list[Row]:
         """By kind, then by seconds."""
@@ -127,14 +114,6 @@ class OperationTable:
             sums.row(kind, layer(name), operation(name), retries.get(name, 0) if kind == "request" else 0)
             for (kind, name), sums in self.all.items()
         ]
-        return sorted(rows, key=_order)
-
-    def layers(self) -> list[Row]:
-        """By kind, then by seconds."""
-        rows = []
-        for (kind, name), sums in self._layers.items():
-            again = [each.calls for key, each in self.all.items() if key[0] == "retry" and layer(key[1]) == name]
-            rows.append(sums.row(kind, name, "", sum(again) if kind == "request" else 0))
         return sorted(rows, key=_order)
 
     def latencies(self) -> dict[str, Histogram]:
@@ -241,25 +220,15 @@ class Slowest:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._heap: list[tuple[int, int, Event]] = []
-        self._made = 0
+        self.rows: list[Event] = []
+        """The slowest first."""
 
     def add(self, some: Columns, process: int) -> None:
         """Events of a process."""
-        least = self._heap[0][0] if len(self._heap) >= self._count else -1
-        which = (some.of("fs") | some.of("request")) & (some.duration > least)
-        for at in which.nonzero()[0]:
-            made = some.event(at, process)
-            self._made += 1
-            entry = (made.duration, self._made, made)
-            if len(self._heap) < self._count:
-                heapq.heappush(self._heap, entry)
-            else:
-                heapq.heappushpop(self._heap, entry)
-
-    def rows(self) -> list[Event]:
-        """The slowest first."""
-        return [event for _, _, event in sorted(self._heap, key=lambda entry: -entry[0])]
+        which = (some.of("fs") | some.of("request")).nonzero()[0]
+        slowest = which[(-some.duration[which]).argsort(kind="stable")[: self._count]]
+        found = [*self.rows, *(some.event(at, process) for at in slowest)]
+        self.rows = sorted(found, key=lambda event: -event.duration)[: self._count]
 
 
 class RequestTable:
@@ -282,7 +251,7 @@ class RequestTable:
         self._start_process()
 
     def _start_process(self) -> None:
-        self._any, self._typical, self._first = UnderWay(), UnderWay(), UnderWay()
+        self._any, self._typical, self._first = Collector(), Collector(), Collector()
         self._failed.clear()
 
     def add(self, some: Columns, which: Array) -> None:
