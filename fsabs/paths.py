@@ -390,7 +390,8 @@ class Path(PurePath):
         totals = TransferTotals(None)
 
         def run(fs: FS, src: str, other: FS, dst: str) -> None:
-            source, target = fs._key(src, "copy"), other._file_key(dst, "copy")
+            source = (fs._nonempty_key if plan.move else fs._key)(src, "copy")
+            target = other._file_key(dst, "copy")
             other._require("write", "copy", target)
             if plan.move:
                 fs._require("remove", "move", source)

@@ -47,8 +47,8 @@ def pack_into(fs: FS, path: str, **options: Any) -> None:
             fill(outer)
 
 
-def s3(store: Any, name: str) -> tuple[str, dict[str, Any]]:
-    bucket = f"loader-{name}-{time.monotonic_ns()}"
+def s3(store: Any) -> tuple[str, dict[str, Any]]:
+    bucket = f"loader{time.monotonic_ns()}"
     store.create_bucket(bucket)
     options = {
         "endpoint": store.endpoint,
@@ -59,6 +59,26 @@ def s3(store: Any, name: str) -> tuple[str, dict[str, Any]]:
     return f"s3://{bucket}", options
 
 
+def azure(server: Any) -> tuple[str, dict[str, Any]]:
+    container = f"loader{time.monotonic_ns()}"
+    server.create_container(container)
+    return f"az://{container}", {"endpoint": server.endpoint, "account_key": server.key}
+
+
+def gcs(server: Any) -> tuple[str, dict[str, Any]]:
+    bucket = f"loader{time.monotonic_ns()}"
+    server.create_bucket(bucket)
+    return f"gs://{bucket}", {"endpoint": server.endpoint, "access_token": "token"}
+
+
+CLOUDS: dict[str, Callable[[Any], tuple[str, dict[str, Any]]]] = {
+    "moto": s3,
+    "ceph": s3,
+    "azurite": azure,
+    "gcs": gcs,
+}
+
+
 def make_local(request: pytest.FixtureRequest) -> FS:
     return fill(fsabs.from_url(request.getfixturevalue("tmp_path") / "files", create=True))
 
@@ -67,8 +87,8 @@ def make_memory(request: pytest.FixtureRequest) -> FS:
     return fill(fsabs.from_url(f"memory://loader{time.monotonic_ns()}/"))
 
 
-def make_s3(server: str, request: pytest.FixtureRequest) -> FS:
-    url, options = s3(request.getfixturevalue(server), server)
+def make_cloud(server: str, request: pytest.FixtureRequest) -> FS:
+    url, options = CLOUDS[server](request.getfixturevalue(server))
     return fill(fsabs.from_url(url, **options))
 
 
@@ -88,8 +108,8 @@ def make_container(path: str, request: pytest.FixtureRequest, **options: Any) ->
     return fsabs.from_url(f"file://{folder}/{path}")
 
 
-def make_container_on_s3(path: str, request: pytest.FixtureRequest) -> FS:
-    url, options = s3(request.getfixturevalue("ceph"), "nested")
+def make_container_on_cloud(server: str, path: str, request: pytest.FixtureRequest) -> FS:
+    url, options = CLOUDS[server](request.getfixturevalue(server))
     pack_into(fsabs.from_url(url, **options), path)
     fs: FS = fsabs.from_url(f"{url}/{path}", **options)
     return fs
@@ -121,8 +141,7 @@ def make_outer_deflated(request: pytest.FixtureRequest) -> FS:
 MAKERS: dict[str, Callable[[pytest.FixtureRequest], FS]] = {
     "local": make_local,
     "memory": make_memory,
-    "moto": functools.partial(make_s3, "moto"),
-    "ceph": functools.partial(make_s3, "ceph"),
+    **{server: functools.partial(make_cloud, server) for server in CLOUDS},
     "hdfs": make_hdfs,
     "fsspec": make_fsspec,
     "lazify": make_lazy,
@@ -131,9 +150,13 @@ MAKERS: dict[str, Callable[[pytest.FixtureRequest], FS]] = {
     "hdf5": functools.partial(make_container, "a.h5"),
     "zip in zip": functools.partial(make_container, "a.zip/b.zip", compression="deflated"),
     "zip in deflated zip": make_outer_deflated,
-    "tar in zip on S3": functools.partial(make_container_on_s3, "a.zip/b.tar"),
-    "zip in zip on S3": functools.partial(make_container_on_s3, "a.zip/b.zip"),
-    "hdf5 on S3": functools.partial(make_container_on_s3, "a.h5"),
+    "tar in zip on S3": functools.partial(make_container_on_cloud, "ceph", "a.zip/b.tar"),
+    "zip in zip on S3": functools.partial(make_container_on_cloud, "ceph", "a.zip/b.zip"),
+    "hdf5 on S3": functools.partial(make_container_on_cloud, "ceph", "a.h5"),
+    "zip in zip on Azure": functools.partial(make_container_on_cloud, "azurite", "a.zip/b.zip"),
+    "tar on Azure": functools.partial(make_container_on_cloud, "azurite", "a.tar"),
+    "zip in zip on GCS": functools.partial(make_container_on_cloud, "gcs", "a.zip/b.zip"),
+    "tar on GCS": functools.partial(make_container_on_cloud, "gcs", "a.tar"),
     "zip on HDFS": functools.partial(make_container_on_hdfs, "a.zip"),
     "tar.xz in zip on HDFS": functools.partial(make_container_on_hdfs, "a.zip/b.tar.xz"),
 }

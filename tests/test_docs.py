@@ -1,7 +1,8 @@
 """The documentation does what it says: its Python blocks are run, its links and its commands exist.
 
 All ```python blocks of a page are one program, run in order in an empty folder, with an S3 server that has an empty
-bucket called `bucket`. A line `expression  # -> value` states what `repr(expression)` is, and is checked.
+bucket called `bucket`; a page that opens other clouds has theirs. A line `expression  # -> value` states what
+`repr(expression)` is, and is checked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import pytest
 
 import fsabs
 from fsabs.core import registry
+from tests.servers.azurite import AzuriteServer
 from tests.servers.fixtures import require
+from tests.servers.gcs_emulator import GcsEmulator
 from tests.servers.moto import MotoServer, missing
 
 ROOT = Path(__file__).parent.parent
@@ -75,9 +78,27 @@ def s3_env() -> Iterator[dict[str, str]]:
         }
 
 
+def clouds_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The environment in which `gs://bucket/` is an empty bucket, and `az://container/` an empty container."""
+    env, code = {}, "".join(FENCE.findall(page))
+    if "gs://" in code:
+        gcs: GcsEmulator = request.getfixturevalue("gcs")
+        gcs.create_bucket("bucket")
+        env["STORAGE_EMULATOR_HOST"] = gcs.endpoint
+    if "az://" in code:
+        azurite: AzuriteServer = request.getfixturevalue("azurite")
+        azurite.create_container("container")
+        account = f"AccountName={azurite.account};AccountKey={azurite.key};BlobEndpoint={azurite.endpoint}"
+        env["AZURE_STORAGE_CONNECTION_STRING"] = account
+    return env
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_code_of_a_page_runs(path: Path, tmp_path: Path, s3_env: dict[str, str]) -> None:
-    done = run(path.read_text(), tmp_path, s3_env)
+def test_the_code_of_a_page_runs(
+    path: Path, tmp_path: Path, s3_env: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    page = path.read_text()
+    done = run(page, tmp_path, {**s3_env, **clouds_env(page, request)})
     assert done.returncode == 0, f"{path}\n{done.stderr}"
 
 

@@ -476,6 +476,9 @@ def test_a_tree_is_not_copied_into_itself_and_links_stay_links(tmp_path: pathlib
     assert (copied / "l").copy(tmp_path / "l", follow_symlinks=False).is_symlink()
     with pytest.raises(OSError, match="the same file"):
         (path / "l").copy(path / "a")
+    with pytest.raises(FileNotFoundError, match="an empty path names nothing"):
+        fsabs.Path("", fs=fsabs.Local(tmp_path / "d")).move(tmp_path / "moved")
+    assert (tmp_path / "d/a").read_bytes() == b"a"
 
 
 def test_the_kind_of_file_is_asked_for_once(root: fsabs.Path, tmp_path: pathlib.Path) -> None:

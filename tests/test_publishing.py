@@ -81,8 +81,9 @@ def fails_to_write(fs: FS, name: str, mode: str, chance: random.Random) -> None:
 
 def is_interrupted(fs: FS, name: str, mode: str, chance: random.Random) -> None:
     with contextlib.suppress(_InterruptError), _interrupted_soon(chance), fs.open(name, mode) as file:
-        while True:
+        for _ in range(1000):
             file.write(b"n" * 100_000 if "b" in mode else "n" * 100_000)
+        raise _InterruptError  # it was raised where exceptions are dropped, as in a callback of the garbage collector
 
 
 def is_dropped(fs: FS, name: str, mode: str, chance: random.Random) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import Run, library, whole
-from .objects import _ours
+from .stores import ours
 from .worker import cpu_seconds
 
 EPOCHS = 20
@@ -193,13 +193,13 @@ def _read(contents: Iterable[bytes], count: int, size: int) -> None:
 
 def cold_uncached(endpoint: str, names: list[str], size: int) -> Run:
     """`fs.read_many` of all names, and nothing kept."""
-    fs = _ours(endpoint)
+    fs = ours(endpoint)
     return lambda: _read(fs.read_many(names), len(names), size)
 
 
 def cold_written(endpoint: str, names: list[str], size: int) -> Run:
     """The same, each checksummed and written to a file of its own: what any cache on disk has to do."""
-    fs, checksum = _ours(endpoint), library("fsabs.cache.frames").checksum
+    fs, checksum = ours(endpoint), library("fsabs.cache.frames").checksum
 
     def read(folder: str) -> None:
         for number, data in enumerate(fs.read_many(names)):
@@ -214,7 +214,7 @@ def cold_written(endpoint: str, names: list[str], size: int) -> Run:
 
 def cold_cached(endpoint: str, names: list[str], size: int) -> Run:
     """The same through a new `CachedFS`."""
-    inner, cached = _ours(endpoint), library("fsabs.cache").CachedFS
+    inner, cached = ours(endpoint), library("fsabs.cache").CachedFS
 
     def read(folder: str) -> None:
         _read(cached(inner, folder, memory_bytes=0).read_many(names), len(names), size)

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from . import Run, library, whole
+from .stores import KEY, ours
+from .stores import obstore as store_of
 
 
 def one_by_one(read: Callable[[str], Any], names: list[str], size: int, threads: int = 1) -> Run:
@@ -35,13 +37,11 @@ def one_by_one(read: Callable[[str], Any], names: list[str], size: int, threads:
     return all_of_them
 
 
-def _ours(endpoint: str) -> Any:
-    return library("fsabs").from_url("s3://bucket", endpoint=endpoint, region="us-east-1")
-
-
-def fsabs_read_many(endpoint: str, names: list[str], size: int, concurrency: int | None = None) -> Run:
+def fsabs_read_many(
+    endpoint: str, names: list[str], size: int, concurrency: int | None = None, cloud: str = "s3"
+) -> Run:
     """`fs.read_many` of all names."""
-    fs = _ours(endpoint)
+    fs = ours(endpoint, cloud)
 
     def run() -> None:
         count = 0
@@ -53,15 +53,15 @@ def fsabs_read_many(endpoint: str, names: list[str], size: int, concurrency: int
     return run
 
 
-def fsabs_read_bytes(endpoint: str, names: list[str], size: int) -> Run:
+def fsabs_read_bytes(endpoint: str, names: list[str], size: int, cloud: str = "s3") -> Run:
     """`fs.read_bytes`, one by one."""
-    return one_by_one(_ours(endpoint).read_bytes, names, size)
+    return one_by_one(ours(endpoint, cloud).read_bytes, names, size)
 
 
 def fsabs_read_after_batch(endpoint: str, names: list[str], size: int, reset: bool) -> Run:
     """`fs.read_bytes` of one object after a batch over 32 connections, which a proxy has `reset` or kept."""
     proxy = library("tests.servers.network").FaultProxy.before(endpoint).__enter__()
-    fs = _ours(proxy.endpoint)
+    fs = ours(proxy.endpoint)
 
     def run() -> dict[str, float]:
         whole(list(fs.read_many(names, concurrency=32)), len(names))
@@ -77,7 +77,7 @@ def fsabs_read_after_batch(endpoint: str, names: list[str], size: int, reset: bo
 
 def fsabs_open(endpoint: str, names: list[str], size: int) -> Run:
     """`fs.open` and `read`, one by one."""
-    fs = _ours(endpoint)
+    fs = ours(endpoint)
 
     def read(name: str) -> Any:
         with fs.open(name, "rb") as file:
@@ -86,11 +86,9 @@ def fsabs_open(endpoint: str, names: list[str], size: int) -> Run:
     return one_by_one(read, names, size)
 
 
-def obstore(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
-    """Rust's object_store. It looks for authorities only in its own list: for TLS it is told not to check."""
-    plain = endpoint.startswith("http:")
-    client = {"allow_http": True} if plain else {"allow_invalid_certificates": True}
-    store = library("obstore.store").S3Store("bucket", endpoint=endpoint, region="us-east-1", client_options=client)
+def obstore(endpoint: str, names: list[str], size: int, threads: int = 1, cloud: str = "s3") -> Run:
+    """Rust's object_store."""
+    store = store_of(endpoint, cloud)
     return one_by_one(lambda name: store.get(name).bytes(), names, size, threads)
 
 
@@ -127,6 +125,30 @@ def s3fs(endpoint: str, names: list[str], size: int) -> Run:
     """`cat` of many at a time, which is how s3fs is fast."""
     fs = library("s3fs").S3FileSystem(endpoint_url=endpoint, skip_instance_cache=True, use_listings_cache=False)
 
+    return _cats(fs, names, size)
+
+
+def s3torchconnector(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
+    """`get_object` and `read` of AWS's client for torch."""
+    client = library("s3torchconnector._s3client").S3Client("us-east-1", endpoint=endpoint)
+    return one_by_one(lambda name: client.get_object("bucket", name).read(), names, size, threads)
+
+
+def gcsfs(endpoint: str, names: list[str], size: int) -> Run:
+    """`cat` of many at a time; by HTTP, since gRPC waits for a minute for a server that has none."""
+    os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+    fs = library("gcsfs").GCSFileSystem(endpoint_url=endpoint, token="anon", project="p")
+    return _cats(fs, names, size)
+
+
+def adlfs(endpoint: str, names: list[str], size: int) -> Run:
+    """`cat` of many at a time."""
+    fields = {"AccountName": "account", "AccountKey": KEY, "BlobEndpoint": f"{endpoint}/account"}
+    text = ";".join(f"{name}={value}" for name, value in fields.items())
+    return _cats(library("adlfs").AzureBlobFileSystem(account_name="account", connection_string=text), names, size)
+
+
+def _cats(fs: Any, names: list[str], size: int) -> Run:
     def run() -> None:
         for start in range(0, len(names), 64):
             for data in fs.cat([f"bucket/{name}" for name in names[start : start + 64]]).values():
@@ -135,10 +157,14 @@ def s3fs(endpoint: str, names: list[str], size: int) -> Run:
     return run
 
 
-def s3torchconnector(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
-    """`get_object` and `read` of AWS's client for torch."""
-    client = library("s3torchconnector._s3client").S3Client("us-east-1", endpoint=endpoint)
-    return one_by_one(lambda name: client.get_object("bucket", name).read(), names, size, threads)
+def multi_storage_client(endpoint: str, names: list[str], size: int, threads: int = 1) -> Run:
+    """NVIDIA's client with its `rust_client`, which takes an endpoint of one's own for S3 alone."""
+    library_ = library("multistorageclient")
+    rust = {"allow_http": True}
+    options = {"base_path": "bucket", "region_name": "us-east-1", "endpoint_url": endpoint, "rust_client": rust}
+    profiles = {"profiles": {"p": {"storage_provider": {"type": "s3", "options": options}}}}
+    client = library_.StorageClient(library_.StorageClientConfig.from_dict(profiles, profile="p"))
+    return one_by_one(client.read, names, size, threads)
 
 
 def s3dlio(endpoint: str, names: list[str], size: int) -> Run:
@@ -164,7 +190,7 @@ def _sequential(opened: Callable[[], Any], size: int, step: int) -> Run:
 
 def fsabs_stream(endpoint: str, name: str, size: int, step: int) -> Run:
     """`read(step)` until the end."""
-    fs = _ours(endpoint)
+    fs = ours(endpoint)
     return _sequential(lambda: fs.open(name, "rb"), size, step)
 
 
@@ -189,9 +215,7 @@ def s3torchconnector_stream(endpoint: str, name: str, size: int, step: int) -> R
 
 def obstore_stream(endpoint: str, name: str, size: int, step: int) -> Run:
     """`get` and its stream, in pieces of at least `step`."""
-    store = library("obstore.store").S3Store(
-        "bucket", endpoint=endpoint, region="us-east-1", client_options={"allow_http": True}
-    )
+    store = store_of(endpoint)
 
     def run() -> None:
         whole(range(sum(len(piece) for piece in store.get(name).stream(min_chunk_size=step))), size)
@@ -202,9 +226,7 @@ def obstore_stream(endpoint: str, name: str, size: int, step: int) -> Run:
 def obstore_reader(endpoint: str, name: str, size: int, step: int) -> Run:
     """`open_reader`: ranges of `step`."""
     library_ = library("obstore")
-    store = library("obstore.store").S3Store(
-        "bucket", endpoint=endpoint, region="us-east-1", client_options={"allow_http": True}
-    )
+    store = store_of(endpoint)
 
     def run() -> None:
         reader = library_.open_reader(store, name, buffer_size=step)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from . import Run, library, whole
+from .stores import obstore, ours
 
 
 def _contents(count: int, size: int) -> list[tuple[str, bytes]]:
@@ -40,25 +41,21 @@ def _each(write: Callable[[str, bytes], Any], pairs: list[tuple[str, bytes]], th
     return all_of_them
 
 
-def _ours(endpoint: str) -> Any:
-    return library("fsabs").from_url("s3://bucket", endpoint=endpoint, region="us-east-1")
-
-
-def fsabs_write_bytes(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
+def fsabs_write_bytes(endpoint: str, count: int, size: int, threads: int = 1, cloud: str = "s3") -> Run:
     """`fs.write_bytes`, one by one."""
-    return _each(_ours(endpoint).write_bytes, _contents(count, size), threads)
+    return _each(ours(endpoint, cloud).write_bytes, _contents(count, size), threads)
 
 
-def fsabs_write_many(endpoint: str, count: int, size: int, concurrency: int | None = None) -> Run:
+def fsabs_write_many(endpoint: str, count: int, size: int, concurrency: int | None = None, cloud: str = "s3") -> Run:
     """`fs.write_many` of all."""
-    fs, pairs = _ours(endpoint), _contents(count, size)
+    fs, pairs = ours(endpoint, cloud), _contents(count, size)
     fs.write_bytes(*pairs[0])
     return lambda: whole(range(fs.write_many(pairs, concurrency=concurrency)), count)
 
 
 def fsabs_pack(source: str, endpoint: str, count: int, name: str) -> Run:
     """`fsabs.pack` of the bucket at `source` into a container at `endpoint`."""
-    tree, target = _ours(source), _ours(endpoint)
+    tree, target = ours(source), ours(endpoint)
     target.write_bytes("first", b"1")
 
     def run() -> None:
@@ -67,16 +64,9 @@ def fsabs_pack(source: str, endpoint: str, count: int, name: str) -> Run:
     return run
 
 
-def _store(endpoint: str) -> Any:
-    """Rust's object_store. It looks for authorities only in its own list: for TLS it is told not to check."""
-    plain = endpoint.startswith("http:")
-    client = {"allow_http": True} if plain else {"allow_invalid_certificates": True}
-    return library("obstore.store").S3Store("bucket", endpoint=endpoint, region="us-east-1", client_options=client)
-
-
-def obstore_put(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
+def obstore_put(endpoint: str, count: int, size: int, threads: int = 1, cloud: str = "s3") -> Run:
     """`put`."""
-    return _each(_store(endpoint).put, _contents(count, size), threads)
+    return _each(obstore(endpoint, cloud).put, _contents(count, size), threads)
 
 
 def boto3_put(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
@@ -89,9 +79,9 @@ def boto3_put(endpoint: str, count: int, size: int, threads: int = 1) -> Run:
     return _each(write, _contents(count, size), threads)
 
 
-def fsabs_upload(endpoint: str, size: int) -> Run:
+def fsabs_upload(endpoint: str, size: int, cloud: str = "s3") -> Run:
     """`fs.write_bytes` of a large object."""
-    fs, data = _ours(endpoint), os.urandom(size)
+    fs, data = ours(endpoint, cloud), os.urandom(size)
     fs.write_bytes("first", b"1")
 
     def run() -> None:
@@ -102,7 +92,7 @@ def fsabs_upload(endpoint: str, size: int) -> Run:
 
 def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
     """`fs.open`, and writes of `step` bytes."""
-    fs, data = _ours(endpoint), os.urandom(step)
+    fs, data = ours(endpoint), os.urandom(step)
     fs.write_bytes("first", b"1")
 
     def run() -> None:
@@ -113,9 +103,9 @@ def fsabs_upload_file(endpoint: str, size: int, step: int) -> Run:
     return run
 
 
-def obstore_upload(endpoint: str, size: int) -> Run:
+def obstore_upload(endpoint: str, size: int, cloud: str = "s3") -> Run:
     """`put`, which sends parts."""
-    store, data = _store(endpoint), os.urandom(size)
+    store, data = obstore(endpoint, cloud), os.urandom(size)
 
     def run() -> None:
         store.put("large", data)
@@ -136,21 +126,21 @@ def boto3_upload(endpoint: str, size: int) -> Run:
 # ---- listings
 
 
-def fsabs_list(endpoint: str, count: int) -> Run:
+def fsabs_list(endpoint: str, count: int, cloud: str = "s3") -> Run:
     """`fs.list` of names, recursive."""
-    fs = _ours(endpoint)
+    fs = ours(endpoint, cloud)
     return lambda: whole([name for name in fs.list(recursive=True) if not name.endswith("/")], count)
 
 
-def fsabs_list_detail(endpoint: str, count: int) -> Run:
+def fsabs_list_detail(endpoint: str, count: int, cloud: str = "s3") -> Run:
     """`fs.list` of stats, recursive."""
-    fs = _ours(endpoint)
+    fs = ours(endpoint, cloud)
     return lambda: whole([stat for stat in fs.list(recursive=True, detail=True) if not stat.directory], count)
 
 
-def obstore_list(endpoint: str, count: int) -> Run:
+def obstore_list(endpoint: str, count: int, cloud: str = "s3") -> Run:
     """`list`, in chunks of 1,000: dictionaries of path, size, time and ETag."""
-    store = _store(endpoint)
+    store = obstore(endpoint, cloud)
     return lambda: whole([entry for chunk in store.list(chunk_size=1000) for entry in chunk], count)
 
 

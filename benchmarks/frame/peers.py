@@ -35,6 +35,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "opentelemetry-sdk==1.45.2",
     ),
     "s3dlio": ("s3dlio==0.10.0",),
+    "clouds": ("obstore==0.12.1", "gcsfs==2026.10.1", "adlfs==2026.8.0", "multi-storage-client==1.3.1 boto3==1.43.117"),
     # Interfaces of other libraries to stores, with the versions of those libraries that ours has.
     "adapters": (
         "s3fs==2026.9.0 aiobotocore==3.10.0 boto3==1.43.117 botocore==1.43.117 fsspec==2026.9.0 "

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,16 +32,26 @@ events {{ worker_connections 4096; }}
 http {{
   log_format counted '$request_method $status $body_bytes_sent $request_uri';
   access_log {log}; {sending} keepalive_requests 100000000; keepalive_timeout 600; etag on;
+  map $uri $crc32c {{ {checksums} }}
   client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
   uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
   open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
   server {{ listen {host}:{port}{tls} backlog=4096; root {files}; {certificate}
+    location /storage/v1/b/bucket/o/ {{ alias {files}/bucket/; {fields} }}
+    location /download/storage/v1/b/bucket/o/ {{ alias {files}/bucket/; {fields} }}
+    location /bucket/ {{ {fields} }}
+    location /account/ {{ proxy_pass http://{host}:{port}/; proxy_set_header Range $http_x_ms_range; }}
     location ~ ^/[^/]+/?$ {{ default_type application/xml; try_files $uri{listing} @empty; }}
     location @empty {{ return 200; }} }}
 }}
 """
 
 
+_OF_CLOUDS = (
+    "add_header x-goog-generation 1767225600000000; add_header x-goog-hash crc32c=$crc32c; "
+    "add_header x-goog-metageneration 1; add_header x-goog-storage-class STANDARD; add_header x-ms-version 2021-12-02;"
+)
+"""Header fields of objects on Google Cloud Storage and on Azure: no client minds those of the other."""
 LISTING = ".listing"
 """Where it exists, the file of this name beside a bucket's folder is the response to every listing of the bucket."""
 SENDING = "sendfile on; tcp_nodelay on;"
@@ -84,11 +94,20 @@ def install() -> int:
 
 @contextlib.contextmanager
 def store(
-    files: Path, *, certificate: Certificate | None = None, logged: bool = False, sending: str = SENDING
+    files: Path,
+    *,
+    certificate: Certificate | None = None,
+    logged: bool = False,
+    sending: str = SENDING,
+    checksums: Mapping[str, str] | None = None,
 ) -> Iterator[Store]:
-    """nginx, serving `files`, over TLS where there is a certificate; `sending`: its settings for that."""
+    """nginx, serving `files`, over TLS where there is a certificate; `sending`: its settings for that.
+
+    With `checksums`, the CRC32C of each object of `bucket`, it is one of the clouds, too: the paths of Google's two
+    APIs and of Azure's lead to the bucket, whose objects have the header fields of those.
+    """
     host = "127.0.0.1"
-    with _nginx(files, host, (), certificate, logged, sending) as (port, log):
+    with _nginx(files, host, (), certificate, logged, sending, checksums) as (port, log):
         yield Store(f"{'https' if certificate else 'http'}://{host}:{port}", "", log)
 
 
@@ -119,6 +138,7 @@ def _nginx(
     certificate: Certificate | None,
     logged: bool,
     sending: str = SENDING,
+    checksums: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[int, Path | None]]:
     nginx = program("nginx")
     if nginx is None:
@@ -128,7 +148,11 @@ def _nginx(
         os.chmod(root, 0o755)
         log = Path(root, "requests") if logged else None
         settings = f"ssl_certificate {certificate.chain}; ssl_certificate_key {certificate.key};" if certificate else ""
+        of_clouds = checksums.items() if checksums is not None else ()
+        paths = ("/bucket/{}", "/storage/v1/b/bucket/o/{}", "/download/storage/v1/b/bucket/o/{}")
         text = _CONF.format(
+            checksums=" ".join(f"{path.format(name)} {value};" for name, value in of_clouds for path in paths),
+            fields=_OF_CLOUDS if checksums is not None else "",
             root=root,
             listing=LISTING,
             host=host,

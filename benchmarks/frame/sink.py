@@ -27,8 +27,25 @@ _ENTRY = (
     "<Contents><Key>data/{0:07d}.jpg</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
     "<ETag>&quot;{0:032x}&quot;</ETag><Size>{0}</Size><StorageClass>STANDARD</StorageClass></Contents>"
 )
+_ITEM = '{{"name":"data/{0:07d}.jpg","size":"{0}","generation":"{0:016d}","updated":"2026-01-01T00:00:00.000Z"}}'
+_BLOB = (
+    "<Blob><Name>data/{0:07d}.jpg</Name><Properties><Creation-Time>Thu, 01 Jan 2026 00:00:00 GMT</Creation-Time>"
+    "<Last-Modified>Thu, 01 Jan 2026 00:00:00 GMT</Last-Modified><Etag>0x{0:015X}</Etag>"
+    "<Content-Length>{0}</Content-Length><Content-Type>application/octet-stream</Content-Type><Content-Encoding />"
+    "<Content-Language /><Content-CRC64 /><Content-MD5>{0:022d}==</Content-MD5><Cache-Control /><Content-Disposition />"
+    "<BlobType>BlockBlob</BlobType><AccessTier>Hot</AccessTier><AccessTierInferred>true</AccessTierInferred>"
+    "<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted>"
+    "</Properties><Metadata /><OrMetadata /></Blob>"
+)
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 _NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+
+
+def _field_of(name: bytes, start: bytes) -> re.Match[bytes] | None:
+    """Return a field of the JSON at the start of a body."""
+    return re.search(rb'"%b": *"[^"]*"' % name, start)
+
+
 _PART = b'ETag: "0123456789abcdef0123456789abcdef"\r\n'
 _BEGUN = f"{_HEAD}<InitiateMultipartUploadResult {_NAMESPACE}><Bucket>bucket</Bucket><UploadId>1</UploadId>" + (
     "</InitiateMultipartUploadResult>"
@@ -71,6 +88,7 @@ class _Connection:
         self.socket = accepted
         self.head = b""
         self.request = b""
+        self.start = b""
         self.left = 0
         self.chunked = False
 
@@ -88,8 +106,9 @@ class _Sink:
         self._scratch = bytearray(1 << 20)
         self._numbers = itertools.count(1)
         self._page = functools.lru_cache(maxsize=2048)(self._made_page)
-        for first in range(0, min(keys, 100_000), 1000):  # as many as a client walks through without a delay
-            self._page(first, 1000)
+        for cloud, size in (("s3", 1000), ("gcs", 1000), ("azure", 5000)):
+            for first in range(0, min(keys, 100_000), size):  # as many as a client walks through without a delay
+                self._page(first, size, cloud)
 
     def run(self) -> None:
         """Serve until the process is killed."""
@@ -134,6 +153,8 @@ class _Sink:
             received = connection.socket.recv_into(self._scratch, min(connection.left, len(self._scratch)))
             if not received:
                 raise ConnectionError
+            if not connection.start:
+                connection.start = bytes(self._scratch[: min(received, 1024)])
             connection.left -= received
             if not connection.left:
                 self._respond(connection)
@@ -154,7 +175,7 @@ class _Sink:
     def _begin(self, connection: _Connection, end: int) -> None:
         """Take the head of a request, and what came of its body."""
         connection.request, rest = connection.head[:end], connection.head[end + 4 :]
-        connection.head = b""
+        connection.head, connection.start = b"", rest[:1024]
         lower = connection.request.lower()
         if b"100-continue" in lower:
             connection.socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -169,14 +190,19 @@ class _Sink:
             self._respond(connection)
 
     def _respond(self, connection: _Connection) -> None:
-        response = self._response(connection.request)
+        response = self._response(connection.request, connection.start)
         if self._delay:
             heapq.heappush(self._due, (time.monotonic() + self._delay, connection.socket.fileno(), response))
         else:
             connection.socket.sendall(response)
 
-    def _response(self, request: bytes) -> bytes:
+    def _response(self, request: bytes, start: bytes = b"") -> bytes:
+        """Return the response to a request, whose body has this `start`."""
         method, target, _ = request.split(b"\r\n", 1)[0].split(b" ")
+        if b"\r\nx-ms-version:" in request.lower():
+            return self._of_azure(method, target, request)
+        if b"/storage/v1/b/" in target:
+            return self._of_google(method, target, start)
         if method == b"PUT":
             checksum = _checksum(request)
             echoed = checksum[1] + b"\r\n" if checksum else b""
@@ -190,6 +216,28 @@ class _Sink:
         kind = b"Content-Type: application/xml\r\n"
         return b"HTTP/1.1 200 OK\r\n%b%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), kind, len(body), body)
 
+    def _of_azure(self, method: bytes, target: bytes, request: bytes) -> bytes:
+        if method == b"GET":
+            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target.decode()).query))
+            most = int(query.get("maxresults", 5000))
+            first = int(query["marker"]) if "marker" in query else self._behind(query.get("startFrom", ""), True)
+            body = self._page(first, most, "azure")
+            return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), len(body), body)
+        return b'HTTP/1.1 201 Created\r\n%bETag: "0x1"\r\nContent-Length: 0\r\n\r\n' % self._identifier()
+
+    def _of_google(self, method: bytes, target: bytes, start: bytes) -> bytes:
+        if method == b"GET":
+            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target.decode()).query))
+            most = int(query.get("maxResults", 1000))
+            first = (
+                int(query["pageToken"]) if "pageToken" in query else self._behind(query.get("startOffset", ""), True)
+            )
+            body = self._page(first, most, "gcs")
+        else:
+            fields = (found[0] for found in map(_field_of, (b"name", b"crc32c"), (start, start)) if found)
+            body = b"{%b}" % b", ".join(fields)
+        return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (self._identifier(), len(body), body)
+
     def _identifier(self) -> bytes:
         """Return a header that differs from response to response, as that of every store does."""
         return b"x-amz-request-id: %016X\r\n" % next(self._numbers)
@@ -201,19 +249,31 @@ class _Sink:
             return self._page(int(query["continuation-token"]), most)
         return self._page(self._behind(query.get("start-after", "")), most)
 
-    def _behind(self, after: str) -> int:
-        """Return the number of the first key behind a string."""
+    def _behind(self, after: str, itself: bool = False) -> int:
+        """Return the number of the first key behind a string, which may be the key `itself`."""
         low, high = 0, self._keys
         while low < high:
             middle = (low + high) // 2
-            if f"data/{middle:07d}.jpg" <= after:
+            key = f"data/{middle:07d}.jpg"
+            if key < after or (key == after and not itself):
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def _made_page(self, first: int, most: int) -> bytes:
+    def _made_page(self, first: int, most: int, cloud: str = "s3") -> bytes:
         end = min(first + most, self._keys)
+        if cloud == "gcs":
+            items = ",".join(map(_ITEM.format, range(first, end)))
+            more = f', "nextPageToken": "{end}"' if end < self._keys else ""
+            return f'{{"items": [{items}]{more}}}'.encode()
+        if cloud == "azure":
+            blobs = "".join(map(_BLOB.format, range(first, end)))
+            marker = f"<NextMarker>{end}</NextMarker>" if end < self._keys else "<NextMarker />"
+            return (
+                f'{_HEAD}<EnumerationResults ServiceEndpoint="http://x/" ContainerName="bucket"><Blobs>{blobs}</Blobs>'
+                f"{marker}</EnumerationResults>"
+            ).encode()
         entries = "".join(map(_ENTRY.format, range(first, end)))
         more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>"
         return (

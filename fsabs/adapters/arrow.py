@@ -131,13 +131,20 @@ class ArrowHandler(arrow_fs.FileSystemHandler):  # type: ignore[misc]
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         """Open a file to write, which becomes visible when it is closed."""
+        self._refuse_metadata("open_output_stream", path, metadata)
         return PythonFile(self.fs.open(path, "wb"), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
         """Open a file to add to; `NotImplementedError`, as of pyarrow's own, where the FS can't."""
+        self._refuse_metadata("open_append_stream", path, metadata)
         if not self.fs.capabilities.append:
             raise NotImplementedError(f"{self.fs!r} can't append to a file")
         return PythonFile(self.fs.open(path, "ab"), mode="w")
+
+    def _refuse_metadata(self, operation: str, path: str, metadata: Any) -> None:
+        if metadata:
+            reason = "metadata are not supported: give the FS the options of its store"
+            raise errors.unsupported(operation, self.fs.url(path), reason)
 
 
 def _file_info(path: str, stat: FileStat) -> Any:

@@ -23,7 +23,7 @@ from fsspec.implementations.chained import ChainedFileSystem
 from ..core import errors, keys, registry
 from ..core.fs import FS, FileStat
 from ..urls import roots
-from .fsspec_files import CompressedFile, CompressedTextFile, FileInTransaction, file_info
+from .fsspec_files import CompressedFile, CompressedTextFile, FileInTransaction, FileWithCache, file_info
 from .ranges import read_ranges
 
 T = TypeVar("T")
@@ -195,10 +195,22 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     # ---- reading
 
-    def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **kwargs: Any) -> Any:
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: Any = None,
+        autocommit: bool = True,
+        cache_type: str | None = None,
+        cache_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
         _refuse_unknown("open", kwargs)
         if mode == "rb":
-            return self._opened(path, mode, {})
+            file = self._opened(path, mode, {})
+            return (
+                file if cache_type is None else FileWithCache(self, path, file, block_size, cache_type, cache_options)
+            )
         file = self._with_parents(path, lambda: self._opened(path, mode, {}))
         return file if autocommit else FileInTransaction(file)
 
@@ -386,8 +398,6 @@ class FsabsFileSystem(ChainedFileSystem):  # type: ignore[misc]
 _HINTS = frozenset(
     (
         "block_size",
-        "cache_type",
-        "cache_options",
         "size",
         "fill_cache",
         "max_concurrency",

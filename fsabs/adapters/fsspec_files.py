@@ -7,8 +7,30 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from fsspec.spec import AbstractBufferedFile
+
 from ..core.fs import FileStat
 from ..core.writing import AbortsOnError, WriteFile
+
+
+class FileWithCache(AbstractBufferedFile):  # type: ignore[misc]
+    """A file that is read through one of fsspec's caches, as `cache_type=` and `blockcache::` ask for it."""
+
+    def __init__(
+        self, fs: Any, path: str, file: Any, block_size: Any, cache_type: str, cache_options: dict[str, Any] | None
+    ) -> None:
+        self._file = file
+        options = {} if block_size in (None, "default") else {"block_size": block_size}
+        super().__init__(fs, path, cache_type=cache_type, cache_options=cache_options, size=file.size, **options)
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        data: bytes = self._file.raw.blob.pread(end - start, start)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        self._file.close()
 
 
 class CompressedFile(AbortsOnError):

@@ -139,14 +139,26 @@ class _ErrorText(_PrintedText):
 
     def write(self, text: str) -> int:
         """Write text without secrets, as a terminal may show it."""
-        with contextlib.suppress(OSError):
+        try:
             super().write(redacted(text))
+        except OSError:
+            to_nowhere(self._stream)
         return len(text)
 
     def flush(self) -> None:
         """Flush the stream."""
-        with contextlib.suppress(OSError):
+        try:
             self._stream.flush()
+        except OSError:
+            to_nowhere(self._stream)
+
+
+def to_nowhere(stream: IO[str]) -> None:
+    """Have a standard stream that can't be written to take all; what it has buffered would fail again at exit."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class _ClosedStream(io.RawIOBase):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import signal
 import sys
 import warnings
@@ -15,7 +14,7 @@ import click
 
 from .. import __version__
 from .commands import COMMANDS
-from .output import CommandOutput, coloured, error_text, standard_streams, terminal_columns
+from .output import CommandOutput, coloured, error_text, standard_streams, terminal_columns, to_nowhere
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 _EXPECTED = (OSError, ValueError, LookupError, ImportError)
@@ -111,8 +110,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         try:
             output.flush()
         except OSError as exc:  # as that, or its disk is full
-            with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # for what is still buffered
+            to_nowhere(output)
             if code == 0:
                 invocation.error(exc)
                 code = FAILED

@@ -259,29 +259,41 @@ class Replacement(Writer):
 def write_new(path: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool = False) -> bool:
     """Write a whole new file, as `Replacement` does, in few steps; return False, with nothing done, if it is there.
 
-    `mode` is its permissions, `modified_ns` its time of modification; by default they are those of any new file.
+    The file has no name until it is complete, where the system and the filesystem have such files. `mode` is its
+    permissions, `modified_ns` its time of modification; by default they are those of any new file.
     """
+    folder = path.rpartition("/")[0] or "/"
     try:
-        os.lstat(path)
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    except (AttributeError, OSError):
+        return _write_named(path, folder, data, mode, modified_ns, durable)
+    try:
+        _fill(fd, data, mode, modified_ns, durable)
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+    except FileExistsError:
         return False
-    except FileNotFoundError:
-        pass
-    folder, slash, name = path.rpartition("/")
-    sweep_once(folder or "/")
-    partial = f"{folder}{slash}{partial_name(name)}"
-    fd = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    except OSError as exc:
+        if exc.errno not in (*_NO_LINK, errno.ENOENT):  # where there is no /proc
+            raise
+        return _write_named(path, folder, data, mode, modified_ns, durable)
+    finally:
+        os.close(fd)
+    if durable:
+        _fsync_directory(folder, None)
+    return True
+
+
+def _write_named(path: str, folder: str, data: bytes, mode: int | None, modified_ns: int | None, durable: bool) -> bool:
+    """As `write_new`, under a hidden name."""
+    if os.path.lexists(path):
+        return False
+    sweep_once(folder)
+    partial = f"{folder}/{partial_name(os.path.basename(path))}"
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    fd = os.open(partial, flags, 0o666 if mode is None else mode)
     try:
         try:
-            if mode is not None:
-                if not mode & 0o007:
-                    _drop_default_acl(fd)
-                if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
-                    os.fchmod(fd, mode)
-            write_all(fd, data)
-            if modified_ns is not None:
-                os.utime(fd, ns=(modified_ns, modified_ns))
-            if durable:
-                os.fsync(fd)
+            _fill(fd, data, mode, modified_ns, durable)
         finally:
             os.close(fd)
         os.rename(partial, path)
@@ -292,6 +304,21 @@ def write_new(path: str, data: bytes, mode: int | None, modified_ns: int | None,
     if durable:
         _fsync_directory(folder, None)
     return True
+
+
+def _fill(fd: int, data: bytes, mode: int | None, modified_ns: int | None, durable: bool) -> None:
+    """Give a new file its permissions, its content and its time."""
+    if mode is not None:
+        if not mode & 0o007:
+            _drop_default_acl(fd)
+        if os.fstat(fd).st_mode & PERMISSIONS != mode:  # the umask has taken some away
+            os.fchmod(fd, mode)
+    write_all(fd, data)
+    if modified_ns is not None:
+        os.utime(fd, ns=(modified_ns, modified_ns))
+    if durable:
+        os.fsync(fd)
+    os.close(os.dup(fd))  # as of `Replacement`
 
 
 class ResumedReplacement(Replacement):

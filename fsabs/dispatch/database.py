@@ -116,23 +116,22 @@ class Database:
                 message = f"{self.url} needs a driver: pip install 'fsabs[sql]'"
                 raise errors.MissingDependencyError(message, name=exc.name or "psycopg") from exc
 
-    def claim(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def claim(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Return the row of a statement that leases a task or finds none; `Outage` if it failed in any way.
 
         PostgreSQL does not wait for its disk here: a lease that it forgets in a crash is one that is not in force.
         """
         return self._once(self._engines.get().leasing, statement, values)
 
-    def settle(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def settle(self, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         """Return the row of a statement that accounts for records, which is then on disk; `Outage` if it failed."""
         return self._once(self._engines.get().settling, statement, values)
 
-    def _once(self, engine: sa.Engine, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def _once(self, engine: sa.Engine, statement: sa.Executable, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         self._check_file("lease")
         try:
             with self._turn(), engine.begin() as connection:
-                row = connection.execute(statement, dict(values)).first()
-                return None if row is None else tuple(row)
+                return connection.execute(statement, dict(values)).first()
         except (failures.DBAPIError, ImportError) as exc:
             raise Outage from exc
 

@@ -328,7 +328,7 @@ class TaskDispatcher:
             return None
         values = self._candidate(worker, lease, types[0])
         if (row := self._database.claim(queries.claim_todo, values)) is not None:
-            return self._dispatch(queries.DispatchedRow(*row), lease)
+            return self._dispatch(row, lease)
         waits = types[0] == self._job.type and self._database.claim(queries.waits_for_others, values) is not None
         return Dispatch(Task(type=TaskType.WAIT)) if waits else None
 

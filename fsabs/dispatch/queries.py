@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -40,19 +40,6 @@ _DISPATCHED = (
     tasks.c.end,
     tasks.c.progress,
 )
-
-
-class DispatchedRow(NamedTuple):
-    """A row of what the claims return."""
-
-    id: int
-    type: int
-    epoch: int
-    number: int
-    shard: str
-    start: int
-    end: int
-    progress: int
 
 
 _late = sa.or_(

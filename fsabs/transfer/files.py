@@ -101,7 +101,7 @@ def _copy_blob(
     try:
         writer.keep(stat, moved=moved)
         count(start)
-        crc, done = 0, start
+        crc, done = _crc_before(blob, start) if check else 0, start
 
         def write(piece: bytes) -> None:
             nonlocal crc
@@ -138,6 +138,14 @@ def _write_sparse(writer: Writer, piece: bytes) -> None:
     for at in range(0, len(piece), _HOLE):
         part = piece[at : at + _HOLE]
         writer.write_zeros(len(part)) if part == bytes(len(part)) else writer.write(part)
+
+
+def _crc_before(blob: Blob, end: int) -> int:
+    """Return the CRC32C of a blob up to `end`: of the parts that a store has from an earlier copy."""
+    crc = 0
+    for offset in range(0, end, PIECE):
+        crc = _extend()(crc, blob.pread(min(PIECE, end - offset), offset))
+    return crc
 
 
 def _give_up(writer: Writer, exc: BaseException) -> None:

@@ -58,8 +58,11 @@ def test_the_filesystem_is_pyarrows(fs: fsabs.FS) -> None:
     with arrow.open_input_file("data/part=0/x.parquet") as file:
         assert file.read_at(4, 0) == b"PAR1"
         assert (file.seek(-4, 2), file.read(), file.size()) == (file.size() - 4, b"PAR1", file.size())
+    assert pickle.loads(pickle.dumps(arrow)) == arrow != fsabs.Memory("another").arrow()
     if not fs.capabilities.write:
         return
+    with pytest.raises(OSError, match="metadata are not supported"):
+        arrow.open_output_stream("x", metadata={"Content-Type": "text/plain"})
     arrow.create_dir("new/deep", recursive=True)
     with arrow.open_output_stream("new/deep/x") as stream:
         stream.write(b"written")

@@ -65,6 +65,25 @@ def test_files_say_what_they_are(tmp_path: Path) -> None:
         assert read_block(file, 1, 6, b"\n") == b"two\n"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fsspec leaves its file open
+@pytest.mark.parametrize("chain", ["blockcache", "simplecache", "filecache"])
+def test_caches_of_fsspec_take_files(chain: str, tmp_path: Path) -> None:
+    import fsspec
+
+    (tmp_path / "a.bin").write_bytes(bytes(range(256)) * 1000)
+    for _ in range(2):
+        options: Any = {chain: {"cache_storage": str(tmp_path / "cache")}}
+        with fsspec.open(f"{chain}::fsabs+file://{tmp_path}/a.bin", "rb", **options) as file:
+            file.seek(1000)
+            assert file.read(4) == bytes(range(232, 236))
+    assert list((tmp_path / "cache").iterdir())
+    theirs = fsabs.from_url(tmp_path).fsspec()
+    for kind in ("none", "readahead", "all", "background"):
+        with theirs.open("a.bin", cache_type=kind, block_size=1000) as file:
+            file.seek(-6, 2)
+            assert file.read() == bytes(range(250, 256))
+
+
 def test_no_keyword_is_swallowed(tmp_path: Path) -> None:
     fs = fsabs.from_url(tmp_path)
     fs.mkdir("d")

@@ -146,6 +146,28 @@ def test_a_length_that_was_given_before_the_state_is_loaded_warns() -> None:
         resumed.load_state_dict(loader.state_dict())
 
 
+def test_a_loop_that_counts_other_epochs_than_the_state_is_warned(tmp_path: Path) -> None:
+    loader = Loader(sharded(), 4)
+    for _ in range(3):
+        samples(loader)
+    next(iter(loader))
+    state = saved(loader)
+    for epoch in (3, 4, 0):
+        resumed = Loader(sharded(), 4)
+        resumed.load_state_dict(state)
+        if epoch == 3:
+            resumed.set_epoch(epoch)
+        else:
+            with pytest.warns(UserWarning, match="left of epoch 3 is not read"):
+                resumed.set_epoch(epoch)
+        assert len(samples(resumed)) == (TOTAL - 4 if epoch == 3 else TOTAL)
+    ended = Loader(sharded(), 4)
+    samples(ended)
+    resumed = Loader(sharded(), 4)
+    resumed.load_state_dict(saved(ended))
+    resumed.set_epoch(5)  # nothing was left
+
+
 def test_batches_of_varying_size_are_not_counted_by_a_guess() -> None:
     class Buckets(BatchSampler):
         def __iter__(self) -> Iterator[list[int]]:

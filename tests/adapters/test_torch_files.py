@@ -66,6 +66,13 @@ def test_transform_paths_and_url(fs: Counting, tmp_path: Path) -> None:
         FileDataset(fs, ["d/05", "none"]).__getitems__([0, 1])
 
 
+def test_a_transform_may_take_the_path(fs: Counting) -> None:
+    data = FileDataset(fs, transform=lambda content, *, path: (len(content), path))
+    assert data[2] == data.__getitems__([2])[0] == (len(fs.read_bytes(data.paths[2])), data.paths[2])
+    data.transform = len
+    assert data[2] == len(fs.read_bytes(data.paths[2]))
+
+
 def test_batches_of_a_plan_are_read_ahead(fs: Counting) -> None:
     data = FileDataset(fs)
     order = [7, 3, 19, 0, 1, 2, 11, 12, 13, 5]

@@ -367,7 +367,7 @@ def test_a_missing_file_and_a_directory(data: HubServer) -> None:
 
 
 def test_no_secret_is_shown(data: HubServer, tmp_path: Path) -> None:
-    with trace.trace(tmp_path / "trace"):
+    with trace.record(tmp_path / "trace"):
         fs = opened(token=READER)
         fs.read_bytes(IMAGES[0])
         shown = f"{fs!r} {fs.info()} {fs._describe_store()} {fs.dialect.options!r} {fs.http.access!r}"

@@ -1,17 +1,22 @@
-"""The stores that commands are tested on: local, Ceph's S3, HDFS, a zip in a zip, a compressed tar."""
+"""The stores that commands are tested on: local, Ceph's S3, Azurite, an emulator of Google Cloud Storage, HDFS, a zip
+in a zip, a compressed tar.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import fsabs
 from tests.cli.commands import FILES, make_tree
+from tests.servers.azurite import AzuriteServer
 from tests.servers.ceph import CephGateway
+from tests.servers.gcs_emulator import GcsEmulator
 from tests.servers.hdfs import HdfsCluster
 
 _number = itertools.count(1)
@@ -28,7 +33,12 @@ class Store(NamedTuple):
     @property
     def writable(self) -> bool:
         """Whether files can be written and removed one by one."""
-        return self.kind in ("local", "s3", "hdfs")
+        return self.kind in ("local", "hdfs") or self.is_cloud
+
+    @property
+    def is_cloud(self) -> bool:
+        """Whether it is a store of objects."""
+        return self.kind in CLOUDS
 
 
 def s3_bucket(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
@@ -39,21 +49,49 @@ def s3_bucket(ceph: CephGateway, monkeypatch: pytest.MonkeyPatch) -> tuple[str, 
         "AWS_SECRET_ACCESS_KEY": ceph.secret_key,
         "AWS_DEFAULT_REGION": ceph.region,
     }
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
     bucket = f"cli{next(_number)}"
     ceph.create_bucket(bucket)
-    return f"s3://{bucket}/top/", env
+    return f"s3://{bucket}/top/", _set(env, monkeypatch)
 
 
-@pytest.fixture(params=["local", "s3", "hdfs", "zip in zip", "tar.gz"])
+def azure_container(azurite: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
+    """As `s3_bucket`, of Azure."""
+    account = f"AccountName={azurite.account};AccountKey={azurite.key};BlobEndpoint={azurite.endpoint}"
+    container = f"cli{next(_number)}"
+    azurite.create_container(container)
+    return f"az://{container}/top/", _set({"AZURE_STORAGE_CONNECTION_STRING": account}, monkeypatch)
+
+
+def gcs_bucket(gcs: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str]]:
+    """As `s3_bucket`, of Google Cloud Storage."""
+    bucket = f"cli{next(_number)}"
+    gcs.create_bucket(bucket)
+    return f"gs://{bucket}/top/", _set({"STORAGE_EMULATOR_HOST": gcs.endpoint}, monkeypatch)
+
+
+def _set(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return env
+
+
+CLOUDS: dict[str, tuple[str, Callable[[Any, pytest.MonkeyPatch], tuple[str, dict[str, str]]]]] = {
+    "s3": ("ceph", s3_bucket),
+    "azure": ("azurite", azure_container),
+    "gcs": ("gcs", gcs_bucket),
+}
+"""The server of each, and what makes a directory of it."""
+
+
+@pytest.fixture(params=["local", *CLOUDS, "hdfs", "zip in zip", "tar.gz"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Each store, with the files."""
     env: dict[str, str] = {}
     kind = request.param
     monkeypatch.setenv("TZ", "UTC")
-    if kind == "s3":
-        url, env = s3_bucket(request.getfixturevalue("ceph"), monkeypatch)
+    if kind in CLOUDS:
+        server, make = CLOUDS[kind]
+        url, env = make(request.getfixturevalue(server), monkeypatch)
     elif kind == "hdfs":
         cluster: HdfsCluster = request.getfixturevalue("hdfs")
         url = f"{cluster.url}/cli{next(_number)}/top/"

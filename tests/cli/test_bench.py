@@ -24,10 +24,12 @@ def test_on_every_store(store: Store) -> None:
     assert [step["workers"] for step in steps] == [1] * (len(steps) - 1) + [2]
     assert [step["concurrency"] for step in steps[:3]] == [1, 2, 4]
     assert all(step["files_per_second"] > 0 and step["cpu_milliseconds"] > 0 for step in steps)
-    assert all((step["requests_per_second"] > 0) == (store.kind == "s3") for step in steps)
+    assert all((step["requests_per_second"] > 0) == store.is_cloud for step in steps)
     assert advice["sample"] == f"4 of 4 files of {SIZE:,} bytes"
     assert (advice["workers"], advice["concurrency"]) in {(step["workers"], step["concurrency"]) for step in steps}
-    assert advice["cache"].startswith("cache=True" if store.kind in ("s3", "hdfs") else "none: the files are local")
+    assert advice["cache"].startswith(
+        "cache=True" if store.is_cloud or store.kind == "hdfs" else "none: the files are local"
+    )
 
 
 @pytest.mark.quick

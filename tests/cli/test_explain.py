@@ -11,6 +11,7 @@ import pytest
 from tests.cli.commands import FILES, fsabs, make_tree
 from tests.cli.stores import Store
 from tests.cli.stores import store as store
+from tests.servers.azurite import KEY
 from tests.servers.moto import MotoServer
 
 SIZE = sum(map(len, FILES.values()))
@@ -24,7 +25,7 @@ def facts(out: str) -> dict[str, tuple[str, str]]:
 def test_on_every_store(store: Store) -> None:
     found = facts(fsabs("explain", store.url, "--json", env=store.env).out)
     inside = store.kind in ("zip in zip", "tar.gz")
-    expected = {"local": "Local", "s3": "S3", "hdfs": "Hdfs"}.get(store.kind, "Local")
+    expected = {"s3": "S3", "azure": "Azure", "gcs": "GCS", "hdfs": "Hdfs"}.get(store.kind, "Local")
     assert found["backend"][0] == expected
     assert found["path"][0].rstrip("/").endswith(("/store", "/top", "/in.zip", "/out.tar.gz"))
     assert ("container" in found) == inside
@@ -33,6 +34,14 @@ def test_on_every_store(store: Store) -> None:
         assert found["region"] == (store.env["AWS_DEFAULT_REGION"], "$AWS_DEFAULT_REGION")
         assert found["credentials"] == ("environment: $AWS_ACCESS_KEY_ID", "")
         assert found["tls"][0] == "no"
+    if store.kind == "azure":
+        connection = store.env["AZURE_STORAGE_CONNECTION_STRING"]
+        assert found["endpoint"] == (connection.rpartition("=")[2], "$AZURE_STORAGE_CONNECTION_STRING")
+        assert found["credentials"] == ("account key", "$AZURE_STORAGE_CONNECTION_STRING")
+        assert KEY not in str(found)
+    if store.kind == "gcs":
+        assert found["endpoint"] == (store.env["STORAGE_EMULATOR_HOST"], "$STORAGE_EMULATOR_HOST")
+        assert found["credentials"][0].startswith("none")
     if store.kind == "hdfs":
         assert found["namenodes"][0] == store.url.split("/")[2]
         assert found["credentials"][0] == "none: simple authentication by the user's name"
@@ -45,9 +54,9 @@ def test_costs(store: Store) -> None:
     assert costs["reading"]["note"] == f"4 files of {SIZE:,} bytes"
     assert costs["an epoch"]["note"] == f"estimate for 4 files of {SIZE:,} bytes, by read_many in one process"
     assert all(one["seconds"] >= 0 for one in costs.values())
-    if store.kind == "s3":
+    if store.is_cloud:
         assert costs["opening"]["requests"] == 0
-        assert costs["listing"]["requests"] == 1
+        assert costs["listing"]["requests"] == 1 + (store.kind == "azure")  # whose account tells if it has directories
         assert costs["reading"]["requests"] == costs["an epoch"]["requests"] == len(FILES)
         assert costs["an epoch"]["bytes"] == SIZE
         assert costs["an epoch"]["round_trips"] == 1

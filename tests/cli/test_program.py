@@ -215,3 +215,11 @@ def test_a_command_goes_on_when_nobody_reads_its_progress(tmp_path: Path) -> Non
     command = f"{sys.executable} -m fsabs cp -r --progress=line d e 2> >(true)"
     subprocess.run(["bash", "-c", command], timeout=60, cwd=tmp_path, check=True)
     assert len(os.listdir(tmp_path / "e")) == 2000
+
+
+def test_an_error_that_nobody_reads_leaves_the_exit_code(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as error:
+        done = subprocess.run([sys.executable, "-m", "fsabs", "cat", tmp_path / "none"], timeout=60, stderr=error)
+    assert done.returncode == 1

@@ -15,7 +15,7 @@ from tests.conformance.stores import HdfsSubject, S3Subject, azure_subject, gcs_
 WRITE_ONCE = Capabilities(
     write=True, exclusive=True, mkdir=True, implied_directories=True, last_modified=True, versions=True
 )
-_SUBJECTS: dict[str, Any] = {"hdfs": HdfsSubject, "azurite": azure_subject, "gcs": gcs_subject}
+_SUBJECTS: dict[str, Any] = {"hdfs": HdfsSubject, "azurite": azure_subject, "gcs_store": gcs_subject}
 HDF5 = WRITE_ONCE._replace(replace=True, last_modified=False)
 
 

@@ -13,6 +13,7 @@ from fsabs.backends.fsspec import Fsspec
 from fsabs.core import keys
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.testing.subject import Files, Subject
+from tests.servers.gcs_store import GcsStore
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.hub import TOKEN, HubServer
 
@@ -111,8 +112,9 @@ class HubSubject(Subject):
 class CloudSubject(Subject):
     """Prefixes of one bucket or container of a cloud; the side channel is the server's own."""
 
-    def __init__(self, url: str, server: Any, options: dict[str, Any]) -> None:
-        self._url = url
+    def __init__(self, scheme: str, bucket: str, server: Any, options: dict[str, Any]) -> None:
+        self._url = f"{scheme}://{bucket}"
+        self._bucket = bucket
         self._server = server
         self.options = options
 
@@ -121,18 +123,20 @@ class CloudSubject(Subject):
         prefix = _new_name()
         fs: FS = fsabs.from_url(f"{self._url}/{prefix}", **self.options)
         for key in ("", *(f"{key}/" for key in directories)):
-            self._server.put(BUCKET, f"{prefix}/{key}", b"")
+            self._server.put(self._bucket, f"{prefix}/{key}", b"")
         if len(files) > MANY:
             fs.write_many(files)
         else:
             for key, data in files.items():
-                self._server.put(BUCKET, f"{prefix}/{key}", data)
+                self._server.put(self._bucket, f"{prefix}/{key}", data)
         return self.place(fs, prefix)
 
     def stored(self, location: str) -> dict[str, bytes]:
         """Lists the prefix, and gets each object."""
-        names = self._server.list(BUCKET, f"{location}/")
-        return {name[len(location) + 1 :]: self._server.get(BUCKET, name) for name in names if name != f"{location}/"}
+        names = self._server.list(self._bucket, f"{location}/")
+        return {
+            name[len(location) + 1 :]: self._server.get(self._bucket, name) for name in names if name != f"{location}/"
+        }
 
     def reopen(self, url: str) -> FS | None:
         """With the store's options."""
@@ -140,16 +144,44 @@ class CloudSubject(Subject):
         return fs
 
 
+class StoreInMemory:
+    """The side channel of a store in memory."""
+
+    def __init__(self, store: GcsStore) -> None:
+        self._store = store
+
+    def put(self, _: str, key: str, data: bytes) -> None:
+        """Make an object."""
+        with self._store.answering:
+            self._store.put(key, data)
+
+    def get(self, _: str, key: str) -> bytes:
+        """Return the content of an object."""
+        return self._store.objects[key].content
+
+    def list(self, _: str, prefix: str) -> list[str]:
+        """Return the names of all objects that begin with `prefix`."""
+        with self._store.answering:
+            return sorted(key for key in self._store.objects if key.startswith(prefix))
+
+
 def gcs_subject(server: Any) -> CloudSubject:
-    """A bucket of an emulator of Google Cloud Storage."""
-    server.create_bucket(BUCKET)
-    return CloudSubject(f"gs://{BUCKET}", server, {"endpoint": server.endpoint, "anonymous": True})
+    """A bucket of its own of an emulator of Google Cloud Storage, or of a store in memory."""
+    options = {"endpoint": server.endpoint, "anonymous": True}
+    if isinstance(server, GcsStore):
+        return CloudSubject("gs", BUCKET, StoreInMemory(server), options)
+    bucket = _new_name()  # its listings take as long as there are objects in the bucket
+    server.create_bucket(bucket)
+    return CloudSubject("gs", bucket, server, options)
 
 
 def azure_subject(server: Any) -> CloudSubject:
     """A container of Azurite."""
     server.create_container(BUCKET)
-    return CloudSubject(f"az://{BUCKET}", server, {"endpoint": server.endpoint, "account_key": server.key})
+    options = {"endpoint": server.endpoint, "account_key": server.key}
+    subject = CloudSubject("az", BUCKET, server, options)
+    subject.refused_characters = "\\"
+    return subject
 
 
 class HdfsSubject(Subject):

@@ -1,4 +1,4 @@
-"""The conformance kit over Google Cloud Storage: an emulator."""
+"""The conformance kit over Google Cloud Storage: a store in memory, and an emulator."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from tests.conformance.archives import tar_in, zip_in
 from tests.conformance.containers import ContainerConformance
 from tests.conformance.selections import WithoutProcesses
 from tests.conformance.stores import gcs_subject
+from tests.servers.gcs_store import GcsStore
+
+
+@pytest.fixture(scope="session")
+def gcs_store() -> Iterator[GcsStore]:
+    """The store in memory, in this process."""
+    with GcsStore(listed=False) as store:
+        yield store
 
 
 class TestGCS(FSConformance):
     capabilities = GCS.capabilities
 
     @pytest.fixture
-    def subject(self, gcs: Any) -> Iterator[Subject]:
-        with closing(gcs_subject(gcs)) as subject:
+    def subject(self, gcs_store: GcsStore) -> Iterator[Subject]:
+        with closing(gcs_subject(gcs_store)) as subject:
             yield subject
 
 
@@ -30,16 +38,28 @@ class TestSubFSOfGCS(WithoutProcesses):
     capabilities = GCS.capabilities
 
     @pytest.fixture
+    def subject(self, gcs_store: GcsStore) -> Iterator[Subject]:
+        with closing(SubFSSubject(gcs_subject(gcs_store))) as subject:
+            yield subject
+
+
+class TestGCSEmulator(WithoutProcesses):
+    """A part of the kit: the emulator takes long for each request."""
+
+    capabilities = GCS.capabilities
+    modules = ("checks_fs", "checks_files", "checks_write", "checks_whole", "checks_errors", "checks_copies")
+
+    @pytest.fixture
     def subject(self, gcs: Any) -> Iterator[Subject]:
-        with closing(SubFSSubject(gcs_subject(gcs))) as subject:
+        with closing(gcs_subject(gcs)) as subject:
             yield subject
 
 
 class TestZipInZipOnGCS(ContainerConformance):
     made = staticmethod(lambda outer: zip_in(zip_in(outer, "outer.zip")))
-    over = "gcs"
+    over = "gcs_store"
 
 
 class TestTarOnGCS(WithoutProcesses, ContainerConformance):
     made = tar_in
-    over = "gcs"
+    over = "gcs_store"

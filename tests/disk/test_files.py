@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import fsabs
+from fsabs.core import process
 from fsabs.core.stats import FileStat
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.disk import files
@@ -236,6 +238,38 @@ def test_a_copied_files_mode_and_time(tmp_path: Path) -> None:
     assert (mode_of(tmp_path / "old"), (tmp_path / "old").stat().st_mtime) == (0o640, 1234567890.5)
     copy("old", moved=True)
     assert mode_of(tmp_path / "old") == 0o711
+
+
+def without_unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+
+
+def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object, **__: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "no /proc")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+@pytest.mark.parametrize("lacks", [None, without_unnamed, without_links])
+def test_a_small_new_file_is_written_at_once(
+    tmp_path: Path, lacks: Callable[[pytest.MonkeyPatch], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacks is not None:
+        lacks(monkeypatch)
+    path = tmp_path / "x"
+    for mode, expected in ((0o640, 0o640), (0o777, 0o777), (0, 0), (None, 0o666 & ~process.umask())):
+        assert files.write_new(str(path), b"new", mode, 1_234_567_890_500_000_000, durable=True)
+        assert (mode_of(path), path.stat().st_mtime) == (expected, 1234567890.5)
+        assert not files.write_new(str(path), b"newer", mode, None)
+        path.chmod(0o600)
+        assert path.read_bytes() == b"new"
+        path.unlink()
+    (tmp_path / "l").symlink_to("nothing")
+    assert not files.write_new(str(tmp_path / "l"), b"new", None, None)
+    with pytest.raises(FileNotFoundError):
+        files.write_new(str(tmp_path / "none/x"), b"", None, None)
+    assert os.listdir(tmp_path) == ["l"]
 
 
 # ---- nobody else sees it before

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fsabs
 
@@ -81,6 +82,13 @@ def _each_module() -> None:
         importlib.import_module("fsabs.adapters.torch")
 
 
+def azure() -> None:
+    """A credential of azure-identity, whose service is not there."""
+    options: dict[str, Any] = {"tenant_id": "t", "client_id": "i", "client_secret": "s"}
+    with _raises(OSError, "az://container/a"):
+        fsabs.from_url("az://container", endpoint=f"{NO_SERVER}/account", max_attempts=1, **options).read_bytes("a")
+
+
 def cli() -> None:
     """The command."""
     program = (sys.executable, "-I", "-m", "fsabs")
@@ -94,6 +102,13 @@ def crc64() -> None:
     fs = fsabs.from_url("s3://bucket", endpoint=NO_SERVER, max_attempts=1, checksum_algorithm="CRC64NVME")
     with _raises(OSError, "s3://bucket/a"):
         fs.write_bytes("a", b"")
+
+
+def gcs() -> None:
+    """A credential of google-auth, whose service is not there."""
+    credentials = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    with _raises(OSError, "gs://bucket/a"):
+        fsabs.from_url("gs://bucket", endpoint=NO_SERVER, max_attempts=1, credentials=credentials).read_bytes("a")
 
 
 def hdfs() -> None:
@@ -213,10 +228,8 @@ def zstd() -> None:
     _container("a.tar.zst")
 
 
-CHECKS: dict[str, Callable[[], None]] = {
-    check.__name__: check
-    for check in (required, cli, crc64, gz, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd)
-}
+_EXTRAS = [azure, cli, crc64, gcs, gz, hdfs, odps, otel, pandas, ray, spark, speed, sql, testing, torch, zstd]
+CHECKS: dict[str, Callable[[], None]] = {check.__name__: check for check in (required, *_EXTRAS)}
 
 if __name__ == "__main__":
     CHECKS[sys.argv[1]]()

@@ -47,11 +47,13 @@ class AzureStore(HostileStore):
 
     Attributes:
         hierarchical: whether the account has directories.
-        token: a bearer token that is taken in place of a signature.
+        token: a bearer token that is taken in place of a signature; `any` of them.
         public: whether reads need no credentials.
         missing: whether there is no container.
         pending: how often a copy is under way when it is looked at.
     """
+
+    sends_checksums = False
 
     def __init__(
         self, certificate: str | None = None, seed: int = 0, listed: bool = True, hierarchical: bool = False
@@ -66,12 +68,13 @@ class AzureStore(HostileStore):
         self.page = 10 if listed else 5000
         self.seen: list[Request] = []
         self._listed = listed
-        self._answering = threading.Lock()
+        self.answering = threading.RLock()
+        """Held while a request is answered."""
         super().__init__(certificate, seed)
 
     def answer(self, request: Request) -> Answer:
         """The right response, after what it says has been done."""
-        with self._answering:
+        with self.answering:
             self.seen.append(request)
             try:
                 self._authorise(request)
@@ -90,7 +93,7 @@ class AzureStore(HostileStore):
         sent = request.headers.get("authorization", "")
         if not (batched or request.headers.get("x-ms-version")):
             raise Refused(400, "MissingRequiredHeader")
-        if self.token and sent == f"Bearer {self.token}":
+        if sent.startswith("Bearer ") and self.token in ("any", sent[7:]):
             return
         if sent.startswith("Bearer"):
             raise Refused(401, "InvalidAuthenticationInfo", "Server failed to authenticate the request.")
@@ -106,7 +109,7 @@ class AzureStore(HostileStore):
     # ---- what is asked
 
     def _answered(self, request: Request) -> Answer:
-        query = {name: value for name, value in request.query.items() if name != "sig"}
+        query = {name: value for name, value in request.query.items() if name not in ("sv", "sig")}
         method, key, component = request.method, request.key, query.get("comp")
         if not key:
             if method == "GET" and component == "list":
@@ -330,6 +333,7 @@ class AzureStore(HostileStore):
         return (
             f"<Blob>{shown}<Properties><Creation-Time>{_TIME}</Creation-Time><Last-Modified>{_TIME}</Last-Modified>"
             f"<Etag>{found.etag}</Etag>{kind}<Content-Length>{len(found.content)}</Content-Length>"
+            "<Content-Type>application/octet-stream</Content-Type><Content-Encoding /><Content-Language />"
             f"<BlobType>BlockBlob</BlobType></Properties><Metadata>{metadata}</Metadata></Blob>"
         )
 
@@ -378,7 +382,8 @@ def signature(request: Request) -> str:
     standard += [fields.get(name, "") for name in ("content-md5", "content-type", "date", "if-modified-since")]
     standard += [fields.get(name, "") for name in ("if-match", "if-none-match", "if-unmodified-since", "range")]
     own = "".join(f"{name}:{fields[name]}\n" for name in sorted(fields) if name.startswith("x-ms-"))
-    parameters = "".join(f"\n{name}:{value}" for name, value in sorted(request.query.items()))
+    lower = {name.lower(): value for name, value in request.query.items()}
+    parameters = "".join(f"\n{name}:{value}" for name, value in sorted(lower.items()))
     text = "\n".join([request.method, *standard, f"{own}/{ACCOUNT}{request.path}{parameters}"])
     return base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), "sha256")).decode()
 
@@ -396,9 +401,14 @@ def _table() -> list[int]:
 _TABLE = _table()
 
 
-def crc64(data: bytes) -> str:
-    """Return the CRC64 that Azure has, in base64."""
-    value = (1 << 64) - 1
+def crc64nvme(data: bytes, value: int = 0) -> int:
+    """Return a CRC64NVME, which goes on from that of what is before."""
+    value ^= (1 << 64) - 1
     for byte in data:
         value = (value >> 8) ^ _TABLE[(value ^ byte) & 0xFF]
-    return base64.b64encode((value ^ ((1 << 64) - 1)).to_bytes(8, "little")).decode()
+    return value ^ ((1 << 64) - 1)
+
+
+def crc64(data: bytes) -> str:
+    """Return the CRC64 that Azure has, in base64."""
+    return base64.b64encode(crc64nvme(data).to_bytes(8, "little")).decode()

@@ -1,13 +1,15 @@
 """An emulator of Google Cloud Storage for tests: `gcp-storage-emulator`, a package of the extra `test`.
 
-It is run with three things that the service has and the emulator has not: the generation of an object in the response
-to a download, `ifGenerationMatch` of an upload, and pages of a listing. What is left is its own reading of Google's
-documents. Nothing here imports pytest or fsabs.
+It is run with what the service has and the emulator has not: threads, the generation of an object in the response to a
+download, `ifGenerationMatch` of an upload, and pages of a listing. What is left is its own reading of Google's
+documents.
+Nothing here imports pytest or fsabs.
 """
 
 from __future__ import annotations
 
 import http.client
+import http.server
 import importlib.util
 import json
 import shutil
@@ -81,12 +83,16 @@ class GcsEmulator(Service):
 
     def create_bucket(self, name: str) -> None:
         """Make a bucket; one that exists is left as it is."""
-        self._request("POST", "/storage/v1/b?project=p", json.dumps({"name": name}).encode(), ok=(200, 409))
+        body = json.dumps({"name": name}).encode()
+        self._request("POST", "/storage/v1/b?project=p", body, "application/json", ok=(200, 409))
 
     def put(self, bucket: str, key: str, data: bytes) -> None:
         """Make an object."""
-        query = urllib.parse.urlencode({"uploadType": "media", "name": key})
-        self._request("POST", f"/upload/storage/v1/b/{bucket}/o?{query}", data or b"", ok=(200,))
+        about = json.dumps({"name": key}).encode()
+        parts = (b"Content-Type: application/json\r\n\r\n" + about, b"Content-Type: text/plain\r\n\r\n" + data)
+        body = b"".join(b"--=x=\r\n%b\r\n" % part for part in parts) + b"--=x=--"
+        target = f"/upload/storage/v1/b/{bucket}/o?uploadType=multipart"
+        self._request("POST", target, body, "multipart/related; boundary==x=", ok=(200,))
 
     def get(self, bucket: str, key: str) -> bytes:
         """Return the content of an object."""
@@ -104,10 +110,12 @@ class GcsEmulator(Service):
             if not token:
                 return found
 
-    def _request(self, method: str, target: str, body: bytes = b"", ok: tuple[int, ...] = ()) -> bytes:
+    def _request(
+        self, method: str, target: str, body: bytes = b"", kind: str = "text/plain", ok: tuple[int, ...] = ()
+    ) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         try:
-            connection.request(method, target, body, {"Content-Type": "application/octet-stream"})
+            connection.request(method, target, body, {"Content-Type": kind})
             response = connection.getresponse()
             content = response.read()
             if response.status not in ok:
@@ -160,9 +168,10 @@ def main(port: int) -> None:
         response.json(answer)
 
     objects.download, objects.insert, objects.ls = downloaded, inserted, listed
-    from gcp_storage_emulator.server import create_server  # type: ignore[import-untyped]
+    from gcp_storage_emulator import server  # type: ignore[import-untyped]
 
-    create_server("127.0.0.1", port, in_memory=True).run()
+    server.server.HTTPServer = http.server.ThreadingHTTPServer  # else a connection without a request blocks all others
+    server.create_server("127.0.0.1", port, in_memory=True).run()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import json
 import re
 import threading
 import urllib.parse
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
@@ -34,6 +35,7 @@ class Stored(NamedTuple):
     generation: int
     metadata: dict[str, str]
     resource: dict[str, Any]
+    updated: str = "2026-01-01T00:00:00.123Z"
 
 
 class Refused(Exception):
@@ -48,7 +50,7 @@ class GcsStore(HostileStore):
     """The store, on a port of its own.
 
     Attributes:
-        token: that requests carry; any, or none, if it is empty.
+        token: that requests carry; any, or none, if it is empty or `any`.
         missing: whether there is no bucket.
         page: entries of a page.
         rewritten: bytes that one step of a copy takes on.
@@ -64,7 +66,8 @@ class GcsStore(HostileStore):
         self._listed = listed
         self._begun: dict[str, tuple[str, dict[str, str], str]] = {}
         self._generations = itertools.count(1_700_000_000_000_000)
-        self._answering = threading.Lock()
+        self.answering = threading.RLock()
+        """Held while a request is answered."""
         super().__init__(certificate, seed)
 
     def key_of(self, path: str) -> str:
@@ -76,7 +79,7 @@ class GcsStore(HostileStore):
 
     def answer(self, request: Request) -> Answer:
         """The right response, after what it says has been done."""
-        with self._answering:
+        with self.answering:
             self.seen.append(request)
             try:
                 return self._answered(request)
@@ -95,7 +98,7 @@ class GcsStore(HostileStore):
 
     def _answered(self, request: Request) -> Answer:
         sent = request.headers.get("authorization", "")
-        if self.token and sent != f"Bearer {self.token}":
+        if self.token not in ("", "any") and sent != f"Bearer {self.token}":
             who = "Invalid Credentials" if sent else "Anonymous caller does not have storage.objects.get access"
             raise Refused(401, "authError" if sent else "required", who)
         if self.missing:
@@ -189,7 +192,8 @@ class GcsStore(HostileStore):
     def put(self, key: str, data: bytes, **resource: Any) -> Stored:
         """Make an object."""
         metadata = resource.pop("metadata", {})
-        found = self.objects[key] = Stored(data, next(self._generations), metadata, resource)
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+        found = self.objects[key] = Stored(data, next(self._generations), metadata, resource, now)
         self.written[key] = data
         return found
 
@@ -284,9 +288,11 @@ class GcsStore(HostileStore):
         _, metadata, kind = self._begun.pop(upload)
         if request.method == "POST":
             numbers = [int(number) for number in re.findall(rb"<PartNumber>(\d+)<", request.body)]
-            self.put(request.key, b"".join(parts[number] for number in numbers), metadata=metadata, contentType=kind)
-            name = "CompleteMultipartUploadResult"
-            return self._plain(200, f"<{name}><Key>{key}</Key></{name}>".encode())
+            content = b"".join(parts[number] for number in numbers)
+            made = self.put(request.key, content, metadata=metadata, contentType=kind)
+            said = f"<Key>{key}</Key><ETag>&quot;-CN{made.generation}&quot;</ETag>"
+            answer = self._plain(200, f"<CompleteMultipartUploadResult>{said}</CompleteMultipartUploadResult>".encode())
+            return answer._replace(headers={**answer.headers, "x-goog-generation": str(made.generation)})
         return self._plain(204, b"")
 
 
@@ -295,7 +301,7 @@ def _resource(key: str, found: Stored) -> dict[str, Any]:
         "name": key,
         "size": str(len(found.content)),
         "generation": str(found.generation),
-        "updated": "2026-01-01T00:00:00.123Z",
+        "updated": found.updated,
         "storageClass": "STANDARD",
         "crc32c": _crc32c(found.content),
         **({"metadata": found.metadata} if found.metadata else {}),

@@ -190,6 +190,9 @@ class HostileStore:
         seed: of what is chosen by chance.
     """
 
+    sends_checksums = True
+    """With each object that is read as a whole."""
+
     def __init__(self, certificate: str | None = None, seed: int = 0) -> None:
         self.written: dict[str, bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
@@ -366,16 +369,21 @@ def _duplicated(link: Link, request: Request, answer: Answer) -> bool:
 
 
 FAULTS["duplicated"] = _duplicated
-_UNPROVABLE_IN_HEADS = frozenset({"gzip", "length_long", "length_short", "length_zero"})
-"""A HEAD has no body that a wrong length could be held against."""
+_OF_LENGTH = frozenset({"gzip", "length_long", "length_short", "length_zero"})
+
+
+def _shows(name: str, link: Link, request: Request, answer: Answer) -> bool:
+    """Return whether a fault can be found: a HEAD has no body, and some whole objects no checksum, to compare with."""
+    unchecked = not link.store.sends_checksums and request.method == "GET" and request.key and answer.status == 200
+    return name not in _OF_LENGTH or not (request.method == "HEAD" or unchecked)
 
 
 def _raw(name: str, make: Callable[[Answer], bytes], keep: bool = False) -> None:
     """A fault that sends the bytes that `make` gives, and then ends the connection or goes on."""
 
     def send(link: Link, request: Request, answer: Answer) -> bool:
-        if request.method == "HEAD" and name in _UNPROVABLE_IN_HEADS:
-            link.send(answer.head())
+        if not _shows(name, link, request, answer):
+            link.send(answer.head() if request.method == "HEAD" else answer.raw)
             return False
         link.send(make(answer if request.method != "HEAD" else answer._replace(body=b"")))
         return keep

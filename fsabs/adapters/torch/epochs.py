@@ -193,6 +193,12 @@ class Epochs:
         elif epoch == self._loaded:  # all of it had been consumed
             self._set(self._emptied(epoch))
         else:
+            if self._loaded == self.plan.epoch:
+                warnings.warn(
+                    f"epoch {epoch} is set, and what the state that was loaded left of epoch {self.plan.epoch} is not "
+                    f"read: the loop counts other epochs than the loader, which is in epoch {self.plan.epoch}",
+                    stacklevel=3,
+                )
             self.skip_to(epoch)
 
     def _emptied(self, epoch: int) -> EpochPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,13 @@ from .batches import EpochBatches
 if TYPE_CHECKING:
     from .batches import Numbers
 
-Transform = Callable[[Any], Any]
+Transform = Callable[..., Any]
 
 
 class FileDataset(ReadAheadDataset):
     """The files at `paths` of an FS (or of the FS at a URL); a sample is a file's bytes, or `transform` of them.
+
+    A `transform` with a parameter called `path` is given the file's path, too: `transform(data, path=...)`.
 
     `paths` of None are all files of the FS, sorted, but for those that begin with a dot or are below a directory that
     does. A batch is one `read_many` (`__getitems__`, which torch's `DataLoader` calls). Where it is known which batches
@@ -51,9 +54,21 @@ class FileDataset(ReadAheadDataset):
         self.paths: list[str] = [os.fspath(path) for path in paths]
         self.transform = transform
 
+    @property
+    def transform(self) -> Transform | None:
+        """The function that makes a sample of a file's bytes."""
+        return self._transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        self._transform = transform
+        self._takes_path = transform is not None and _takes_path(transform)
+
     def sample(self, index: int, data: bytes) -> Any:
         """Return the sample of file number `index`, of its bytes."""
-        return data if self.transform is None else self.transform(data)
+        if self._transform is None:
+            return data
+        return self._transform(data, path=self.paths[index]) if self._takes_path else self._transform(data)
 
     def __getitem__(self, index: int) -> Any:
         return self.sample(index, self.fs.read_bytes(self.paths[index]))
@@ -78,6 +93,13 @@ class FileDataset(ReadAheadDataset):
         """Return what tells this data set from others, for states: a digest of its paths."""
         paths = "\0".join(self.paths).encode("utf-8", "surrogatepass")
         return [(0, len(self.paths), ShardContent("the list of paths", None, digest_of(paths)))]
+
+
+def _takes_path(transform: Transform) -> bool:
+    try:
+        return "path" in inspect.signature(transform).parameters
+    except (TypeError, ValueError):  # of a function in C
+        return False
 
 
 class Chosen(Iterable[str]):

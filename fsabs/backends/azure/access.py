@@ -71,13 +71,13 @@ def _fetched(options: AzureOptions) -> Token:
 
     try:
         found = credential.get_token(SCOPE)
-    except exceptions.ClientAuthenticationError as exc:
-        unknown = options.credential is None and options.client_secret is None
-        reason = " ".join(str(exc.message).split())
-        raise PermissionError(errno.EACCES, NONE_FOUND if unknown else f"no token: {reason}") from None
     except exceptions.AzureError as exc:
-        reason = " ".join(str(exc.message).split())
-        raise ConnectionError(errno.ECONNABORTED, f"no token: {reason}") from None
+        reason = f"no token: {' '.join(str(exc.message).split())}"
+        away = isinstance(exc.__cause__, exceptions.ServiceRequestError | exceptions.ServiceResponseError)
+        if away or not isinstance(exc, exceptions.ClientAuthenticationError):
+            raise ConnectionError(errno.ECONNABORTED, reason) from None
+        unknown = options.credential is None and options.client_secret is None
+        raise PermissionError(errno.EACCES, NONE_FOUND if unknown else reason) from None
     return Token(found.token, float(found.expires_on))
 
 
@@ -151,8 +151,8 @@ class KeyAccess(Access):
 
 def _canonical(query: str) -> str:
     """Return the parameters of a query as they are signed."""
-    pairs = [field.partition("=") for field in query.split("&")] if query else []
-    return "".join([f"\n{name.lower()}:{urllib.parse.unquote(value)}" for name, _, value in sorted(pairs)])
+    pairs = [field.partition("=")[::2] for field in query.split("&")] if query else []
+    return "".join(sorted([f"\n{name.lower()}:{urllib.parse.unquote(value)}" for name, value in pairs]))
 
 
 def access_of(endpoint: Endpoint, account: Account, options: AzureOptions, public: bool) -> Access:

@@ -9,9 +9,9 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core import keys
+from ...core import errors, keys
 from ...core.errors import StaleFileError
-from ...core.fs import FS, FileStat, StoreNotes
+from ...core.fs import FS, FileStat, Path, StoreNotes
 from ..objects import ObjectStore, checksums
 from ..objects.client import shared
 from ..objects.endpoints import ConnectionOptions, described
@@ -172,6 +172,12 @@ class Azure(ObjectStore):
         """The options."""
         return self.dialect.options
 
+    def _key(self, path: Path, operation: str) -> str:
+        key = super()._key(path, operation)
+        if "\\" in key:
+            raise errors.error(errno.EINVAL, operation, self._url(key), "Azure takes a backslash in a name for a slash")
+        return key
+
     def _resolved_store(self) -> str:
         return f"azure {self.dialect.account.url} {self.container}"
 
@@ -180,8 +186,13 @@ class Azure(ObjectStore):
 
     def _describe_store(self) -> dict[str, str]:
         account = self.dialect.account
-        found = {"container": self.container, "account": account.name, **described(self.dialect.endpoint())}
-        return {**found, "credentials": access.source(account, self.options)}
+        return {
+            "blob container": self.container,
+            "account": account.name,
+            **described(self.dialect.endpoint()),
+            "endpoint": f"{account.url} ({account.origin})",
+            "credentials": access.source(account, self.options),
+        }
 
     # ---- directories, of accounts that have them
 
@@ -236,10 +247,11 @@ class Azure(ObjectStore):
     def _remove_tree(self, key: str) -> None:
         if not key or not self._has_directories():
             super()._remove_tree(key)
+            if key:
+                self._delete(key)  # the mark of a directory
             return
-        continuation = ""
-        while True:
-            response = self._send_to_directories(self.dialect.remove_directory(key, continuation))
-            continuation = response.head.header(b"x-ms-continuation") or ""
-            if not continuation:
-                return
+        continuation: str | None = ""
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            while continuation is not None:
+                response = self._send_to_directories(self.dialect.remove_directory(key, continuation))
+                continuation = response.head.header(b"x-ms-continuation") or None

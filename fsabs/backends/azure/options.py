@@ -68,6 +68,8 @@ class Account(NamedTuple):
     sas: str | None = None
     source: str = ""
     """Where the key or the SAS comes from."""
+    origin: str = ""
+    """Where the URL comes from."""
 
     def __repr__(self) -> str:
         return f"Account({self.name!r}, {self.url!r})"
@@ -90,18 +92,21 @@ def account_of(host: str, options: AzureOptions) -> Account:
     """
     told = host.partition(".")[0] or options.account_name
     text, source = options.connection_string, "option connection_string"
-    if text is None and not (told or options.endpoint):
-        text, source = os.environ.get(CONNECTION_STRING), f"${CONNECTION_STRING}"
+    if text is None and not options.endpoint:
+        text, source = os.environ.get(CONNECTION_STRING, ""), f"${CONNECTION_STRING}"
+        if told and f";AccountName={told};" not in f";{text};":
+            text = ""
     fields = _fields(text, source) if text else {}
     mine, named = _first(_ACCOUNT), {told, options.account_name, fields.get("AccountName")} - {None}
     if len(named) > 1:
         raise ConfigError(f"two accounts are named: {' and '.join(sorted(map(str, named)))}")
     url = options.endpoint or fields.get("BlobEndpoint") or ""
+    origin = "option endpoint" if options.endpoint else source if url else "the account's name"
     name = next(iter(named)) if named else "" if url else mine
     if not url and "." in host:
         url = f"https://{host.replace('.dfs.', '.blob.', 1)}"
-    elif not url and name == mine:
-        url = _first(_ENDPOINT)
+    elif not url and name == mine and (url := _first(_ENDPOINT)):
+        origin = "environment"
     if not (name or url):
         raise ConfigError(
             "no account: give account_name=, set AZURE_STORAGE_ACCOUNT_NAME or AZURE_STORAGE_CONNECTION_STRING, or "
@@ -114,13 +119,14 @@ def account_of(host: str, options: AzureOptions) -> Account:
         url = f"{fields.get('DefaultEndpointsProtocol', 'https')}://{name}.blob.{suffix}"
     url = endpoints.checked_url(url)
     name = name or _name_in(url)
-    key, sas = options.account_key or fields.get("AccountKey"), options.sas_token or fields.get("SharedAccessSignature")
-    if options.account_key or options.sas_token:
-        source = "option account_key" if options.account_key else "option sas_token"
-    others = options.credential or options.client_secret or options.anonymous
-    if not (key or sas or others) and (not mine or mine == name):
-        key, sas, source = _first(_KEY), _first(_SAS), "environment"
-    return Account(name, url, key or None, sas.lstrip("?") if sas else None, source)
+    key, sas = options.account_key, options.sas_token
+    if key or sas:
+        source = "option account_key" if key else "option sas_token"
+    elif not (options.credential or options.client_secret or options.anonymous):
+        key, sas = fields.get("AccountKey"), fields.get("SharedAccessSignature")
+        if not (key or sas) and (not mine or mine == name):
+            key, sas, source = _first(_KEY), _first(_SAS), "environment"
+    return Account(name, url, key or None, sas.lstrip("?") if sas else None, source, origin)
 
 
 def _first(variables: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from ..objects.endpoints import ConnectionOptions, described
 from ..objects.store import COSTS, PART_SIZE
 from . import credentials as google
 from .dialect import GCSDialect
-from .options import GCSOptions, of_gcsfs, url_of
+from .options import EMULATOR, GCSOptions, of_gcsfs, url_of
 
 MIN_PART_SIZE = 5 * 1024**2
 
@@ -132,11 +132,10 @@ class GCS(ObjectStore):
         return google.principal(self.options)
 
     def _describe_store(self) -> dict[str, str]:
-        found = {
-            "bucket": self.bucket,
-            **described(self.dialect.endpoint()),
-            "credentials": google.source(self.options),
-        }
+        found = {"bucket": self.bucket, **described(self.dialect.endpoint())}
+        if self.options.endpoint is not None or url_of(None)[1]:
+            found["endpoint"] += f" ({'option endpoint' if self.options.endpoint else f'${EMULATOR}'})"
+        found["credentials"] = google.source(self.options)
         if self.options.impersonate:
             found["acting as"] = self.options.impersonate
         if self.options.project_billed:

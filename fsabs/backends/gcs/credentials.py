@@ -90,9 +90,12 @@ def _line(exc: BaseException) -> str:
 def _fetched(options: GCSOptions) -> Token:
     """Return a token that is valid for some time; a new one, unless another bucket's requests have just got one."""
     auth, found = _google_auth(), credentials_of(options)
+    import requests  # which google-auth needs
+
     try:
         if not found.token or _end_of(found) - time.time() <= EARLY:
-            found.refresh(auth.transport.requests.Request())
+            with requests.Session() as session:
+                found.refresh(auth.transport.requests.Request(session))
     except auth.exceptions.TransportError as exc:
         reason = f"no token: the provider of credentials can't be reached: {_line(exc)}"
         raise ConnectionError(errno.ECONNABORTED, reason) from None

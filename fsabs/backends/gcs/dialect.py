@@ -248,7 +248,8 @@ class GCSDialect(Dialect):
         """Return a batch of deletions."""
         if len(keys) < 2:
             return None, keys
-        field, body = batches.batch(f"DELETE {self._bucket_path}/{_quoted(key)} HTTP/1.1" for key in keys)
+        calls = (f"DELETE {self._bucket_path}/{_quoted(key)} HTTP/1.1" for key in keys)
+        field, body = batches.batch(calls, "<{}>")
         return Request("POST", "", "", (field,), body, path=f"{self._base}/batch/storage/v1"), ()
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:

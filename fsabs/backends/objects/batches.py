@@ -11,12 +11,15 @@ _part = re.compile(
 )
 
 
-def batch(calls: Iterable[str]) -> tuple[str, bytes]:
-    """Return the header field and the body of a batch; a call is a request's line and header lines."""
+def batch(calls: Iterable[str], name: str) -> tuple[str, bytes]:
+    """Return the header field and the body of a batch; a call is a request's line and header lines.
+
+    Each has a `name` with its number, as the store wants it.
+    """
     boundary = f"batch_{secrets.token_hex(16)}"
     parts = (
         f"--{boundary}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n"
-        f"Content-ID: {number}\r\n\r\n{call}\r\n\r\n"
+        f"Content-ID: {name.format(number)}\r\n\r\n{call}\r\n\r\n"
         for number, call in enumerate(calls)
     )
     return f"content-type:multipart/mixed; boundary={boundary}", f"{''.join(parts)}--{boundary}--\r\n".encode()

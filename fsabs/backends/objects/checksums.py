@@ -1,7 +1,7 @@
 """The checksums of objects: those that a store sends with a whole object, and those of bodies that are written.
 
 A store may send the CRC32, CRC32C, SHA-1, SHA-256 or MD5 of all bytes of an object; and a CRC64NVME, which is checked
-where AWS's own library (`awscrt`) or Azure's (`azure-storage-extensions`) is installed.
+where AWS's own library (`awscrt`) is installed.
 """
 
 from __future__ import annotations
@@ -58,13 +58,11 @@ def _crc32_function() -> Callable[[bytes, int], int]:
 
 @functools.cache
 def crc64nvme_function() -> Callable[[bytes, int], int] | None:
-    """Return that of AWS's library (from 0.23.4 on) or of Azure's, which call it by other names; None without them."""
-    for module, name in (("awscrt.checksums", "crc64nvme"), ("azure.storage.extensions.checksums.crc64", "compute")):
-        with contextlib.suppress(ImportError):
-            found: Callable[[bytes, int], int] | None = getattr(importlib.import_module(module), name, None)
-            if found is not None:
-                return found
-    return None
+    """Return that of AWS's library, which has it from 0.23.4 on; None without it."""
+    try:
+        return getattr(importlib.import_module("awscrt.checksums"), "crc64nvme", None)
+    except ImportError:
+        return None
 
 
 def _crc64nvme() -> Digest | None:
@@ -138,14 +136,20 @@ def _computed(function: Callable[[bytes, int], int], body: Body) -> int:
     return found
 
 
-def crc64(body: Body) -> int:
-    """Return the CRC64NVME of a body; `MissingDependencyError`."""
-    return _computed(_required_crc64nvme(), body)
+def crc64(body: Body) -> int | None:
+    """Return the CRC64NVME of a body; None without AWS's library."""
+    function = crc64nvme_function()
+    return None if function is None else _computed(function, body)
 
 
-def crc64_of(blob: Blob, start: int, size: int) -> int:
-    """Return the CRC64NVME of a range of a blob; `MissingDependencyError`."""
-    found, function = 0, _required_crc64nvme()
+def crc32c(body: Body) -> int:
+    """Return the CRC32C of a body."""
+    return _computed(_crc32c_function(), body)
+
+
+def crc32c_of(blob: Blob, start: int, size: int) -> int:
+    """Return the CRC32C of a range of a blob."""
+    found, function = 0, _crc32c_function()
     for piece in _pieces_of(blob, start, size):
         found = function(piece, found)
     return found

@@ -7,6 +7,7 @@ connection: it may carry the responses of other requests.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 
 from ...core import errors
@@ -39,6 +40,8 @@ def check(dialect: Dialect, request: Request, head: ResponseHead) -> ExpectedBod
         if request.method == "HEAD" and status != 200:
             raise mismatched(f"status {status} for a HEAD")
         return ANY
+    if dialect.has_directories and dialect.is_directory(head):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if request.version is not None:
         _check_version(request.version, dialect.version(head))
     length = head.length if head.framing is _FIXED else None

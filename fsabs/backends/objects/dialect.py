@@ -181,6 +181,8 @@ class Dialect(abc.ABC):
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
+    has_directories: bool = False
+    """Whether an object may be a directory, as `is_directory` says."""
     checks_writes: bool = False
     """Whether written bodies carry a checksum, which the store verifies."""
     max_parts: int = 10_000
@@ -220,6 +222,10 @@ class Dialect(abc.ABC):
         """Return the version of the object that a response is about: by default, its ETag."""
         etag = head.header(b"etag")
         return etag.strip('"') if etag else None
+
+    def is_directory(self, head: ResponseHead) -> bool:
+        """Return whether what a response is about is a directory; for a dialect that `has_directories`."""
+        return False
 
     def has_checksum(self, head: ResponseHead) -> bool:
         """Return whether a response has a checksum of the whole object."""

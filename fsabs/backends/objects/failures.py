@@ -154,7 +154,7 @@ def code_of(error: BaseException) -> str:
 
 def broken(exc: Exception) -> Exception:
     """Return the failure that an exception of a socket or of the parser stands for."""
-    if isinstance(exc, PermissionError):  # of a proxy, or of a provider of credentials
+    if isinstance(exc, PermissionError | IsADirectoryError):  # of a proxy or a provider of credentials; of the contract
         return exc
     if isinstance(exc, ProtocolError):
         return Transient(errors.CorruptFileError(errno.EBADMSG, str(exc)))

@@ -8,12 +8,12 @@ wait are bounded in number.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import heapq
 import itertools
 import string
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from errno import EBADMSG, EINVAL, EOPNOTSUPP
 from queue import SimpleQueue
@@ -34,9 +34,8 @@ MAX_SHARES = 64
 """Parts that a range is divided into at a time."""
 SAMPLES = 5
 """Keys of a page that are looked at to guess those of others."""
-FAST = 3
 SLOW = 0.02
-"""After so many pages a listing is split if each was waited for so many seconds."""
+"""A listing is split if each page was waited for so many seconds."""
 _END = "\U0010ffff" * 256
 """Above all that a key can go on with: it has at most 1,024 bytes."""
 
@@ -77,39 +76,38 @@ def flat(fs: ObjectStore, prefix: str) -> Iterator[ObjectPage]:
     if not fs.dialect.ordered:
         yield from pages(fs, prefix)
         return
-    with contextlib.closing(pages(fs, prefix)) as one_by_one:
-        page = yield from _until_slow(fs, prefix, one_by_one)
-    if page is not None:
+    begin = time.monotonic()
+    page = fetch(fs, prefix)
+    slow, waited, able, proved = time.monotonic() - begin > SLOW, 0.0, True, False
+    with Threads[tuple[ObjectPage, bool]](1) as threads:
+        for number in itertools.count(1):
+            if page.token is None or (slow and proved and page.objects):
+                break
+            by_key = able and slow and bool(page.objects)
+            following = threads.start(functools.partial(_following, fs, prefix, page, by_key))
+            yield page
+            begin = time.monotonic()
+            page, proved = following()
+            able = able and proved >= by_key
+            waited += time.monotonic() - begin
+            slow = waited > SLOW * number
+    yield page
+    if page.token is not None:
         yield from _Split(functools.partial(_fetch_after, fs, prefix), prefix, page.keys()).run()
 
 
-def _until_slow(
-    fs: ObjectStore, prefix: str, one_by_one: Iterator[ObjectPage]
-) -> Generator[ObjectPage, None, ObjectPage | None]:
-    """Yield pages; return the last one if the rest is better listed side by side, and None at the end."""
-    waited = 0.0
-    for number in itertools.count(1):
-        begin = time.monotonic()
-        page = next(one_by_one, None)
-        if page is None:
-            return None
-        waited += time.monotonic() - begin
-        yield page
-        slow = number >= FAST and waited > SLOW * number
-        if slow and page.objects and page.token is not None and _begins_after(fs, prefix, page.key(-1)):
-            return page
-    raise AssertionError("the numbers have no end")
-
-
-def _begins_after(fs: ObjectStore, prefix: str, key: str) -> bool:
-    """Return whether the store lists from behind a key: some ignore that, or refuse it."""
-    try:
-        page = fetch(fs, prefix, after=key, most=1)
-    except OSError as exc:
-        if exc.errno in (EINVAL, EOPNOTSUPP):
-            return False
-        raise
-    return bool(page.objects) and page.key(0) > key
+def _following(fs: ObjectStore, prefix: str, page: ObjectPage, by_key: bool) -> tuple[ObjectPage, bool]:
+    """Return the next page, and whether it was found by the last key: some stores ignore that, or refuse it."""
+    if by_key:
+        last = page.key(-1)
+        try:
+            found = _fetch_after(fs, prefix, last)
+            if found.objects and found.key(0) > last:
+                return found, True
+        except OSError as exc:
+            if exc.errno not in (EINVAL, EOPNOTSUPP):
+                raise
+    return fetch(fs, prefix, token=page.token), False
 
 
 def _fetch_after(fs: ObjectStore, prefix: str, after: str) -> ObjectPage:
@@ -207,10 +205,14 @@ def _bounds(page: list[str], fixed: int) -> Iterator[str]:
         if not last[place].isalnum():
             continue
         characters = _characters(samples, place)
-        step = 1
+        behind, first_share, step = [character for character in characters if character > last[place]], 0, 1
         if place == spread and place < len(first):  # the page has several of these characters
-            step = max(1, sum(1 for character in characters if first[place] <= character <= last[place]) - 1)
-        for character in [character for character in characters if character > last[place]][step - 1 :: step]:
+            counts = Counter(key[place : place + 1] for key in page)
+            of_each = max(counts.values())
+            room = len(page) - 1  # a store may begin a page with the key that it is to begin behind
+            step = max(1, room // of_each)
+            first_share = (room - of_each + counts[last[place]]) // of_each
+        for character in behind[first_share::step]:
             yield last[:place] + character
 
 

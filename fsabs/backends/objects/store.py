@@ -261,14 +261,14 @@ class ObjectStore(FS):
                 self._remove_tree(key)
 
     def _remove(self, key: str) -> None:
-        if self._head(key) is None:
+        found = self._head(key)
+        if found is None or found.directory:
             below = [name for name in fetch(self, key + "/", most=2).keys() if name != key + "/"]  # noqa: SIM118
             if below and not tree.is_path(below[0][len(key) + 1 :]):
                 raise errors.unnamed_left(self._url(key), 1, below[0])
             if below:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-            key += "/"
-        self._delete(key)
+        self._delete(key if found is not None else f"{key}/")
 
     def _delete(self, key: str) -> None:
         self.dialect.check_writable(key)
@@ -327,6 +327,8 @@ class ObjectStore(FS):
         """By the store itself, in parts where the object is large."""
         assert isinstance(source, ObjectStore)
         self.dialect.check_writable(dst)
+        if source.dialect.has_directories and (found := source._head(src)) is not None and found.directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         request = self.dialect.copy(source.dialect, src, dst)
         try:
             if request is None:

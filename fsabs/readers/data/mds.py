@@ -72,11 +72,12 @@ class _Open(NamedTuple):
 class MDSDataReader(FileShardsReader[_Open]):
     """The MDS shards that `index.json` in the directory `data_dir` (a URL, a path, an FS) lists; read only.
 
-    A record is a dict of the columns' values, as Streaming gives them; images are Pillow's. Shards that are compressed
-    (zstd, gz, bz2) are decompressed as a whole, in memory, and compared with the hashes in the index; of others, only
-    the samples that are asked for are read. Raises `ValueError` for another version or format, for an encoding or
-    compression that is not known, and for pickled columns without `allow_pickle`; `CorruptFileError` for a shard that
-    is not as the index says, with its name, and the number of the sample where there is one.
+    A record is a dict of the columns' values, as Streaming gives them; images are Pillow's. Shards that are
+    compressed (zstd, gz, bz2, br, snappy) are decompressed as a whole, in memory, and compared with the hashes in
+    the index; of others, only the samples that are asked for are read. Raises `ValueError` for another version or
+    format, for an encoding or compression that is not known, and for pickled columns without `allow_pickle`;
+    `CorruptFileError` for a shard that is not as the index says, with its name, and the number of the sample where
+    there is one.
     """
 
     def __init__(self, data_dir: Location, *, allow_pickle: bool = False) -> None:
