@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat as stat_bits
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
@@ -32,7 +31,8 @@ def _difference(found: object, expected: object) -> str:
         key = next(key for key in (*expected, *found) if found.get(key) != expected.get(key))
         return f"{key!r}: {_difference(found.get(key, 'missing'), expected.get(key, 'nothing'))}"
     if isinstance(found, bytes) and isinstance(expected, bytes):
-        at = len(os.path.commonprefix([found, expected]))
+        unequal = (n for n, (one, other) in enumerate(zip(found, expected, strict=False)) if one != other)
+        at = next(unequal, min(len(found), len(expected)))
         sizes = f"{len(found)} bytes, expected {len(expected)}"
         return f"{sizes}; at offset {at} there is {found[at : at + 20]!r}, expected {expected[at : at + 20]!r}"
     return f"{found!r:.300}, expected {expected!r:.300}"
@@ -132,6 +132,9 @@ def _assert_file(fs: FS, path: str, data: bytes) -> None:
 
 def _assert_stat(listed: FileStat, asked: FileStat) -> None:
     """Assert that a listing and `stat` say the same of a name."""
+    assert isinstance(listed, FileStat)
+    assert isinstance(asked, FileStat)
+    assert listed.version is None or isinstance(listed.version, str)
     assert listed.filename.endswith("/") == listed.directory == asked.directory
     assert (listed.size, stat_bits.S_IFMT(listed.mode)) == (asked.size, stat_bits.S_IFMT(asked.mode))
     if not listed.directory:

@@ -1,6 +1,4 @@
-"""Checks of binary files that are read, held against `io.BytesIO`, of the positioned reads below them, and of many files
-in one call.
-"""
+"""Checks of binary files that are read: held against `io.BytesIO`, by position, and many files in one call."""
 
 from __future__ import annotations
 

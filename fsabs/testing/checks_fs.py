@@ -80,8 +80,8 @@ def declared_alike(subject: Subject) -> None:
 
 @check("capabilities", "error-attributes", needs=())
 def what_is_not_declared_is_refused(subject: Subject) -> None:
-    for make in (lambda: subject.make(TREE), subject.create):
-        with make() as fs:
+    for fs in (subject.make(TREE), subject.create()):
+        with fs:
             before = subject.contents(fs) if subject.live else {}
             for capability, call in _calls(fs):
                 if not getattr(fs.capabilities, capability):
@@ -123,10 +123,12 @@ def identities_tell_contents_apart(subject: Subject) -> None:
         assert second is not None
         assert first != second
         assert _blob(fs, "a.txt").identity == _blob(fs.subfs(""), "a.txt").identity == first
+        assert fs.subfs("")._resolved_store() == fs._resolved_store()
         for other in (pickle.loads(pickle.dumps(fs)), subject.reopen(fs.url("")) if subject.shared else None):
             if other is not None:
                 with other:
                     assert _blob(other, "a.txt").identity == first
+                    assert other._resolved_store() == fs._resolved_store()
 
 
 @check("identity", needs=("live", "versions", "replace"))

@@ -24,7 +24,7 @@ def an_fs_pickles(subject: Subject) -> None:
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             again: FS = _again(fs, protocol)
             with again:
-                assert type(again) == type(fs)
+                assert type(again) is type(fs)
                 assert (again.url(), again.cwd) == (fs.url(), fs.cwd)
                 assert again.capabilities == fs.capabilities
                 assert again.read_bytes("foo/inside.txt") == TREE["foo/inside.txt"]

@@ -93,7 +93,8 @@ def started(method: str, what: str, function: Callable[..., T], arguments: tuple
     with tempfile.NamedTemporaryFile() as file:
         pickle.dump((function, arguments), file)
         file.flush()
-        return Child(what, functools.partial(_call_pickled, file.name), timeout, method).result()
+        child: Child[T] = Child(what, functools.partial(_call_pickled, file.name), timeout, method)
+        return child.result()
 
 
 def _call_pickled(path: str) -> Any:

@@ -32,7 +32,9 @@ MODULES = (
     "checks_whole",
     "checks_change",
     "checks_copies",
-    "checks_processes",
+    "checks_threads",
+    "checks_fork",
+    "checks_pickle",
 )
 """The modules of this package that define checks."""
 pytest.register_assert_rewrite(*(f"{__package__}.{name}" for name in ("asserts", *MODULES)))
@@ -144,7 +146,8 @@ class FSConformance:
     def test_declared(self, subject: Subject) -> None:
         """The capabilities that selected the checks are those of the FS: none was left out."""
         declared = (self.capabilities, self.live, self.shared)
-        assert (subject.capabilities, subject.live, subject.shared) == declared
+        found = (subject.capabilities, subject.live, subject.shared)
+        assert found == declared, f"the subject has {found}, and the test class declares {declared}"
 
     def test_check(self, check: Check, subject: Subject) -> None:
         """One check."""
@@ -194,7 +197,7 @@ def run(subject: Subject, only: Collection[str] = ()) -> Report:
             continue
         try:
             one(subject)
-        except Exception:  # whatever is raised is the FS's failure, and stands in the report
+        except (Exception, pytest.fail.Exception):  # whatever is raised is the FS's failure, and stands in the report
             report.failures.append(Failure(one, traceback.format_exc()))
         else:
             report.passed.append(one)

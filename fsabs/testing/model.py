@@ -8,14 +8,18 @@ from collections.abc import Callable
 from errno import EINVAL, ENOENT
 from typing import Any
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
+from ..core import errors
 from ..core.fs import FS
 from .asserts import assert_named, assert_raises, assert_same, listed_stats
 from .reference import Reference, paths_of
 from .subjects import Subject
+
+try:
+    from hypothesis import HealthCheck, settings
+    from hypothesis import strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+except ImportError as exc:
+    raise errors.missing("hypothesis", "testing", "fsabs.testing.model_test") from exc
 
 _NAMES = ("a", "b", "b-c", "ü x")
 _PATTERNS = ("*", "*/*", "**", "b*", "**/b*", "a/**/b", "b/*", "*/b/**", "?", "[ab]*")
@@ -60,16 +64,17 @@ class _Machine(RuleBasedStateMachine):
         return path
 
     def _do(self, problems: set[int], call: Callable[..., Any], *arguments: Any) -> Any:
-        """Call, and hold the outcome to `problems`; returns None for what failed as it should."""
-        what = f"{call.__name__}{arguments!r}"
+        """Call, and hold the outcome to `problems`; return None for what failed as it should."""
+        what = f"{call.__name__}{arguments!r}, expected an errno of {problems or '{}'}"
         try:
             found = call(*arguments)
         except OSError as exc:
-            assert problems, f"{what} should have gone well, and raised {exc!r}"
             assert_named(exc)
-            assert exc.errno in problems, f"{what} raised {exc!r}, expected an errno of {problems}"
+            if exc.errno not in problems:
+                exc.add_note(what)
+                raise
             return None
-        assert not problems, f"{what} gave {found!r:.200}, expected an errno of {problems}"
+        assert not problems, f"{what}, gave {found!r:.200}"
         return found
 
     # ---- changes

@@ -1,5 +1,6 @@
-"""`Subject`, the interface that an implementer writes, and subjects that are ready to use: local files, memory, and what
-goes around any other subject: layers, `subfs`, `lazify` and containers.
+"""`Subject`, the interface that an implementer writes, and subjects that are ready to use.
+
+These are local files, memory, and what goes around another subject: layers, `subfs`, `lazify` and containers.
 
 A check makes its tree and looks at the result through the subject's side channel, never through the FS under test: a
 `write` and a `read` that are wrong in the same way would otherwise agree.
@@ -236,7 +237,7 @@ def layered(inner: Subject) -> WrappedSubject:
 
 
 def lazified(inner: Subject) -> WrappedSubject:
-    """Return a subject with `lazify` around the FS of another one, which is built anew from its pickle if it has one."""
+    """Return a subject with `lazify` around the FS of another one, rebuilt from its pickle where it has one."""
     return WrappedSubject(inner, _lazify)
 
 

@@ -12,7 +12,7 @@ from fsabs import FS
 from fsabs.backends.fsspec import Fsspec
 from fsabs.core import keys
 from fsabs.core.writing import PARTIAL_SUFFIX
-from fsabs.testing.subject import Files, Subject
+from fsabs.testing.subjects import Files, Subject
 from tests.servers.gcs_store import GcsStore
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.hub import TOKEN, HubServer
