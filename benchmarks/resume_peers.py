@@ -1,4 +1,4 @@
-"""Jobs of litData and MosaicML streaming that are killed and continued: samples lost and repeated in the epoch."""
+"""Jobs of litData, MosaicML streaming, datasets and grain that are killed and continued: samples lost and repeated."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def run(bench: Bench) -> None:
         options = {"cases": FULL if bench.full else CASES, "total": SAMPLES, "seed": SEED}
         entrants = [
             race.peer(
-                name, package, "resuming_peers.matrix", 1, of="training", peer=peer,
+                name, package, "resuming_peers.matrix", 1, of=of, peer=peer,
                 folder=str(bench.folder / peer), **options,
             )
-            for name, package, peer in (
-                ("litData", "litdata", "litdata"),
-                ("MosaicML streaming", "mosaicml-streaming", "streaming"),
+            for name, package, peer, of in (
+                ("litData", "litdata", "litdata", "rows"),
+                ("MosaicML streaming", "mosaicml-streaming", "streaming", "training"),
+                ("datasets", "datasets", "datasets", "rows"),
+                ("grain", "grain", "grain", "rows"),
             )
         ]  # fmt: skip
         race.run(warming=0)

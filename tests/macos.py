@@ -10,6 +10,7 @@ import mmap
 import os
 import resource
 import select
+import shutil
 import socket
 import tempfile
 from types import ModuleType
@@ -31,6 +32,7 @@ NAMES: dict[ModuleType, tuple[str, ...]] = {
 def hide() -> None:
     """Take the names away, in this process."""
     tempfile._O_TMPFILE_WORKS = False  # type: ignore[attr-defined]
+    shutil._copyxattr = lambda *_, **__: None  # type: ignore[attr-defined]  # as shutil has it there
     for module, names in NAMES.items():
         for name in names:
             if hasattr(module, name):

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ADAPTERS = "tests/adapters/"
-TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
+TORCH = re.compile(r"^(import|from) (fsabs\.adapters\.)?torch\b", re.MULTILINE)
 SERVERS = re.compile(r"\b(azurite|ceph|dav|gcs|hdfs|moto|postgresql|spark)\b")
 SUMMARY = re.compile(r"^(\d+ .*) in [\d.]+s\b", re.MULTILINE)
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
@@ -65,6 +65,11 @@ SECONDS = {
     "tests/dispatch/test_dispatcher.py": 25,
     "tests/adapters/test_patch_scripts.py": 40,
     "tests/adapters/test_torch_ahead.py": 20,
+    "tests/rows/test_mixture.py": 45,
+    "tests/rows/test_recipes.py": 30,
+    "tests/rows/test_language_model.py": 60,
+    "tests/prepare/test_tokens.py": 30,
+    "tests/rows/test_jsonl.py": 12,
     "tests/adapters/test_torch_files.py": 20,
     "tests/adapters/test_torch_loader.py": 20,
     "tests/adapters/test_torch_resuming.py": 20,

@@ -65,8 +65,8 @@ def epoch_local(path: str, names: list[str], batch: int) -> Run:
 
 
 def epoch_cached(endpoint: str, bucket: str, names: list[str], batch: int) -> Run:
-    """Epochs from S3 through a `CachedFS` that asks for versions once; the round that warms up is the first."""
+    """Epochs from S3 through a `CachedFS` as it is by default; the round that warms up is the first."""
     keys: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
     inner = library("fsabs").from_url(f"s3://{bucket}", endpoint=endpoint, **keys)
-    fs = library("fsabs.cache").CachedFS(inner, _folder(), memory_bytes=0, check_interval=3600.0)
+    fs = library("fsabs.cache").CachedFS(inner, _folder())
     return _ours(fs, names, batch)

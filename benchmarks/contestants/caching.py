@@ -24,27 +24,28 @@ def _disk(limit: int | None) -> Any:
     return library("fsabs.cache.disk").open_disk(tempfile.mkdtemp(dir=base), limits)
 
 
-def _named(number: int) -> tuple[bytes, str]:
+def _entry(number: int) -> Any:
     url = f"s3://bucket/images/{number:08}"
-    return library("fsabs.identity").encode("store", url, f"version of {number}"), url
+    name = library("fsabs.core.identity").encode("store", url, f"version of {number}")
+    return library("fsabs.cache.disk").EntryKey.of(name, url)
 
 
 def _filled(count: int, size: int) -> Any:
     disk = _disk(None)
     data, order = os.urandom(size), library("fsabs.cache.policy").ReadOrder()
     for number in range(count):
-        disk.put(*_named(number), data, order)
+        disk.put(_entry(number), data, order)
     return disk
 
 
 def hits(count: int, size: int, lookups: int) -> Run:
     """Hits of entries at random, of a cache of `count`."""
     disk = _filled(count, size)
-    names = [_named(number) for number in random.Random(1).choices(range(count), k=lookups)]
+    entries = [_entry(number) for number in random.Random(1).choices(range(count), k=lookups)]
 
     def run() -> None:
-        for name, url in names:
-            whole(disk.get(name, url), size)
+        for entry in entries:
+            whole(disk.get(entry), size)
 
     return run
 
@@ -56,7 +57,7 @@ def opening(count: int) -> Run:
 
     def run() -> None:
         opened = kind(disk.folder, disk.limits)
-        whole(opened.get(*_named(0)), 100)
+        whole(opened.get(_entry(0)), 100)
         opened.status()
         opened.close()
 
@@ -73,8 +74,8 @@ def puts(count: int, size: int, full: bool) -> Run:
     def run() -> None:
         numbers = range(done[0], done[0] + count)
         done[0] += count
-        order = policy.ReadOrder(_named(number)[1] for number in numbers)
-        admitted = sum(disk.put(*_named(number), data, order) for number in numbers)
+        order = policy.ReadOrder(_entry(number).url for number in numbers)
+        admitted = sum(disk.put(_entry(number), data, order) for number in numbers)
         if admitted < 0.95 * count:  # the last ones may be: an eviction looks at a sample of what may go
             raise RuntimeError(f"{count - admitted} of {count} puts were refused")
 
@@ -88,11 +89,11 @@ def refused(count: int, size: int) -> Run:
     disk = _disk(count * -(-(size + 200) // 4096) * 4096)
     data, order = os.urandom(size), library("fsabs.cache.policy").ReadOrder()
     for number in range(count):
-        disk.put(*_named(number), data, order)
+        disk.put(_entry(number), data, order)
 
     def run() -> None:
         for number in range(count, 2 * count):
-            disk.put(*_named(number), data, order)
+            disk.put(_entry(number), data, order)
 
     return run
 
@@ -108,12 +109,12 @@ def writers(count: int, size: int, processes: int) -> Run:
             pid = os.fork()
             if not pid:
                 for number in range(process * count, (process + 1) * count):
-                    disk.put(*_named(number), data, order)
+                    disk.put(_entry(number), data, order)
                 os._exit(0)
             children.append(pid)
         for pid in children:
             os.waitpid(pid, 0)
-        kept = sum(disk.get(*_named(number)) == data for number in range(processes * count))
+        kept = sum(disk.get(_entry(number)) == data for number in range(processes * count))
         shutil.rmtree(disk.folder)
         return {"kept": kept / (processes * count)}
 
@@ -133,21 +134,21 @@ def hit_rates(files: int, share: float, ordered: bool, real: bool) -> Run:
         kept = round(files * share)
         data, empty = bytes(3000), policy.ReadOrder()
         disk = _disk(kept * room) if real else None
-        memory = library("fsabs.cache.memory").MemoryCache(kept * len(data), policy.Passes())
+        memory = library("fsabs.cache.content").MemoryCache(kept * len(data), policy.Passes())
         found = 0
         for at, epoch in enumerate(epochs):
             ahead = [number for one in epochs[at : at + 2] for number in one]
-            order = policy.ReadOrder(_named(number)[1] for number in ahead) if ordered else empty
+            order = policy.ReadOrder(_entry(number).url for number in ahead) if ordered else empty
             for number in epoch:
-                name, url = _named(number)
+                entry = _entry(number)
                 if ordered:
-                    order.reached(url)
-                if (disk.get(name, url) if disk is not None else memory.get(name)) is not None:
+                    order.reached(entry.url)
+                if (disk.get(entry) if disk is not None else memory.get(entry.name)) is not None:
                     found += at > 0
                 elif disk is not None:
-                    disk.put(name, url, data, order)
+                    disk.put(entry, data, order)
                 else:
-                    memory.put(name, url, data, order)
+                    memory.put(entry.name, entry.url, data, order)
         if disk is not None:
             shutil.rmtree(disk.folder)
         rate = found / (files * (EPOCHS - 1))

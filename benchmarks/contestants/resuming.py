@@ -20,22 +20,29 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import Run
 
 EPOCHS_AFTER = 4
+FAULTS = ("lost", "repeated", "orders", "ledger")
+"""Counts of a case that are to be 0."""
 TIMEOUT = 120  # seconds, of one rank
 SECONDS = 60.0  # after which a round begins no further case
+
+
+RECORDS = ("sharded", "recordio", "files")
+ROWS = ("parquet", "json lines", "tokens", "packed", "mixture")
+"""Data sets of rows, tokens and mixtures; the weights of a mixture change with the second job."""
 
 
 class Case(NamedTuple):
     """One cell of the matrix."""
 
     dataset: str
-    """"sharded", "recordio" or "files"."""
+    """One of `RECORDS` or `ROWS`."""
     loader: str
     """"ours", "tagged" or "stateful"."""
     workers: int
@@ -48,43 +55,126 @@ class Case(NamedTuple):
     drop_last: bool
     step: int
     """The number of batches after which each rank is killed."""
+    batch_after: int
+    """The batch size of the job that continues."""
+    weights: int = 0
+    """Which weights the mixture of the job that continues has: 0 has those of the first job."""
 
 
-def random_case(rng: random.Random, total: int) -> Case:
+WEIGHTS: tuple[Any, ...] = (
+    {"p": 3, "j": 1, "t": 1},
+    {"p": 1, "j": 2, "t": 1},
+    [(0, {"p": 1, "j": 1, "t": 4}), (30, {"p": 1, "j": 1, "t": 1})],
+)
+
+
+def random_case(rng: random.Random, total: int, datasets: Sequence[str] = RECORDS) -> Case:
     """Return a cell of the matrix over a data set of `total` samples."""
-    loader = rng.choice(["ours", "tagged", "stateful"])
-    workers = rng.choice([0, 1, 2, 3])
+    dataset, loader = rng.choice(list(datasets)), rng.choice(["ours", "tagged", "stateful"])
+    workers = rng.choice([0, 1, 2, 3, 4])
     before = rng.choice([1, 2, 3])
-    batch_size = rng.choice([1, 4, total // 2, total, total + 46])
+    sizes = [1, 4, total // 2, total, total + 46]
+    batch_size = rng.choice(sizes)
     batches = max(1, total // before // batch_size)
+    packed = dataset == "packed"
+    if packed:
+        loader = "ours"  # windows have no positions that tags could count before they are read
+    after = rng.choice([1, 2, 3])
+    stateful = loader == "stateful"
     return Case(
-        rng.choice(["sharded", "recordio", "files"]),
+        dataset,
         loader,
         workers,
         workers > 0 and rng.random() < 0.5,
         before,
-        rng.choice([1, 2, 3]),
+        after,
         batch_size,
-        rng.random() < 0.5,
+        rng.random() < 0.5 and not packed,
         rng.choice([1, batches, batches + 1, 2 * batches, rng.randint(1, 2 * batches + 1)]),
+        batch_size if stateful else rng.choice(sizes),
+        rng.choice([0, 1, 2]) if dataset == "mixture" and not (stateful and after == before) else 0,
     )
 
 
 def write_data(folder: Path, total: int) -> None:
-    """Write `total` samples, their numbers, as RecordIO shards and as files."""
+    """Write `total` samples, their numbers, as shards of several formats and as files."""
+    import pyarrow
+    import pyarrow.parquet
+
     import fsabs
+    from fsabs.readers.data import TokenWriter
     from fsabs.readers.recordio import RecordWriter
 
-    numbers = iter(range(total))
+    fs = fsabs.from_url(str(folder), create=True)
+    for name in ("shards", "files", "parquet", "jsonl", "tokens", "p", "j", "t"):
+        fs.mkdir(name)
     sizes = [total // 2, 0, total // 3, 1]
-    shards = fsabs.from_url(str(folder / "shards"), create=True)
-    for shard, size in enumerate([*sizes, total - sum(sizes)]):
-        with RecordWriter(shards, f"{shard}.recordio", max_chunk_bytes=64) as writer:
-            for _ in range(size):
-                writer.write(str(next(numbers)).encode())
-    files = fsabs.from_url(str(folder / "files"), create=True)
+    sizes.append(total - sum(sizes))
+
+    def shards(first: int, counts: Sequence[int]) -> Iterator[tuple[int, range]]:
+        for shard, count in enumerate(counts):
+            yield shard, range(first, first + count)
+            first += count
+
+    def write_rows(name: str, first: int, counts: Sequence[int]) -> None:
+        for shard, numbers in shards(first, counts):
+            table = pyarrow.table({"id": pyarrow.array(numbers, pyarrow.int64()), "other": [None] * len(numbers)})
+            pyarrow.parquet.write_table(table, str(folder / name / f"{shard}.parquet"), row_group_size=7)
+
+    def write_lines(name: str, first: int, counts: Sequence[int]) -> None:
+        for shard, numbers in shards(first, counts):
+            lines = "".join(json.dumps({"id": number, "text": "x" * (number % 50)}) + "\n" for number in numbers)
+            fs.write_bytes(f"{name}/{shard}.jsonl", lines.encode())
+
+    def write_tokens(name: str, first: int, counts: Sequence[int]) -> None:
+        for shard, numbers in shards(first, counts):
+            with TokenWriter(fs, f"{name}/{shard}", "int32") as tokens:
+                for number in numbers:
+                    tokens.write([number] * TOKENS)
+
+    for shard, numbers in shards(0, sizes):
+        with RecordWriter(fs, f"shards/{shard}.recordio", max_chunk_bytes=64) as writer:
+            for number in numbers:
+                writer.write(str(number).encode())
     for number in range(total):
-        files.write_bytes(f"{number:06}", str(number).encode())
+        fs.write_bytes(f"files/{number:06}", str(number).encode())
+    write_rows("parquet", 0, sizes)
+    write_lines("jsonl", 0, sizes)
+    write_tokens("tokens", 0, sizes)
+    half, quarter = total // 2, total // 4
+    write_rows("p", 0, [half // 2, 0, half - half // 2])
+    write_lines("j", half, [quarter])
+    write_tokens("t", half + quarter, [3, total - half - quarter - 3])
+    starts: dict[str, dict[str, int]] = {}
+    for name, first, counts in (
+        *((name, 0, sizes) for name in ("shards", "parquet", "jsonl", "tokens")),
+        ("p", 0, [half // 2, 0, half - half // 2]),
+        ("j", half, [quarter]),
+        ("t", half + quarter, [3, total - half - quarter - 3]),
+    ):
+        starts[name] = {str(shard): numbers.start for shard, numbers in shards(first, counts)}
+    (folder / "starts.json").write_text(json.dumps(starts))
+
+
+TOKENS = 5
+"""Of each document, all of which are its number."""
+
+
+def _id(row: Any) -> int:
+    return int(row["id"])
+
+
+def _document(window: Any) -> int:
+    return int(window["tokens"][0])
+
+
+def _tokens_of(row: Any) -> list[int]:
+    return [int(row["id"])] * times(int(row["id"]))
+
+
+def times(number: int) -> int:
+    """Return how many tokens the document of this number is packed as."""
+    return 1 + number % 5
 
 
 # ---- one rank
@@ -93,41 +183,42 @@ def write_data(folder: Path, total: int) -> None:
 class _Job:
     """The loader of a rank, and what it needs to be driven."""
 
-    def __init__(self, case: Case, folder: str, rank: int, ranks: int) -> None:
+    def __init__(self, case: Case, folder: str, rank: int, ranks: int, continues: bool) -> None:
         from torch.utils.data import DataLoader
 
         from fsabs.adapters import torch as ours
 
         place: dict[str, Any] = {"rank": rank, "ranks": ranks, "seed": 5}
+        batch_size = case.batch_after if continues else case.batch_size
         options: dict[str, Any] = {"num_workers": case.workers, "persistent_workers": case.persistent}
         if case.workers:
             options["multiprocessing_context"] = "fork"
-        if case.dataset == "sharded":
-            dataset: Any = ours.ShardedDataset(f"{folder}/shards", int, buffer_size=16, block_size=8, **place)
-            self.passes: Any = dataset
+        self._folder = folder
+        dataset: Any = _dataset(case, folder, place, continues)
+        self.passes: Any = dataset
+        if dataset is not None:
+            pass
         elif case.dataset == "recordio":
             dataset = ours.RecordIODataset(f"{folder}/shards", int)
         else:
             dataset = ours.FileDataset(f"{folder}/files", transform=int)
         self.stateful = case.loader == "stateful"
         if case.loader == "ours":
-            place = {} if case.dataset == "sharded" else place
-            self.loader: Any = ours.Loader(dataset, case.batch_size, drop_last=case.drop_last, **place, **options)
+            place = place if self.passes is None else {}
+            self.loader: Any = ours.Loader(dataset, batch_size, drop_last=case.drop_last, **place, **options)
             self.passes = self.loader
             return
         if self.stateful:
             kind: Any = importlib.import_module("torchdata.stateful_dataloader").StatefulDataLoader
         else:
             kind = DataLoader
-        if case.dataset == "sharded":
+        if self.passes is not None:
             if not self.stateful:
                 options["collate_fn"] = dataset.tagged()
-            self.loader = kind(dataset, case.batch_size, drop_last=case.drop_last, **options)
+            self.loader = kind(dataset, batch_size, drop_last=case.drop_last, **options)
         else:
             self.passes = ours.EpochSampler(dataset, **place)
-            batches = ours.PlannedBatches(
-                self.passes, case.batch_size, num_workers=case.workers, drop_last=case.drop_last
-            )
+            batches = ours.PlannedBatches(self.passes, batch_size, num_workers=case.workers, drop_last=case.drop_last)
             self.loader = kind(dataset, batch_sampler=batches, **options)
 
     def one_pass(self) -> Iterator[Any]:
@@ -139,10 +230,54 @@ class _Job:
         """What has the state."""
         return self.loader if self.stateful else self.passes
 
+    def ledger(self, rank: int, step: int) -> list[int]:
+        """Return the numbers of the samples that the loader says this rank reads in a step; of documents, once each."""
+        starts = json.loads(Path(self._folder, "starts.json").read_text())
+        found = []
+        for place in self.loader.samples(step)[rank]:
+            folder, _, name = place.shard.rpartition("/")
+            unit = TOKENS if name.endswith(".bin") else 1
+            found.append(starts[folder.rpartition("/")[2]][name.partition(".")[0]] + place.record // unit)
+        return found
+
+
+def _dataset(case: Case, folder: str, place: dict[str, Any], continues: bool) -> Any:
+    """Return an iterable data set; None for a map-style one."""
+    from fsabs.adapters import torch as ours
+
+    def rows(name: str, **options: Any) -> Any:
+        return ours.ShardedDataset(f"{folder}/{name}", _id, window=2, **options)
+
+    def documents(name: str, **options: Any) -> Any:
+        return ours.TokenDataset(f"{folder}/{name}", TOKENS - 1, _document, layout="documents", **options)
+
+    if case.dataset == "sharded":
+        return ours.ShardedDataset(f"{folder}/shards", int, buffer_size=16, block_size=8, **place)
+    if case.dataset == "parquet":
+        return rows("parquet", **place)
+    if case.dataset == "json lines":
+        return rows("jsonl", **place)
+    if case.dataset == "tokens":
+        return documents("tokens", **place)
+    if case.dataset == "packed":
+        return ours.TokenDataset(f"{folder}/jsonl", 7, tokenize=_tokens_of, overlap=False, window=2, **place)
+    if case.dataset != "mixture":
+        return None
+    sources = {"p": rows("p", seed=1), "j": rows("j", seed=2), "t": documents("t", seed=3)}
+    return ours.Mixture(sources, WEIGHTS[case.weights if continues else 0], ending="leave", **place)
+
+
+def _numbers(batch: Any) -> list[int]:
+    """Return the numbers of the samples of a batch; of packed windows, one for each token."""
+    if isinstance(batch, dict):
+        found: list[int] = batch["tokens"][batch["segments"] >= 0].tolist()
+        return found
+    return [int(number) for number in batch.tolist()]
+
 
 def _run_rank(case: Case, folder: str, rank: int, ranks: int, states: list[Any], out: str) -> None:
     """Run a rank: to its kill where it has no states to continue from, else for some epochs more."""
-    job = _Job(case, folder, rank, ranks)
+    job = _Job(case, folder, rank, ranks, bool(states))
     number = 0
     if states:
         number = states[rank % len(states)]["number"]
@@ -160,9 +295,20 @@ def _run_rank(case: Case, folder: str, rank: int, ranks: int, states: list[Any],
     with open(out, "a") as file:
         while True:
             batches = job.one_pass()
+            first, step = True, 0
             for batch in batches:
                 epoch = number if job.stateful else job.passes.epoch
-                file.write(json.dumps([epoch, batch.tolist()]) + "\n")
+                read = _numbers(batch)
+                if first and case.loader == "ours" and case.dataset not in ("recordio", "files"):
+                    first, step = False, job.passes._batches.epochs.plan.batches
+                if case.loader == "ours" and case.dataset not in ("recordio", "files"):
+                    if case.dataset != "packed" or step < job.passes._batches.epochs.plan.batches + 2:
+                        said = job.ledger(rank, step)
+                        same = set(said) == set(read) if case.dataset == "packed" else said == read
+                        if not same:
+                            file.write(json.dumps([-1, read]) + "\n")  # counted as a fault of the ledger
+                    step += 1
+                file.write(json.dumps([epoch, read]) + "\n")
                 steps += 1
                 if not states and steps == case.step:
                     file.flush()
@@ -172,7 +318,10 @@ def _run_rank(case: Case, folder: str, rank: int, ranks: int, states: list[Any],
             if (number if job.stateful else job.passes.epoch) >= (last if states else 30):
                 return  # without batches (drop_last), no step comes
             number += 1
-            if job.stateful and case.dataset == "sharded":  # the main process does not see its workers' passes
+            if job.stateful and case.dataset not in (
+                "recordio",
+                "files",
+            ):  # the main process does not see its workers' passes
                 job.passes.set_epoch(number)
 
 
@@ -221,19 +370,21 @@ def run_case(case: Case, folder: str, total: int) -> dict[str, int]:
     `orders` counts epochs in the order of the epoch before, and ranks that do not continue in the order of a run
     without a kill, though their number is the same.
     """
-    if case.loader == "stateful" and case.dataset != "sharded":
+    if case.loader == "stateful" and case.dataset in ("recordio", "files"):
         case = case._replace(after=case.before)  # torchdata's state is of one rank
     with tempfile.TemporaryDirectory() as scratch:
         before, states = _job(case, folder, case.before, [], f"{scratch}/before")
         if len(states) < case.before:
-            return {"lost": 0, "repeated": 0, "orders": 0, "epochs": 0}  # drop_last drops all
+            return {"lost": 0, "repeated": 0, "orders": 0, "ledger": 0, "epochs": 0}  # drop_last drops all
         after, _ = _job(case, folder, case.after, states, f"{scratch}/after")
+        ledger = sum(epoch < 0 for batches in before + after for epoch, _ in batches)
+        before, after = ([[one for one in rank if one[0] >= 0] for rank in job] for job in (before, after))
         orders = 0
-        if case.before == case.after:
+        if case.before == case.after and case.batch_size == case.batch_after and not case.weights:
             whole, _ = _job(case, folder, case.before, [{"number": 0, "state": None}], f"{scratch}/whole")
             orders += sum(_order(a + b) != _order(c) for a, b, c in zip(before, after, whole, strict=True))
         orders += sum(_same_orders(batches) for batches in after)
-    return {**_counted(case, before, after, states, total), "orders": orders}
+    return {**_counted(case, before, after, states, total), "orders": orders, "ledger": ledger}
 
 
 def _same_orders(batches: list[Any]) -> int:
@@ -255,19 +406,26 @@ def _counted(case: Case, before: list[Any], after: list[Any], states: list[Any],
             epochs.setdefault(epoch, Counter()).update(batch)
     last = max(state["number"] for state in states) + EPOCHS_AFTER
     lost = repeated = 0
+    expected = Counter({number: times(number) if case.dataset == "packed" else 1 for number in range(total)})
     for epoch in range(last + 1):
         seen = epochs.get(epoch, Counter())
-        repeated += sum(times - 1 for times in seen.values())
-        missing = total - len(seen)
+        repeated += (seen - expected).total()
+        missing = (expected - seen).total()
         if case.drop_last:  # each worker of each rank, of both jobs, drops less than a batch
-            dropped = (case.batch_size - 1) * max(1, case.workers) * (case.before + case.after)
-            missing = max(0, missing - dropped)
+            dropped = max(case.batch_size, case.batch_after) - 1
+            missing = max(0, missing - dropped * max(1, case.workers) * (case.before + case.after))
         lost += missing
     return {"lost": lost, "repeated": repeated, "epochs": last + 1}
 
 
 def run(
-    seed: int, cases: int, total: int = 254, report: Any = print, log: Path | None = None, seconds: float = math.inf
+    seed: int,
+    cases: int,
+    total: int = 254,
+    report: Any = print,
+    log: Path | None = None,
+    seconds: float = math.inf,
+    datasets: Sequence[str] = RECORDS,
 ) -> dict[str, int]:
     """Run random cases of the matrix, and return the sums; each case with a fault is reported.
 
@@ -286,9 +444,9 @@ def run(
                 continue
             if time.monotonic() - started >= seconds:
                 break
-            case = random_case(random.Random(f"{seed}/{number}"), total)
+            case = random_case(random.Random(f"{seed}/{number}"), total, datasets)
             found = done[number] = run_case(case, folder, total)
-            if found["lost"] or found["repeated"] or found["orders"]:
+            if any(found[fault] for fault in FAULTS):
                 report(f"seed {seed}, case {number}: {case}: {found}")
             if log is not None:
                 line = {"seed": seed, "total": total, "case": number, "of": case._asdict(), "found": found}
@@ -309,12 +467,13 @@ def _recorded(log: Path | None, seed: int, total: int) -> dict[int, dict[str, in
     return {line["case"]: line["found"] for line in lines if (line["seed"], line["total"]) == (seed, total)}
 
 
-def matrix(seed: int, cases: int, total: int, log: str) -> Run:
+def matrix(seed: int, cases: int, total: int, log: str, rows: bool = False) -> Run:
     """The cases that are not in the log yet, as many as a round has time for; the sums are of all in the log."""
 
     def one_round() -> dict[str, float]:
         warnings.simplefilter("ignore")  # more workers than cores
-        found = run(seed, cases, total, lambda fault: print(fault, file=sys.stderr), Path(log), SECONDS)
+        datasets = ROWS if rows else RECORDS
+        found = run(seed, cases, total, lambda fault: print(fault, file=sys.stderr), Path(log), SECONDS, datasets)
         return {name: float(number) for name, number in found.items()}
 
     return one_round
@@ -324,5 +483,6 @@ if __name__ == "__main__":
     began = time.monotonic()
     _seed, _cases, _total = map(int, sys.argv[1:4])
     _log = Path(sys.argv[4]) if len(sys.argv) > 4 else None
-    print(run(_seed, _cases, _total, print, _log, float(sys.argv[5]) if len(sys.argv) > 5 else math.inf))
+    _seconds = float(sys.argv[5]) if len(sys.argv) > 5 else math.inf
+    print(run(_seed, _cases, _total, print, _log, _seconds, ROWS if sys.argv[6:] == ["rows"] else RECORDS))
     print(f"{time.monotonic() - began:.0f} s")

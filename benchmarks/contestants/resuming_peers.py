@@ -50,6 +50,17 @@ def write(peer: str, folder: str, total: int) -> None:
             for number in range(total):
                 writer.write({"id": number})
         return
+    if peer == "datasets":
+        arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
+        os.makedirs(folder)
+        for shard, at in enumerate(range(0, total, 26)):
+            ids = list(range(at, min(total, at + 26)))
+            parquet.write_table(arrow.table({"id": ids}), f"{folder}/{shard}.parquet", 7)
+        return
+    if peer == "grain":
+        os.makedirs(folder)
+        Path(folder, "total").write_text(str(total))
+        return
     library("litdata").optimize(_sample, list(range(total)), folder, chunk_size=10, num_workers=1)
 
 
@@ -70,8 +81,48 @@ def _loader(peer: str, folder: str, batch_size: int, workers: int) -> Any:
         library("streaming.base.util").clean_stale_shared_memory()
         dataset = streaming.StreamingDataset(local=folder, shuffle=True, batch_size=batch_size)
         return streaming.StreamingDataLoader(dataset, **options)
+    if peer == "datasets":
+        files = sorted(str(path) for path in Path(folder).glob("*.parquet"))
+        data = library("datasets").load_dataset("parquet", data_files=files, split="train", streaming=True)
+        loader = library("torchdata.stateful_dataloader").StatefulDataLoader
+        return loader(data.shuffle(3, buffer_size=20), **options)
+    if peer == "grain":
+        return _Grain(int(Path(folder, "total").read_text()), batch_size, workers)
     data = library("litdata")
     return data.StreamingDataLoader(data.StreamingDataset(folder, shuffle=True), **options)
+
+
+class _Grain:
+    """Two epochs of a shuffled range in batches; each iteration is one."""
+
+    def __init__(self, total: int, batch_size: int, workers: int) -> None:
+        grain = library("grain")
+        batches = grain.MapDataset.range(total).seed(3).shuffle().batch(batch_size)
+        self._each = len(batches)
+        reading = batches.repeat(2).to_iter_dataset()
+        if workers:
+            reading = reading.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+        self._batches = iter(reading)
+        self._taken = 0
+
+    def __iter__(self) -> Any:
+        while True:
+            batch = next(self._batches, None)
+            if batch is None:
+                return
+            self._taken += 1
+            yield batch
+            if self._taken % self._each == 0:
+                return
+
+    def state_dict(self) -> Any:
+        """Return grain's state, and the number of batches."""
+        return self._taken, self._batches.get_state()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue."""
+        self._taken, inner = state
+        self._batches.set_state(inner)
 
 
 def _collate(batch: list[Any]) -> Any:

@@ -57,6 +57,17 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "python-snappy==0.7.3 xxhash==3.8.2 zstd==1.5.7.2 Brotli catalogue==2.0.10 transformers==4.57.6",
         "--no-deps mosaicml-streaming==0.13.0",
     ),
+    # What reads rows and tokens. litdata comes without its requirements here, too, and without obstore, by which it
+    # reads from no store over plain HTTP.
+    "rows": (
+        "torch==2.13.0 numpy==2.4.6 pyarrow==26.0.1",
+        "datasets==5.0.1 fsspec==2026.6.0 s3fs==2026.6.0",
+        "torchdata==0.11.0",
+        "grain==0.2.18",
+        "lightning-utilities==0.15.3 filelock tifffile requests tqdm PyYAML",
+        "--no-deps boto3 s3transfer jmespath",
+        "--no-deps litdata==0.2.76",
+    ),
 }
 
 

@@ -27,6 +27,7 @@ from ..core import (
 from ..core.blobs import Blob, BytesBlob
 from ..core.fs import (
     FS,
+    LAST_NAME,
     Capabilities,
     FileStat,
     ListPage,
@@ -174,8 +175,14 @@ class Fsspec(FS):
     def _list_page(self, key: str, after: str) -> ListPage | None:
         if self.scheme not in _OBJECT_STORES:
             return None
-        members = [*self._list(key)]
-        return ListPage([member for member in members if not member.directory], "", False)
+        folder = after[: after.rfind("/") + 1]  # a request gives one directory alone
+        members = [*self._list(keys.join(key, folder.rstrip("/")))]
+        names = [folder + member.listed() for member in members]
+        files = [
+            member._replace(filename=name) for name, member in zip(names, members, strict=True) if not member.directory
+        ]
+        below = (name for name in names if name[-1] == "/" and name > after)
+        return ListPage(files, next(below, folder + LAST_NAME))
 
     def _open_blob(self, key: str) -> Blob:
         info = self._info(key)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from ..core import errors, process
 from ..core.blobs import Blob, BytesBlob, Origin
 from ..core.identity import encode
-from .content import ContentCache, EntryKey
+from .content import ContentCache
+from .disk import EntryKey
 
 MOST_AT_ONCE = 16
 """Blocks that are fetched, and held in memory, by one read of the store."""
@@ -43,7 +42,7 @@ class Blocks:
 
     def entry(self, number: int) -> EntryKey:
         """Return the name of a block in the cache."""
-        return EntryKey(b"%b%b" % (self._name, encode(number, self.block_size)), self._url)
+        return EntryKey.of(b"%b%b" % (self._name, encode(number, self.block_size)), self._url)
 
     def place(self, number: int) -> tuple[int, int]:
         """Return size and offset of a block in the file."""
@@ -61,63 +60,6 @@ class Blocks:
             return
         for at in range(0, len(data), self.block_size):
             yield data[at : at + self.block_size]
-
-
-class _Source:
-    """A stream of a large file from its store, read in blocks, in order; for one thread."""
-
-    def __init__(self, blob: BlockBlob) -> None:
-        self._blob = blob
-        self._pieces: Iterator[memoryview] | None = None
-        self._next = 0  # where the stream stands
-        self._rest = memoryview(b"")
-        self._has_stream: bool | None = None
-
-    def has_stream(self) -> bool:
-        """Return whether the store has streams; called when the first block is missing."""
-        if self._has_stream is None:
-            pieces = self._blob._inner_blob()._stream(0)  # begins when something is taken of it
-            self._has_stream = pieces is not None
-            _end(pieces)
-        return self._has_stream
-
-    def take(self, number: int, _: Sequence[int]) -> list[bytes]:
-        """Return a block.
-
-        Blocks that others have fetched meanwhile are read over, or the stream is begun again after them.
-        """
-        size, offset = self._blob.blocks.place(number)
-        if self._pieces is None or not self._next <= offset <= self._next + AHEAD:
-            self.close()
-            self._pieces, self._next = self._blob._inner_blob()._stream(offset), offset
-        self._read(offset - self._next)
-        return [self._read(size)]
-
-    def _read(self, size: int) -> bytes:
-        found, missing = [], size
-        while missing:
-            if not self._rest:
-                piece = next(self._pieces, None) if self._pieces is not None else None
-                if piece is None:
-                    self.close()
-                    raise errors.corrupt(self._blob.url, f"{size - missing} bytes at offset {self._next}, not {size}")
-                self._rest = piece
-            found.append(self._rest[:missing])
-            self._rest = self._rest[missing:]
-            missing -= len(found[-1])
-        self._next += size
-        return b"".join(found)
-
-    def close(self) -> None:
-        """End the stream."""
-        pieces, self._pieces = self._pieces, None
-        self._rest = memoryview(b"")
-        _end(pieces)
-
-
-def _end(pieces: Iterator[memoryview] | None) -> None:
-    if pieces is not None and hasattr(pieces, "close"):
-        pieces.close()
 
 
 class BlockBlob(Blob):
@@ -146,40 +88,23 @@ class BlockBlob(Blob):
         self._lock = process.Lock()
 
     def _pread(self, size: int, offset: int) -> bytes:
-        pieces: list[bytes | memoryview] = []
-        touched = self.blocks.touched_by(size, offset)
-        for start in range(0, len(touched), MOST_AT_ONCE):
-            found = self._contents(touched[start : start + MOST_AT_ONCE])
-            pieces += [self._part(number, data, size, offset) for number, data in found.items()]
-        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-
-    def _part(self, number: int, data: bytes, size: int, offset: int) -> bytes | memoryview:
-        """Return the part of a block that lies in a range."""
-        start = number * self.blocks.block_size
-        begin, stop = max(0, offset - start), min(len(data), offset + size - start)
-        return data if stop - begin == len(data) else memoryview(data)[begin:stop]
+        return self._pread_many([(size, offset)])[0]
 
     def _pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read the blocks of as many ranges together as fit into memory."""
-        found: list[bytes] = []
-        at = 0
-        while at < len(ranges):
-            touched: set[int] = set()
-            stop = at
-            while (
-                stop < len(ranges) and len(more := touched.union(self.blocks.touched_by(*ranges[stop]))) <= MOST_AT_ONCE
-            ):
-                touched, stop = more, stop + 1
-            if stop == at:
-                found.append(self._pread(*ranges[at]))
-                stop += 1
-            else:
-                data = self._contents(sorted(touched))
-                for size, offset in ranges[at:stop]:
-                    numbers = self.blocks.touched_by(size, offset)
-                    found.append(b"".join(self._part(number, data[number], size, offset) for number in numbers))
-            at = stop
-        return found
+        """Read the blocks of all ranges, as many together as fit into memory."""
+        touching: dict[int, list[int]] = {}  # the ranges that each block is in
+        for at, (size, offset) in enumerate(ranges):
+            for number in self.blocks.touched_by(size, offset):
+                touching.setdefault(number, []).append(at)
+        pieces: list[list[bytes]] = [[] for _ in ranges]
+        touched = sorted(touching)
+        for start in range(0, len(touched), MOST_AT_ONCE):
+            for number, data in self._contents(touched[start : start + MOST_AT_ONCE]).items():
+                for at in touching[number]:
+                    size, offset = ranges[at]
+                    begin = offset - number * self.blocks.block_size
+                    pieces[at].append(data[max(0, begin) : begin + size])
+        return [found[0] if len(found) == 1 else b"".join(found) for found in pieces]
 
     def _contents(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return whole blocks: from the cache, and what is missing from the store."""
@@ -217,30 +142,68 @@ class BlockBlob(Blob):
                 if number in wanted:
                     yield block
                 elif self._admit:
-                    self._cache().admit(self.blocks.entry(number), block)
+                    self._cache().admit([(self.blocks.entry(number), block)])
 
     def _stream(self, start: int) -> Iterator[memoryview] | None:
         return self._in_order(start)
 
     def _in_order(self, start: int) -> Iterator[memoryview]:
         """Yield block after block, what is missing by a stream of the store, or several at once if it has none."""
-        step = self.blocks.block_size
-        ahead = max(1, min(MOST_AT_ONCE, AHEAD // step))
-        number, skip = start // step, start % step
-        with contextlib.closing(_Source(self)) as source:
+        ahead = max(1, min(MOST_AT_ONCE, AHEAD // self.blocks.block_size))
+        number, skip = divmod(start, self.blocks.block_size)
+        stream: Generator[bytes, None, None] | None = None
+        position = 0  # the block that the stream gives next
+
+        def take(_: Sequence[int]) -> Iterator[bytes]:
+            nonlocal position
+            assert stream is not None
+            while position <= number:  # what others have fetched meanwhile is read over
+                block, position = next(stream), position + 1
+            yield block
+
+        try:
             while number < len(self.blocks):
                 data = self._lookup(number)
+                if data is None and (stream is None or not position <= number <= position + ahead):
+                    if stream is not None:
+                        stream.close()
+                    stream, position = self._streamed(number), number
                 if data is not None:
                     found = [data]
-                elif source.has_stream():
-                    fetch = functools.partial(source.take, number)
-                    found = self._cache().fetch([self.blocks.entry(number)], fetch, self._admit)
+                elif stream is not None:
+                    found = self._cache().fetch([self.blocks.entry(number)], take, self._admit)
                 else:
                     found = [*self._contents(range(number, min(number + ahead, len(self.blocks)))).values()]
                 for content in found:
                     yield memoryview(content)[skip:]
                     skip = 0
                 number += len(found)
+        finally:
+            if stream is not None:
+                stream.close()
+
+    def _streamed(self, number: int) -> Generator[bytes, None, None] | None:
+        """Return the blocks from a number on, of a stream of the store; None if it has none."""
+        pieces = self._inner_blob()._stream(self.blocks.place(number)[1])
+        return None if pieces is None else self._blocks_of(pieces, number)
+
+    def _blocks_of(self, pieces: Iterator[memoryview], first: int) -> Generator[bytes, None, None]:
+        rest: memoryview | None = memoryview(b"")
+        try:
+            for number in range(first, len(self.blocks)):
+                size, offset = self.blocks.place(number)
+                found, missing = [], size
+                while missing:
+                    rest = rest or next(pieces, None)
+                    if rest is None:
+                        raise errors.corrupt(self.url, f"{size - missing} bytes at offset {offset}, not {size}")
+                    found.append(rest[:missing])
+                    missing -= len(found[-1])
+                    rest = rest[len(found[-1]) :]
+                yield b"".join(found)
+        finally:
+            if hasattr(pieces, "close"):
+                pieces.close()
 
     def warm(self) -> int:
         """Fetch the blocks that are not cached; returns their bytes."""

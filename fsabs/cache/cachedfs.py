@@ -1,37 +1,44 @@
 """CachedFS: a layer that keeps what is read in memory and on the local disk, for all processes of a user.
 
-Only the methods of an FS are here: `reading` leads from a key to its content, `stats` has what is known without it,
-`content` keeps the bytes. They are named by the file's identity, so that another version is never returned for the one
-that the store has; the store is asked for the version at each open, unless an option says that less will do.
+`CachedFS` has the methods of an FS; `CachedFiles` leads from a key to its content, cached or fetched: `freshness` has
+what is known of a file without its content, `content` keeps the bytes. They are named by the file's identity, so that
+another version is never returned for the one that the store has; the store is asked for the version at each open,
+unless an option says that less will do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..core import keys, process
+from ..backends.local import Local
+from ..core import errors, keys, process
 from ..core.blobs import Blob
 from ..core.fs import FS, FileStat, Path, TreeCounts, keys_of
+from ..core.identity import Identity
 from ..core.layers import LayerFS
 from ..core.writing import LayerWriter, Writer
 from ..disk import mounts
 from ..disk.folders import cache_directory
-from . import inner as inners
-from . import warming
-from .content import CLAIM_TIMEOUT, Counts
-from .disk import prepare, warn_once
+from . import batches, warming
+from .blocks import BlockBlob, Blocks, WholeBlob
+from .content import ContentCache, Counts
+from .disk import EntryKey, open_disk, warn_once
 from .eviction import DiskLimits
-from .freshness import Freshness
+from .freshness import FileRecords, Freshness
 from .options import share_of_disk, size_of
 from .policy import ReadOrder
-from .reading import CachedFiles
-from .state import CacheState, ResolvedStore
 
 KB, MB = 1024, 1024 * 1024
+FILES_KEPT = 100_000
+"""Files that a process remembers as they were found; then it forgets them all."""
+_ATTEMPTS = 4
 
 
 class CachedFS(LayerFS):
@@ -51,13 +58,12 @@ class CachedFS(LayerFS):
         block_size: bytes that are fetched and kept together of a large file.
         whole_file_size: the largest file that is fetched and kept as a whole.
         check_interval: seconds for which a file is taken to be unchanged after its store was asked for it, or for a
-            listing of its directory, where that takes a request: so long an object that was overwritten may be given
-            as it was. 0 asks at each open, `math.inf` never again.
+            page of a listing that it is in, where that takes a request: so long an object that was overwritten may be
+            given as it was. 0 asks at each open, `math.inf` never again.
         max_age: seconds for which a file of a store that tells no version is taken to be unchanged, as long as its size
             and time stay the same; None caches no such file.
         offline: when the store can't be reached, give what is here of it, as it was when it could. Files and listings
             are remembered for that.
-        claim_timeout: seconds to wait for another's fetch of the same thing.
     """
 
     def __init__(
@@ -73,21 +79,17 @@ class CachedFS(LayerFS):
         check_interval: float = 60.0,
         max_age: float | None = None,
         offline: bool = False,
-        claim_timeout: float = CLAIM_TIMEOUT,
     ) -> None:
         super().__init__(inner)
         blocks, whole = size_of(block_size, "block_size", least=4 * KB), size_of(whole_file_size, "whole_file_size")
-        if check_interval < 0 or (max_age is not None and max_age < 0) or claim_timeout < 0:
-            raise ValueError("check_interval, max_age and claim_timeout are not negative")
-        prepare()
+        if check_interval < 0 or (max_age is not None and max_age < 0):
+            raise ValueError("check_interval and max_age are not negative")
         folder = os.path.abspath(dir) if dir is not None else _default_folder()
         floor = share_of_disk(folder) if min_free is None else size_of(min_free, "min_free")
         limits = DiskLimits(None if max_bytes is None else size_of(max_bytes, "max_bytes"), floor)
         memory = size_of(memory_bytes, "memory_bytes")
-        resolved = ResolvedStore(inner)
-        resolved.get()  # now, so that no worker that is forked has to
         on_disk = offline or max_age is not None
-        make = functools.partial(CacheState, inner, resolved, folder, limits, memory, claim_timeout, Counts(), on_disk)
+        make = functools.partial(CacheState, inner, folder, limits, memory, Counts(), on_disk)
         self._state: process.PerProcess[CacheState] = process.PerProcess(make)
         records = functools.partial(_records, self._state)
         self._stats = Freshness(inner, records, check_interval, max_age, offline)
@@ -97,11 +99,9 @@ class CachedFS(LayerFS):
     # ---- reading
 
     def _open_blob(self, key: str) -> Blob:
-        self._files.reached(key)
         return self._files.open(key, self.inner._open_blob)
 
     def _open_from_start(self, key: str) -> Blob:
-        self._files.reached(key)
         return self._files.open(key, self.inner._open_from_start)
 
     def _read_bytes(self, key: str) -> bytes:
@@ -111,7 +111,7 @@ class CachedFS(LayerFS):
         return files.read(key)
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
-        return self._files.read_many(wanted, concurrency, self._files.reached)
+        return batches.read_many(self._files, wanted, concurrency)
 
     # ---- looking
 
@@ -119,13 +119,13 @@ class CachedFS(LayerFS):
         return self._stats.stat(key, self._url(key))
 
     def _list(self, key: str) -> Iterator[FileStat]:
-        return self._listing(key, "list", self.inner._list)
+        return self._listed(key, "list", self.inner._list)
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        return self._listing(key, "walk", self.inner._walk)
+        return self._listed(key, "walk", self.inner._walk)
 
-    def _listing(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
-        return self._stats.listing(key, self._url(key), kind, ask) if self._stats.offline else ask(key)
+    def _listed(self, key: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
+        return self._stats.listing(self._url(key), kind, lambda: ask(key)) if self._stats.offline else ask(key)
 
     # ---- writing: what changes is asked for anew
 
@@ -246,11 +246,13 @@ class CachedFS(LayerFS):
 
     def unpin(self, paths: Iterable[Path]) -> None:
         """Take `pin` back, of whichever version of the files."""
-        self._files.contents().unpin(map(self._url, keys_of(self, paths, "unpin")))
+        if (disk := self._files.contents().disk) is not None:
+            disk.unpin(map(self._url, keys_of(self, paths, "unpin")))
 
     def verify(self) -> list[str]:
         """Read all that is on disk, of whichever FS; returns what was damaged, and is removed, by URL and version."""
-        return self._files.contents().verify()
+        disk = self._files.contents().disk
+        return disk.verify() if disk is not None else []
 
     def clear(self) -> None:
         """Empty the cache: the folder, for all that share it, and this process's memory."""
@@ -293,16 +295,275 @@ class SmallArchives(CachedFS):
         super().__init__(inner, dir, **options)
         limit = options.get("max_bytes")
         self._files.largest = self.LARGEST if limit is None else min(self.LARGEST, size_of(limit, "max_bytes") // 2)
+        self._stats.by_request = False  # the beginning of an archive is of no use where its blocks are cached
 
 
-def _records(state: process.PerProcess[CacheState]) -> Any:
+# ---- from a key to its content
+
+
+class CachedFile(NamedTuple):
+    """The stat and the identity of a file that is being opened."""
+
+    stat: FileStat
+    entry: EntryKey | None
+    """Its name in the cache; None if it is not cached."""
+    small: EntryKey | None
+    """The same of a file that is cached as a whole."""
+    admit: bool
+    """Whether it may be stored: its version is that of no other content."""
+    asked: float
+    """When its store was asked for it, in seconds since 1970."""
+
+
+class CacheState:
+    """The per-process state of a `CachedFS` around `inner`."""
+
+    def __init__(
+        self,
+        inner: FS,
+        folder: str | None,
+        limits: DiskLimits,
+        memory_bytes: int,
+        counts: Counts,
+        records_on_disk: bool,
+    ) -> None:
+        disk = open_disk(folder, limits) if folder is not None else None
+        self.store: str = inner._resolved_store()
+        self.contents: ContentCache = ContentCache(disk, memory_bytes, counts)
+        asking = f"{self.store} {inner._principal()}" if records_on_disk else ""
+        self.records: FileRecords = FileRecords(asking, self.contents, records_on_disk)
+        self.files: dict[str, CachedFile] = {}
+        """The last ones that were found, by key."""
+
+
+class CachedFiles:
+    """The files of `fs`, a `CachedFS` around `inner`. Files up to `whole_size` are one entry, others one a block."""
+
+    def __init__(
+        self,
+        fs: FS,
+        inner: FS,
+        state: process.PerProcess[CacheState],
+        stats: Freshness,
+        block_size: int,
+        whole_size: int,
+    ) -> None:
+        self.inner = inner
+        self.stats = stats
+        self._whole_size = whole_size
+        self.largest: float = math.inf
+        """Bytes of the largest file that is cached."""
+        self.order: ReadOrder = ReadOrder()
+        """The order of an epoch, by which entries are evicted."""
+        self.prefetched: ReadOrder = ReadOrder()
+        """The order of what is being fetched ahead of its reader."""
+        self.stat_is_request: bool = inner.capabilities.stat_is_request
+        self._fs = fs
+        self._state = state
+        self._block_size = block_size
+
+    def state(self) -> CacheState:
+        """Return this process's state."""
+        state = self._state.get()
+        state.contents.order = self.order
+        return state
+
+    def contents(self) -> ContentCache:
+        """Return this process's cache of contents."""
+        return self.state().contents
+
+    def reached(self, key: str) -> None:
+        """Note that a file is read: what is before it in an order is not needed any more."""
+        for order in (self.order, self.prefetched):
+            if order.is_known:
+                order.reached(self.inner._url(key))
+
+    # ---- from a key to its entry
+
+    def known(self, key: str) -> tuple[CachedFile | None, bytes | None]:
+        """Return what is known of a file without a request, None for nothing, and its content, if it is small and
+        cached.
+        """
+        state = self.state()
+        file = state.files.get(key)
+        url = self.inner._url(key) if file is None or file.entry is None else file.entry.url
+        if self.stat_is_request:
+            record = self.stats.fresh(key, url, state.records)
+            if record is None:
+                return None, None
+            stat = record.stat
+        else:
+            stat = self.stats.stat(key, url) if self.stats.offline else self.inner._stat(key)
+        if file is None or file.stat != stat:
+            file = self.found(key, url, stat, time.time())
+        data = state.contents.lookup(file.small) if file.small is not None else None
+        return file, data if data is not None and len(data) == stat.size else None
+
+    def _located(self, key: str, file: CachedFile | None) -> tuple[CachedFile, bytes | None, Blob | None]:
+        """Return a file, if `known` has found nothing, and its content; with a blob, if it was opened for that."""
+        if file is not None:
+            return file, None, None
+        file, opened = self.find_or_open(key)
+        data = self.contents().lookup(file.small) if file.small is not None else None
+        if data is not None and opened is not None:
+            opened.close()
+        return file, data, opened
+
+    def find(self, key: str, *, by_listing: bool = True) -> CachedFile:
+        """Return a file, asked for now or within the check interval."""
+        url, asked = self.inner._url(key), time.time()
+        return self.found(key, url, self.stats.current(key, url, by_listing=by_listing), asked)
+
+    def find_or_open(self, key: str) -> tuple[CachedFile, Blob | None]:
+        """As `find`; a file that was never cached is opened for that, if it takes no more requests."""
+        asked = time.time()
+        if not self.stat_is_request or not self.stats.is_new(key, self.inner._url(key)):
+            return self.find(key), None
+        blob = self.inner._open_from_start(key)
+        file = self.of_response(key, blob.size, blob.version, asked)
+        if self.is_cached(file):
+            self.remember(file)  # what isn't there is remembered when its content was read
+        return file, blob
+
+    def found(self, key: str, url: str, stat: FileStat, asked: float) -> CachedFile:
+        """Return the file of a stat: the one of the last time, if that was the same and may be stored."""
+        files = self.state().files
+        file = files.get(key)
+        if file is None or file.stat != stat:
+            file = self._file(url, stat, asked)
+            if file.admit and stat.version is not None:
+                if len(files) >= FILES_KEPT:
+                    files.clear()
+                files[key] = file
+        return file
+
+    def of_response(self, key: str, size: int, version: str | None, asked: float) -> CachedFile:
+        """Return the file that a response with content is of."""
+        stat = FileStat(keys.name(key), size, version=version)
+        return self._file(self.inner._url(key), stat, asked, settled=True)
+
+    def is_cached(self, file: CachedFile) -> bool:
+        """Return whether a file whose content was requested in place of its stat, or its beginning, was cached."""
+        entry = file.small
+        if entry is None and file.entry is not None:
+            entry = self.blocks(file.entry, file.stat.size).entry(0)
+        self.stats.likely_cached = entry is not None and self.contents().contains(entry)
+        return self.stats.likely_cached
+
+    def _file(self, url: str, stat: FileStat, asked: float, settled: bool = False) -> CachedFile:
+        version = stat.version
+        if stat.directory or not 0 < stat.size <= self.largest or (version is None and self.stats.max_age is None):
+            return CachedFile(stat, None, None, False, asked)
+        admit = settled or version is None or self.inner._is_settled(version)
+        if version is None:
+            version = self.stats.aged_version(url, stat)
+        name = Identity(self._state.get().store, url, version, stat.size).encode()
+        entry = EntryKey.of(name, url)
+        return CachedFile(stat, entry, entry if stat.size <= self._whole_size else None, admit, asked)
+
+    def remember(self, file: CachedFile) -> None:
+        """Remember a file that is cached."""
+        if file.entry is not None and self.stats.notes_contents:
+            self.stats.remember(file.entry.url, file.stat, file.asked, file.admit)
+
+    # ---- from there to its content
+
+    def open(self, key: str, open_inner: Callable[[str], Blob]) -> Blob:
+        """Return a blob of a file."""
+        self.reached(key)
+        known, data = self.known(key)
+        file, data, opened = self._located(key, known) if known is None or data is None else (known, data, None)
+        if data is not None:
+            return WholeBlob(self._fs, key, data, file.stat.version)
+        if file.entry is None:
+            return open_inner(key) if opened is None else opened
+        if file.small is None:
+            return self.block_blob(key, file, opened)
+        return WholeBlob(self._fs, key, *self.whole(key, file, open_inner, opened))
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a file."""
+        known, data = self.known(key)
+        return self._read(key, known) if data is None else data
+
+    def _read(self, key: str, known: CachedFile | None) -> bytes:
+        for _ in range(_ATTEMPTS):
+            file, data, opened = self._located(key, known)
+            if data is not None:
+                return data
+            if file.entry is None and opened is None:
+                break
+            if file.small is not None:
+                return self.whole(key, file, self.inner._open_from_start, opened)[0]
+            with (
+                contextlib.suppress(errors.StaleFileError),  # it changed between its stat and its reading
+                self.block_blob(key, file, opened) if file.entry is not None or opened is None else opened as blob,
+            ):
+                data = blob.read_all()
+                self.inner._check_content(key, blob.version, data)
+                return data
+            self.stats.invalidate(self.inner._url(key))
+            known = None
+        return self.inner._read_bytes(key)
+
+    def block_blob(self, key: str, file: CachedFile, opened: Blob | None = None) -> BlockBlob:
+        """Return a blob of a large file, which closes `opened`."""
+        assert file.entry is not None
+        blocks = self.blocks(file.entry, file.stat.size)
+        self.remember(file)
+        open_inner = self.inner._open_blob
+        return BlockBlob(self._fs, key, file.stat.version, blocks, self.contents, open_inner, file.admit, opened)
+
+    def blocks(self, entry: EntryKey, size: int) -> Blocks:
+        """Return the blocks of a large file."""
+        return Blocks(entry.name, entry.url, size, self._block_size)
+
+    def whole(
+        self, key: str, file: CachedFile, open_inner: Callable[[str], Blob], opened: Blob | None = None
+    ) -> tuple[bytes, str | None]:
+        """Fetch a small file; return its content and its version: that of `file`, unless it changed meanwhile.
+
+        `opened` is used, once, in place of what `open_inner` returns, and closed.
+        """
+
+        def read(_: Sequence[int]) -> list[bytes]:
+            nonlocal opened
+            blob, opened = opened or open_inner(key), None
+            with blob:
+                if (blob.size, blob.version) != (file.stat.size, file.stat.version):
+                    raise errors.stale(self.inner._url(key))
+                return [blob.read_all()]
+
+        try:
+            for _ in range(_ATTEMPTS):
+                if (entry := file.small) is None:
+                    break
+                try:
+                    [data] = self.contents().fetch([entry], read, file.admit)
+                except errors.StaleFileError:  # it changed between its stat and its reading
+                    self.stats.invalidate(entry.url)
+                    file = self.find(key)
+                    continue
+                if self.stats.notes_contents and self.contents().contains(entry):
+                    self.remember(file)
+                return data, file.stat.version
+        finally:
+            if opened is not None:
+                opened.close()
+        with self.inner._open_blob(key) as blob:
+            return blob.read_all(), blob.version
+
+
+def _records(state: process.PerProcess[CacheState]) -> FileRecords:
     return state.get().records
 
 
 def _warn_if_local(inner: FS) -> None:
     """Warn once that a cache around local files does not pay, unless they are on a network mount."""
-    folder = inners.local_folder(inner)
-    if folder is not None and not mounts.is_network(mounts.filesystem_of(folder)):
+    while isinstance(inner, LayerFS):
+        inner = inner.inner
+    folder = f"/{inner._root}"
+    if isinstance(inner, Local) and not mounts.is_network(mounts.filesystem_of(folder)):
         message = (
             f"a cache around local files makes small ones slower: each is checked, and read from a copy ({folder})"
         )

@@ -1,38 +1,30 @@
 """ContentCache: from identities to bytes, in memory over disk, each fetched once for all that want it.
 
-It knows no FS. Names are what `Identity.encode` gives, and what follows it for a block of a file. A disk that fails is
-a miss.
+It knows no FS. A disk that fails is a miss. There is one for each process.
 """
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import os
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..core import hooks, process
-from .disk import DiskCache
-from .memory import MemoryCache
+from . import eviction, policy
+from .disk import DiskCache, EntryKey
+from .eviction import Candidate, Victims
 from .policy import Passes, ReadOrder
-from .single_flight import MISSING, SingleFlight
+from .single_flight import MISSING, SingleFlight, no_claims
 
 T = TypeVar("T")
 GROUP, GROUP_BYTES = 32, 1 << 18
 """The limits of a group of contents that are stored together: their number, and their bytes."""
-CLAIM_TIMEOUT = 60.0
-"""Seconds that a thread waits for another's fetch before it fetches itself."""
 _PROCESSES = 128
 DISK_HITS, MEMORY_HITS, MISSES = range(3)
 """The numbers of `Counts`."""
-
-
-class EntryKey(NamedTuple):
-    """The name of one entry, and the URL of the file that it is of: a whole file, or a block of one."""
-
-    name: bytes
-    url: str
 
 
 class Counts:
@@ -54,38 +46,93 @@ class Counts:
         return Counts, ()
 
 
+class _Item:
+    __slots__ = ("data", "key", "last_read")
+
+    def __init__(self, key: int, data: bytes) -> None:
+        self.key = key
+        self.data = data
+        self.last_read = time.time()
+
+
+class MemoryCache:
+    """At most `limit` bytes, by name, by the same policy as the disk's; safe in threads."""
+
+    def __init__(self, limit: int, passes: Passes) -> None:
+        self._limit = limit
+        self._passes = passes
+        self._items: dict[bytes, _Item] = {}
+        self._victims = Victims(self._sample, passes)
+        self._lock = process.Lock()
+        self.size: int = 0
+        """Bytes of all entries."""
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._items
+
+    def get(self, name: bytes) -> bytes | None:
+        """Return the entry of that name, if it is there."""
+        item = self._items.get(name)
+        if item is None:
+            return None
+        item.last_read = time.time()
+        if not hash(name) & self._passes.mask:
+            self._passes.read(hash(name))
+        return item.data
+
+    def put(self, name: bytes, url: str, data: bytes, order: ReadOrder) -> bool:
+        """Admit an entry, others going as need be; False if it is not admitted, or is there."""
+        if len(data) > self._limit or name in self._items:
+            return False
+        key = policy.key_of(url)
+        need = order.need(key)
+        with self._lock:
+            if name in self._items:  # another thread was faster
+                return False
+            while self.size + len(data) > self._limit:
+                victim = self._victims.next(need, order)
+                if victim is None:
+                    return False
+                item = self._items.get(victim.name)
+                if item is not None and item.last_read == victim.last_read:
+                    del self._items[victim.name]
+                    self.size -= len(item.data)
+            self._items[name] = _Item(key, data)
+            self.size += len(data)
+        return True
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        with self._lock:
+            self._items, self.size = {}, 0
+
+    def _sample(self) -> list[Candidate]:
+        items = [*self._items.items()]
+        self.size = sum(len(item.data) for _, item in items)  # exact again after a signal handler's exception
+        chosen = random.sample(items, min(eviction.CANDIDATES, len(items)))
+        return [Candidate(item.key, item.last_read, name) for name, item in chosen]
+
+
 class ContentCache:
-    """See the module. `order` is what is known of the future; replace it when more is.
+    """See the module. `order` is what is known of the future; replace it when more is."""
 
-    A forked child begins with an empty memory: what its parent's threads were changing may be half changed.
-    """
-
-    def __init__(
-        self,
-        disk: DiskCache | None,
-        memory_bytes: int,
-        timeout: float = CLAIM_TIMEOUT,
-        counts: Counts | None = None,
-    ) -> None:
+    def __init__(self, disk: DiskCache | None, memory_bytes: int, counts: Counts | None = None) -> None:
         self.disk = disk
         self.order: ReadOrder = ReadOrder()
         self.counts: Counts = counts or Counts()
-        self._memory_bytes = memory_bytes
-        self._fetches = SingleFlight(lambda: None if disk is None else disk.claims, timeout)
-        self._begin()
-
-    def _begin(self) -> None:
-        passes = Passes() if self.disk is None else self.disk.passes
-        self.memory: MemoryCache = MemoryCache(self._memory_bytes, passes)
+        self.memory: MemoryCache = MemoryCache(memory_bytes, Passes() if disk is None else disk.passes)
         self._counted = self.counts.own()
-        self._generation = process.generation()
+        self._fetches = SingleFlight(no_claims if disk is None else disk.claims)
 
     def lookup(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None for a miss, which `fetch` counts."""
-        data = self.memory.get(entry.name) if self._generation == process.generation() else None
+        data = self.memory.get(entry.name)
         if data is not None:
             self._counted[MEMORY_HITS] += 1
-        elif (data := self._stored(entry)) is not None:
+        elif (data := self._from_disk(entry)) is not None:
             self._counted[DISK_HITS] += 1
         else:
             return None
@@ -93,33 +140,23 @@ class ContentCache:
             instrument.record_event("hit", "cache", len(data), entry.url)
         return data
 
-    def _stored(self, entry: EntryKey) -> bytes | None:
-        """As `lookup`, uncounted."""
-        if self._generation != process.generation():
-            self._begin()
-        data = self.memory.get(entry.name)
-        if data is None and self.disk is not None and (data := self.disk.get(entry.name, entry.url)) is not None:
+    def _from_disk(self, entry: EntryKey) -> bytes | None:
+        data = self.disk.get(entry) if self.disk is not None else None
+        if data is not None:
             self.memory.put(entry.name, entry.url, data, self.order)
         return data
 
     def contains(self, entry: EntryKey) -> bool:
         """Return if there is an entry; it may turn out to be damaged."""
-        return entry.name in self.memory or (self.disk is not None and self.disk.has(entry.name, entry.url))
+        return entry.name in self.memory or (self.disk is not None and self.disk.has(entry))
 
-    def admit(self, entry: EntryKey, data: bytes) -> bool:
-        """Store content, if the eviction policy admits it; returns if it is stored."""
-        return self.admit_many([(entry, data)])[0]
-
-    def admit_many(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
-        """As `admit`, for several contents: a group of `in_groups`."""
-        if self._generation != process.generation():
-            self._begin()
+    def admit(self, contents: Sequence[tuple[EntryKey, bytes]]) -> list[bool]:
+        """Store contents, a group of `in_groups`, if the eviction policy admits them; return which are stored."""
         order = self.order
-        in_memory = [self.memory.put(*entry, data, order) for entry, data in contents]
-        if self.disk is None:
-            return in_memory
-        on_disk = self.disk.put_many([(*entry, data) for entry, data in contents], order)
-        return [one or other for one, other in zip(on_disk, in_memory, strict=True)]
+        stored = [self.memory.put(entry.name, entry.url, data, order) for entry, data in contents]
+        if self.disk is not None:
+            stored = [one or other for one, other in zip(self.disk.put_many(contents, order), stored, strict=True)]
+        return stored
 
     def fetch(
         self, entries: Sequence[EntryKey], fetch: Callable[[Sequence[int]], Iterable[bytes]], admit: bool = True
@@ -133,22 +170,23 @@ class ContentCache:
             self.count_misses(entries)
             return list(fetch(range(len(entries))))
 
-        def lookup(number: int) -> Any:
-            data = self._stored(entries[number])
+        def lookup(number: int) -> Any:  # most are missing still, which is seen without an error
+            entry = entries[number]
+            data = self.memory.get(entry.name)
+            if data is None and self.disk is not None and self.disk.has(entry):
+                data = self._from_disk(entry)
             return MISSING if data is None else data
 
         def fetch_and_admit(numbers: Sequence[int]) -> Iterable[bytes]:
             self.count_misses([entries[number] for number in numbers])
             for group in in_groups(zip(numbers, fetch(numbers), strict=True), lambda one: len(one[1])):
-                self.admit_many([(entries[number], data) for number, data in group])
+                self.admit([(entries[number], data) for number, data in group])
                 yield from (data for _, data in group)
 
         return self._fetches.fetch([entry.name for entry in entries], lookup, fetch_and_admit)
 
     def count_misses(self, entries: Sequence[EntryKey]) -> None:
         """Count misses."""
-        if self._generation != process.generation():
-            self._begin()
         self._counted[MISSES] += len(entries)
         if (instrument := hooks.active) is not None:
             for entry in entries:
@@ -158,16 +196,7 @@ class ContentCache:
         """Exempt an entry from eviction from the disk, `data` being stored if it isn't there; return if it is there."""
         if self.disk is None:
             return False
-        return self.disk.pin(*entry) or (data is not None and self.disk.put(*entry, data, self.order, pinned=True))
-
-    def unpin(self, urls: Iterable[str]) -> None:
-        """Take `pin` back for all that is there of files, of whichever version."""
-        if self.disk is not None:
-            self.disk.unpin(urls)
-
-    def verify(self) -> list[str]:
-        """Read all that is on disk; returns what was damaged, and has been removed, by URL and version."""
-        return self.disk.verify() if self.disk is not None else []
+        return self.disk.pin(entry) or (data is not None and self.disk.put(entry, data, self.order, pinned=True))
 
     def clear(self) -> None:
         """Remove everything: on disk for all processes, and in this process's memory."""
@@ -190,20 +219,18 @@ class ContentCache:
 
 def in_groups(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield items in groups that are stored together; an error of `items` is raised after those before it."""
-    rest, failure = iter(items), None
-    while failure is None:
-        group: list[T] = []
-        room = GROUP_BYTES
-        try:
-            for item in itertools.islice(rest, GROUP):
-                group.append(item)
-                room -= size_of(item)
-                if room <= 0:
-                    break
-        except Exception as exc:
-            failure = exc
+    group: list[T] = []
+    room = GROUP_BYTES
+    try:
+        for item in items:
+            group.append(item)
+            room -= size_of(item)
+            if len(group) == GROUP or room <= 0:
+                yield group
+                group, room = [], GROUP_BYTES
+    except Exception:
         if group:
             yield group
-        elif failure is None:
-            return
-    raise failure
+        raise
+    if group:
+        yield group

@@ -1,8 +1,8 @@
 """The cache on disk: a self-describing, checksummed file for each entry, for all processes that name the folder.
 
     FOLDER/entries-1/3f/5c0e...-e91a...    the frame (see `frames`) of one entry
-    FOLDER/entries-1/count                 what the last sweep has counted: see `occupancy`
-    FOLDER/entries-1/claims                which process is fetching what: see `claims`
+    FOLDER/entries-1/count                 what the last sweep has counted: see `eviction`
+    FOLDER/entries-1/claims                which process is fetching what: see `single_flight`
 
 The directory is the truth: nothing else says what is there. The name of an entry's file is the key of its URL
 (`policy.key_of`), by which an eviction knows when it is needed, and the hash of its name. A file's time is when it was
@@ -15,29 +15,44 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import identity, process
 from ..disk import mounts
-from ..disk.descriptors import open_ours_with_status
+from ..disk.descriptors import open_ours_with_status, read_all
 from ..disk.folders import Folder
-from . import frames, occupancy, policy
-from .claims import Claims
-from .eviction import DiskLimits, Evictor, free
-from .frames import checksum, crc32c
-from .occupancy import FOLDERS, Occupancy, room_of
+from . import eviction, frames, policy
+from .eviction import FOLDERS, DiskLimits, Evictor, free, room_of
+from .frames import checksum
 from .policy import Passes, ReadOrder
+from .single_flight import Claims, no_claims
 
 FAILURES = (OSError, ValueError, OverflowError, MemoryError)
 RETRY_AFTER = 10.0  # seconds from a folder that can't be made to the next attempt: there may be room by then
 _AT_ONCE = 1 << 15  # bytes of a file that are read, or written, at once, and copied
+_MOST = 2_000_000_000  # bytes of an entry: what Linux reads at once
 _LOOKED_AFTER = 1.0  # seconds between two looks whether the folder is still at its path
 _OF_OLD = ("usage", "marks", "leases")  # what the release before kept beside the entries
+
+
+class EntryKey(NamedTuple):
+    """The name of one entry, and the URL of the file that it is of: a whole file, or a block of one."""
+
+    name: bytes
+    """What `Identity.encode` gives, and what follows it for a block of a file."""
+    url: str
+    path: str
+    """Where its file is, below the root."""
+
+    @classmethod
+    def of(cls, name: bytes, url: str) -> EntryKey:
+        """Return the key of the entry of that name."""
+        hashed = identity.digest(name)
+        return cls(name, url, f"{hashed[:2]}/{policy.key_of(url):012x}-{hashed[2:]}")
 
 
 class OpenFolder:
@@ -50,16 +65,13 @@ class OpenFolder:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         self.folder: Folder = Folder(path, private=True)
-        self.occupancy: Occupancy = Occupancy(self.folder)
-        self.claims: Claims | None = None
         for name in _OF_OLD:
             with contextlib.suppress(OSError):
                 self.folder.remove(name)
         with contextlib.suppress(OSError):  # a read-only disk
             self._claimed = self.folder.open("claims", os.O_RDWR | os.O_CREAT)
-            self.claims = Claims(self._claimed)
-        self.evictor: Evictor = Evictor(self.folder, self.occupancy, self.claims, limits, passes)
-        _remove_cleared(path)
+        self.claims: Claims = Claims(self._claimed)
+        self.evictor: Evictor = Evictor(self.folder, self.claims, limits, passes)
 
     # What a finalizer needs is bound: when the interpreter ends, the names of the module may be gone before.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -70,107 +82,106 @@ class OpenFolder:
 
 
 class DiskCache:
-    """See the module; made by `open_disk`."""
+    """See the module; made by `open_disk`, for one process."""
 
     def __init__(self, folder: str, limits: DiskLimits) -> None:
         self.folder = folder
         self.limits = limits
         self.passes: Passes = Passes()
-        self.evicted: int = 0
+        self._evicted = 0  # in folders that were opened before
         self._path = os.path.join(folder, "entries-1")
         self._open: OpenFolder | None = None
         self._failed_at: float | None = None
         self._looked_at = 0.0
-        self._generation = process.generation()
         self._lock = process.Lock()
 
     # ---- entries
 
-    def get(self, name: bytes, url: str = "") -> bytes | None:
+    def get(self, entry: EntryKey) -> bytes | None:
         """Return the content of an entry; None if there is none that is whole and right."""
-        root = self._root()
+        root = self._open or self._root()
         if root is None:
             return None
-        path = _path(name, url)
+        name = entry.name
         try:
-            fd, status = open_ours_with_status(path, os.O_RDONLY, root.folder.descriptor)
+            fd, status = open_ours_with_status(entry.path, os.O_RDONLY, root.folder.descriptor)
         except FileNotFoundError:
             return None
         except FAILURES as exc:
-            if not self._drop(root, path):  # it isn't a file of ours
+            if not self._drop(root, entry.path):  # it isn't a file of ours
                 self._fails(exc)
             return None
         try:
-            head, content = _read(fd, status.st_size, frames.HEAD_SIZE + len(name))
-            if head == frames.pack(name, len(content), checksum(content)):
-                self.passes.read(hash(name))
-                if status.st_mtime < self.passes.begun:
-                    os.utime(fd)  # once in a pass
-                return content
+            start = frames.HEAD_SIZE + len(name)
+            size, small = status.st_size - start, status.st_size <= _AT_ONCE
+            data = os.pread(fd, status.st_size if small else start, 0)
+            if data[frames.HEAD_SIZE : start] == name and data.startswith(frames.MAGIC):
+                declared, crc = frames.CONTENT.unpack_from(data, frames.CONTENT_AT)
+                if size == declared:
+                    content = data[start:] if small else os.pread(fd, size, start)
+                    if len(content) == size and checksum(content) == crc:
+                        if not hash(name) & self.passes.mask:
+                            self.passes.read(hash(name))
+                        if status.st_mtime < self.passes.begun:  # once in a pass
+                            with contextlib.suppress(OSError):  # a read-only disk
+                                os.utime(fd)
+                        return content
         except FAILURES as exc:
             self._fails(exc)
             return None
         finally:
             os.close(fd)
-        self._drop(root, path)
+        self._drop(root, entry.path)
         return None
 
-    def has(self, name: bytes, url: str = "") -> bool:
+    def has(self, entry: EntryKey) -> bool:
         """Return if there is an entry; it may turn out to be damaged."""
         root = self._root()
         try:
-            return root is not None and os.access(_path(name, url), os.F_OK, dir_fd=root.folder.descriptor)
+            return root is not None and os.access(entry.path, os.F_OK, dir_fd=root.folder.descriptor)
         except FAILURES:
             return False
 
-    def put(self, name: bytes, url: str, content: bytes, order: ReadOrder, pinned: bool = False) -> bool:
-        """Admit an entry, others being evicted as need be; returns if it is there now.
+    def put(self, entry: EntryKey, content: bytes, order: ReadOrder, *, pinned: bool = False) -> bool:
+        """Admit an entry, others being evicted as need be; return if it is there now."""
+        return self.put_many([(entry, content)], order, pinned=pinned)[0]
 
-        One that is pinned takes the place of any other one.
+    def put_many(
+        self, contents: Sequence[tuple[EntryKey, bytes]], order: ReadOrder, *, pinned: bool = False
+    ) -> list[bool]:
+        """As `put`, for several, which are admitted together if there is room for all.
+
+        What is pinned takes the place of any other entry.
         """
-        root = self._root(_LOOKED_AFTER)
-        if root is None or len(name) > frames.LONGEST_NAME:
-            return False
-        self.passes.read(hash(name))
-        key = policy.key_of(url)
-        room = room_of(frames.HEAD_SIZE + len(name) + len(content))
+        root, stored = self._root(_LOOKED_AFTER), [False] * len(contents)
+        if root is None:
+            return stored
+        rooms = [room_of(frames.HEAD_SIZE + len(entry.name) + len(content)) for entry, content in contents]
         try:
-            if not root.evictor.make_room(room, policy.NOW if pinned else order.need(key), order):
-                self._refused(root)
-                return False
-            return self._write(root, name, url, content, room, pinned)
+            together = root.evictor.excess(sum(rooms)) <= 0
+            for at, (entry, content) in enumerate(contents):
+                self.passes.read(hash(entry.name))
+                need = policy.NOW if pinned else order.need(policy.key_of(entry.url))
+                storable = len(entry.name) <= frames.LONGEST_NAME and len(content) <= _MOST
+                if storable and (together or root.evictor.make_room(rooms[at], need, order)):
+                    self._write(root, entry, content, rooms[at], pinned)
+                    stored[at] = True
         except FAILURES as exc:
             self._fails(exc)
-            return False
+        if not all(stored):
+            self._refused(root)
+        return stored
 
-    def put_many(self, entries: Sequence[tuple[bytes, str, bytes]], order: ReadOrder) -> list[bool]:
-        """As `put`, for entries of `(name, url, content)`, which are admitted together if there is room for all."""
-        root = self._root(_LOOKED_AFTER)
-        if root is None or len(entries) < 2 or max(len(name) for name, _, _ in entries) > frames.LONGEST_NAME:
-            return [self.put(*entry, order) for entry in entries]
-        rooms = [room_of(frames.HEAD_SIZE + len(name) + len(content)) for name, _, content in entries]
-        written = [False] * len(entries)
-        try:
-            if root.evictor.excess(sum(rooms)) > 0:
-                return [self.put(*entry, order) for entry in entries]
-            for at, (name, url, content) in enumerate(entries):
-                self.passes.read(hash(name))
-                written[at] = self._write(root, name, url, content, rooms[at], False)
-        except FAILURES as exc:
-            self._fails(exc)
-        return written
-
-    def _write(self, root: OpenFolder, name: bytes, url: str, content: bytes, room: int, pinned: bool) -> bool:
-        path = _path(name, url)
-        root.occupancy.change(room)
+    def _write(self, root: OpenFolder, entry: EntryKey, content: bytes, room: int, pinned: bool) -> None:
+        root.evictor.occupancy.change(room)
         try:
             try:
-                out = root.folder.replace(path)
+                out = root.folder.replace(entry.path)
             except FileNotFoundError:
-                root.folder.make_folder(path[:2])
-                out = root.folder.replace(path)
+                root.folder.make_folder(entry.path[:2])
+                out = root.folder.replace(entry.path)
             with out:
-                head = frames.pack(name, len(content), checksum(content))
+                head = frames.pack(entry.name, len(content), checksum(content))
                 if len(content) < _AT_ONCE:
                     out.write(head + content)
                 else:
@@ -179,14 +190,13 @@ class DiskCache:
                 if pinned:
                     os.fchmod(out.descriptor, 0o400)
         except BaseException:
-            root.occupancy.change(-room)
+            root.evictor.occupancy.change(-room)
             raise
-        return True
 
-    def remove(self, name: bytes, url: str = "") -> None:
+    def remove(self, entry: EntryKey) -> None:
         """Remove an entry, if it is there."""
         if (root := self._root()) is not None:
-            self._drop(root, _path(name, url))
+            self._drop(root, entry.path)
 
     def _drop(self, root: OpenFolder, path: str) -> bool:
         """Remove what has the name of an entry: a damaged file, or what is none of ours; return if it is gone."""
@@ -197,17 +207,17 @@ class DiskCache:
             return True
         except FAILURES:
             return False
-        root.occupancy.change(-occupancy.size_of(status))
+        root.evictor.occupancy.change(-eviction.size_of(status))
         return True
 
     # ---- pins
 
-    def pin(self, name: bytes, url: str) -> bool:
-        """Exempt an entry from eviction; returns if it is there."""
+    def pin(self, entry: EntryKey) -> bool:
+        """Exempt an entry from eviction; return if it is there."""
         root = self._root()
         try:
             if root is not None:
-                os.chmod(_path(name, url), 0o400, dir_fd=root.folder.descriptor)
+                os.chmod(entry.path, 0o400, dir_fd=root.folder.descriptor)
                 return True
         except FAILURES:
             pass
@@ -216,70 +226,61 @@ class DiskCache:
     def unpin(self, urls: Iterable[str]) -> None:
         """Take `pin` back, for all that is there of files, of whichever version."""
         root, keys = self._root(), {f"{policy.key_of(url):012x}" for url in urls}
-        if root is None:
-            return
         for path, status in self._members(root):
-            if status.st_mode & 0o200 == 0 and path[3:].partition("-")[0] in keys:
+            if root is not None and status.st_mode & 0o200 == 0 and path[3:].partition("-")[0] in keys:
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o600, dir_fd=root.folder.descriptor)
 
-    # ---- claims
-
-    @property
-    def claims(self) -> Claims | None:
-        """The claims of the processes that share the folder; None if there can be none."""
+    def claims(self) -> Claims:
+        """Return this process's claims, among the processes that share the folder."""
         root = self._root()
-        return None if root is None else root.claims
+        return no_claims() if root is None else root.claims
 
     # ---- all of it
 
     def clear(self) -> None:
         """Remove all entries, for all processes; nothing else that lies in the folder."""
         root = self._root(0.0)
-        if root is not None:
-            for path, _ in self._members(root):
-                with contextlib.suppress(OSError):  # another process was faster
-                    root.folder.remove(path)
-            with contextlib.suppress(*FAILURES):
-                root.occupancy.sweep()
+        for path, _ in self._members(root):
+            if root is not None:
+                self._drop(root, path)
+        self._sweep(root)
 
     def verify(self) -> list[str]:
-        """Read everything; returns the URLs and versions of what was damaged, and has been removed."""
+        """Read everything; return the URLs and versions of what was damaged, and has been removed."""
         damaged: list[str] = []
         root = self._root(0.0)
-        if root is None:
-            return damaged
         for path, _ in self._members(root):
-            name, right = _checked(root.folder, path)
-            if right is False or (right and not path.endswith(_path(name, "").partition("-")[2])):
+            if root is not None and (name := _damaged(root.folder, path)) is not None:
                 damaged.append(" ".join(identity.decode(name)[1:3]) or f"{self._path}/{path}")
                 self._drop(root, path)
-        with contextlib.suppress(*FAILURES):  # read-only, or gone
-            root.occupancy.sweep()
+        self._sweep(root)
         return damaged
 
     def status(self) -> dict[str, Any]:
         """Return what there is and may be."""
         root = self._root(0.0)
-        found: dict[str, Any] = {"dir": self.folder, "max_bytes": self.limits.max_bytes}
-        found |= {"min_free": self.limits.min_free, "evicted": self.evicted, "usable": root is not None}
-        if root is None:
-            return found
-        try:
-            found["evicted"] += root.evictor.evicted
-            count = root.occupancy.sweep()
+        evicted = self._evicted + (root.evictor.evicted if root is not None else 0)
+        count = self._sweep(root)
+        found: dict[str, Any] = {"dir": self.folder, **self.limits._asdict(), "evicted": evicted, "usable": bool(count)}
+        if root is not None and count is not None:
             found |= {"entries": count.entries, "bytes": count.size, "free": free(root.folder)}
-        except FAILURES as exc:
-            self._fails(exc)
-            found["usable"] = False
         return found
 
-    def _members(self, root: OpenFolder) -> Iterator[tuple[str, os.stat_result]]:
+    def _sweep(self, root: OpenFolder | None) -> eviction.Count | None:
+        try:
+            return root.evictor.occupancy.sweep() if root is not None else None
+        except FAILURES as exc:
+            self._fails(exc)
+            return None
+
+    def _members(self, root: OpenFolder | None) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files of all entries that are in our format by their names."""
-        for number in range(FOLDERS):
-            for path, status in occupancy.members(root.folder, number):
-                if policy.key_in(path) is not None:
-                    yield path, status
+        if root is not None:
+            for number in range(FOLDERS):
+                for path, status in eviction.members(root.folder, number):
+                    if policy.key_in(path) is not None:
+                        yield path, status
 
     # ---- the folder
 
@@ -289,34 +290,26 @@ class DiskCache:
         Where the last look whether it is still at its path is `look_after` seconds ago, there is another one.
         """
         root = self._open
-        if root is not None and self._generation == process.generation():
-            if look_after is None or time.monotonic() - self._looked_at < look_after or self._is_there(root):
-                return root
-        return self._prepare()
+        if root is None or (look_after is not None and time.monotonic() - self._looked_at >= look_after):
+            with self._lock:
+                root = self._open = self._looked_at_again()
+        return root
 
-    def _is_there(self, root: OpenFolder) -> bool:
-        self._looked_at = time.monotonic()
-        return root.folder.is_at_its_path
-
-    def _prepare(self) -> OpenFolder | None:
-        with self._lock:
-            if self._generation != process.generation():
-                self._generation, self._open, self._failed_at, self.evicted = process.generation(), None, None, 0
-            root = self._open
-            if root is not None and self._is_there(root):
-                return root  # another thread was faster
-            if self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_AFTER:
-                return None
-            try:
-                self._open = OpenFolder(self._path, self.limits, self.passes)
-                self._failed_at = None
-                _warn_of_network(self.folder)
-            except FAILURES as exc:
-                self._open, self._failed_at = None, time.monotonic()
-                self._fails(exc)
-            if root is not None:
-                self.evicted += root.evictor.evicted
-            return self._open
+    def _looked_at_again(self) -> OpenFolder | None:
+        root, self._looked_at = self._open, time.monotonic()
+        if root is not None and root.folder.is_at_its_path:
+            return root
+        if self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_AFTER:
+            return None
+        self._evicted += root.evictor.evicted if root is not None else 0
+        self._failed_at = None
+        try:
+            _warn_of_network(self.folder)
+            return OpenFolder(self._path, self.limits, self.passes)
+        except FAILURES as exc:
+            self._failed_at = time.monotonic()
+            self._fails(exc)
+            return None
 
     def _fails(self, exc: Exception) -> None:
         if isinstance(exc, FileNotFoundError) and self._open is not None:
@@ -336,65 +329,30 @@ class DiskCache:
         """Free what this process holds; it is opened again when it is needed."""
         with self._lock:
             root, self._open = self._open, None
-            if root is not None and self._generation == process.generation():
-                self.evicted += root.evictor.evicted
+            self._evicted += root.evictor.evicted if root is not None else 0
 
 
-def _path(name: bytes, url: str) -> str:
-    """Return where the file of an entry is, below the root."""
-    hashed = identity.digest(name)
-    return f"{hashed[:2]}/{policy.key_of(url):012x}-{hashed[2:]}"
-
-
-def _read(fd: int, size: int, start: int) -> tuple[bytes, bytes]:
-    """Return what is before `start` in a file of `size` bytes, and what is from there on."""
-    if size <= _AT_ONCE:
-        data = os.pread(fd, size, 0)
-        return data[:start], data[start:]
-    parts: list[bytes] = []
-    got = start
-    while got < size and (more := os.pread(fd, size - got, got)):  # twice, if there are more than 2 GiB
-        parts.append(more)
-        got += len(more)
-    return os.pread(fd, start, 0), parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _checked(folder: Folder, path: str) -> tuple[bytes, bool | None]:
-    """Return the name of the entry in a file, as far as it can be read, and if it is whole and right; None if it is
+def _damaged(folder: Folder, path: str) -> bytes | None:
+    """Return the name of the entry in a file that is damaged, as far as it can be read; None for one that is right, or
     gone.
     """
     try:
         fd = folder.open(path)
         try:
-            data = b"".join(_read(fd, os.fstat(fd).st_size, 0))
+            beginning = os.pread(fd, frames.HEAD_SIZE + frames.LONGEST_NAME, 0)
+            head = frames.read_head(beginning)
+            name = frames.name_of(beginning, head) if head is not None else None
+            if head is None or name is None:
+                return b""
+            if head.total != os.fstat(fd).st_size or EntryKey.of(name, "").path[16:] != path[16:]:
+                return name
+            return None if frames.unpack(read_all(fd, head.total), name) is not None else name
         finally:
             os.close(fd)
     except FileNotFoundError:
-        return b"", None
+        return None
     except OSError:
-        return b"", False
-    head = frames.read_head(data)
-    name = frames.name_of(data, head) if head is not None else None
-    if head is None or name is None:
-        return b"", False
-    return name, len(data) == head.total and checksum(data[head.start :]) == head.crc
-
-
-def _remove_cleared(path: str) -> None:
-    """Remove what `clear` of the release before has moved aside, in a process that was killed meanwhile."""
-    import shutil
-
-    above, name = os.path.split(path)
-    with contextlib.suppress(OSError):
-        for other in os.listdir(above):
-            suffix = other.removeprefix(f"{name}.")
-            if suffix != other and len(suffix) == 8 and set(suffix) <= set("0123456789abcdef"):
-                shutil.rmtree(os.path.join(above, other), ignore_errors=True)
-
-
-def prepare() -> None:
-    """Load the libraries that are needed, now: a fork during a thread's import leaves the child waiting for it."""
-    crc32c()
+        return b""
 
 
 _warned: set[str] = set()
@@ -414,22 +372,14 @@ def _warn_of_network(folder: str) -> None:
         warn_once(f"network {folder}", message)
 
 
-_disks: weakref.WeakValueDictionary[tuple[str, DiskLimits], DiskCache] = weakref.WeakValueDictionary()
-_opening = threading.Lock()
-
-
-def _in_child() -> None:
-    global _opening
-    _opening = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_in_child)
+_disks: weakref.WeakValueDictionary[tuple[str, DiskLimits, int], DiskCache] = weakref.WeakValueDictionary()
+_opening = process.Lock()
 
 
 def open_disk(folder: str, limits: DiskLimits) -> DiskCache:
     """Return this process's cache in a folder."""
     with _opening:
-        disk = _disks.get((folder, limits))
+        disk = _disks.get((folder, limits, process.generation()))
         if disk is None:
-            _disks[folder, limits] = disk = DiskCache(folder, limits)
+            _disks[folder, limits, process.generation()] = disk = DiskCache(folder, limits)
         return disk

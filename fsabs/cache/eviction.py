@@ -1,37 +1,63 @@
-"""Eviction from the disk: entries are removed in batches, chosen by `policy` among a sample of the files.
+"""The disk space of a cache: counted by sweeps of its folder, estimated between them, kept in its limits by eviction.
 
-An eviction looks at the files of some of the hashed folders, so that its work does not grow with their number. Where
-none of those that it saw may go for what is new, it does not look again for a while: a full cache refuses quickly.
+The directory is the truth. What a process knows is the newest count, its own or the one that another process has left
+in a file, and what it has written and removed since. What the others have written since is not known: each may fill as
+much of the room that is left as leaves as much for all the others, whose number is guessed from the last two counts;
+then there is another sweep.
+
+Entries are removed in batches, chosen by `policy` among a sample of the files, so that the work of an eviction does not
+grow with their number. Where none of a sample goes for what is new, there is no other sample for a while: a full cache
+refuses quickly.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
+import stat as stat_bits
+import struct
 import time
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ..core import hooks, process
+from ..disk.descriptors import read_all
+from ..disk.files import is_leftover
 from ..disk.folders import Folder
-from . import policy
-from .claims import Claims
-from .occupancy import FOLDERS, Occupancy, members, size_of
+from . import frames, policy
 from .policy import Passes, ReadOrder
+from .single_flight import Claims
 
+FOLDERS = 256
+"""The hashed folders that entries are divided among."""
+SAMPLE, FEWEST_FOLDERS = 8192, 16
+"""Entries after which a sweep ends, and the hashed folders that it looks at in any case: of more, it is an estimate."""
+MOST_WRITERS = 64
+LEAST = 1 << 19
+"""Bytes that each process may write without another sweep, however little room is left; less of a small limit."""
+REST = 100
+"""Times as long as a sweep took, a count is good enough to choose what goes; half of that, if much was written."""
+OLDEST = 60.0
+"""Seconds after which a count that was found is not used any more."""
+CHEAP = 0.005
+"""Seconds of a sweep that each process makes at its beginning, whatever others have counted."""
 BATCH = 0.01
-"""The share of the limit that one eviction frees, down to a low-water mark, of what is not needed."""
+"""The share of the limit that one eviction frees of what is not needed."""
 TOLERANCE = 1 / 64
 """The share of the limit by which an estimate may exceed it before entries go whatever they are needed for."""
 CANDIDATES = 256
 """Entries, at least, among which an eviction chooses."""
+VAIN_REST = 50
+"""Times as long as a sample took that had nothing to evict, there is no other one."""
 ANY = -2.0
 """In place of a newcomer's position: there has to be less, whatever goes."""
-REST = 50
-"""Times as long as a search in vain took, no other one begins."""
-
-
 _EXCESS = 1  # the token by which a process claims to bring a cache back to its limits
+_COUNT, _COUNTED = "count", struct.Struct("=ddQQ")
+_BUCKET = 0.01  # seconds whose changes are kept as one
+_PAGE = 4096
 
 
 class DiskLimits(NamedTuple):
@@ -43,31 +69,182 @@ class DiskLimits(NamedTuple):
     """Bytes of the disk that are left free."""
 
 
-class _Candidate(NamedTuple):
+class Count(NamedTuple):
+    """What a sweep has counted."""
+
+    begun: float
+    """When, in seconds since 1970."""
+    took: float
+    """Seconds."""
+    size: int
+    entries: int
+
+
+class Occupancy:
+    """The bytes that the entries in a cache's folder take of the disk, as this process knows it."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._count: Count | None = None
+        self._left: tuple[int, int] | None = None  # the file that the count was read from
+        self._changes: deque[list[float]] = deque(maxlen=int(OLDEST / _BUCKET))  # when, by how much, what was written
+        self._own = self._written = 0.0  # since the count
+        self._writers: float = MOST_WRITERS
+        self._lock = process.Lock()
+
+    def change(self, size: int) -> None:
+        """Note that this process writes, or has removed, an entry of so many bytes."""
+        now = time.time()
+        if not self._changes or now - self._changes[-1][0] > _BUCKET:
+            self._changes.append([now, 0, 0])
+        last = self._changes[-1]
+        last[1] += size
+        self._own += size
+        if size > 0:
+            last[2] += size
+            self._written += size
+
+    def excess(self, size: int, limit: int) -> int:
+        """Return by how many bytes an entry of `size` bytes would exceed a limit; 0 or less, if it would not."""
+        count, least = self._known(), max(min(LEAST, limit >> 6), limit >> 10)
+        over, own, age = count.size + self._own + size - limit, self._own, time.time() - count.begun
+        others = own > 0 and over + own * (self._writers - 1) > 0 and own + size >= least
+        stale = over > 0 and not 0 <= age < max(REST * count.took, 1.0)
+        turned = self._written >= limit >> 6 and not 0 <= age < REST / 2 * count.took
+        if others or stale or turned:
+            over = self.sweep().size + self._own + size - limit
+        return int(over)
+
+    def sweep(self) -> Count:
+        """Count what is there, and leave the count for other processes."""
+        count = self._swept()
+        self._take(count)
+        data = _COUNTED.pack(*count)
+        with contextlib.suppress(OSError), self._folder.replace(_COUNT) as out:
+            out.write(frames.pack(_COUNT.encode(), len(data), frames.checksum(data)) + data)
+        with contextlib.suppress(OSError):
+            self._left = self._file()
+        return count
+
+    def _known(self) -> Count:
+        """Return the newest count that this or another process has made."""
+        try:
+            left = self._file()
+        except FileNotFoundError:
+            left = None
+        if left != self._left:
+            self._left = left
+            with contextlib.suppress(OSError, struct.error, TypeError):
+                self._found(Count(*_COUNTED.unpack(self._read())))
+        return self._count or self.sweep()
+
+    def _file(self) -> tuple[int, int]:
+        status = os.stat(_COUNT, dir_fd=self._folder.descriptor, follow_symlinks=False)
+        return status.st_ino, status.st_mtime_ns
+
+    def _read(self) -> Any:
+        fd = self._folder.open(_COUNT)
+        try:
+            return frames.unpack(read_all(fd, os.fstat(fd).st_size), _COUNT.encode())
+        finally:
+            os.close(fd)
+
+    def _found(self, count: Count) -> None:
+        """Use the count that another process has left, unless it is old or a sweep is cheap."""
+        if 0 <= time.time() - count.begun < OLDEST and (self._count is not None or count.took >= CHEAP):
+            self._take(count)
+
+    def _take(self, count: Count) -> None:
+        with self._lock:
+            before, self._count = self._count, count
+            self._writers = MOST_WRITERS
+            if before is not None and self._own >= LEAST:
+                self._writers = min(MOST_WRITERS, max(2.0, 1.5 * (count.size - before.size) / self._own))
+            since = [change for change in list(self._changes) if change[0] >= count.begun]
+            self._own, self._written = sum(change[1] for change in since), sum(change[2] for change in since)
+
+    def _swept(self) -> Count:
+        begun, start = time.time(), time.monotonic()
+        self._changes.append([begun, 0, 0])
+        size = entries = folders = 0
+        for number in random.sample(range(FOLDERS), FOLDERS):
+            folders += 1
+            for path, status in members(self._folder, number, hidden=True):
+                size += size_of(status)
+                entries += path[3] != "."
+            if entries >= SAMPLE and folders >= FEWEST_FOLDERS:
+                break
+        return Count(begun, time.monotonic() - start, size * FOLDERS // folders, entries * FOLDERS // folders)
+
+
+class Candidate(NamedTuple):
     """An entry that may be evicted."""
 
     key: int
     last_read: float
-    path: str
+    name: Any
+
+
+class Victims:
+    """Chooses what is evicted: of samples, what can be done without best.
+
+    `sample` returns candidates: all that there are, or some.
+    """
+
+    def __init__(self, sample: Callable[[], Sequence[Candidate]], passes: Passes) -> None:
+        self._sample = sample
+        self._passes = passes
+        self._candidates: list[Candidate] = []
+        self._rests_until = 0.0
+        self._rests_for: tuple[ReadOrder | None, float] | None = None
+
+    def next(self, need: float, order: ReadOrder, *, refill: bool = True) -> Candidate | None:
+        """Return an entry that goes for a newcomer that is needed at a position, or for `ANY`; None if none does."""
+        while True:
+            candidates = self._candidates
+            try:
+                if candidates and self._goes(candidates[-1], need, order):
+                    return candidates.pop()
+            except IndexError:  # another thread took the last one
+                continue
+            if not refill or self._rests(need, order):
+                return None
+            self._refill(order)
+            refill = False
+
+    def _goes(self, one: Candidate, need: float, order: ReadOrder) -> bool:
+        return need == ANY or policy.goes_for(self._rank(one, order), need)
+
+    def _rank(self, one: Candidate, order: ReadOrder) -> float:
+        return policy.rank(one.key, one.last_read, order, self._passes)
+
+    def _rests(self, need: float, order: ReadOrder) -> bool:
+        """Return if a search for a newcomer of unknown use was in vain lately, and nothing has changed since."""
+        rests = need == math.inf and time.monotonic() < self._rests_until
+        return rests and self._rests_for == (order or None, self._passes.unread_since)
+
+    def _refill(self, order: ReadOrder) -> None:
+        began = time.monotonic()
+        found = self._sample()
+        ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
+        dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
+        self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
+        if not (ranked and ranked[-1][0][0] == math.inf):
+            self._rests_for = order or None, self._passes.unread_since
+            self._rests_until = time.monotonic() + VAIN_REST * (time.monotonic() - began)
 
 
 class Evictor:
     """Keeps the entries of a folder within their limits."""
 
-    def __init__(
-        self, root: Folder, occupancy: Occupancy, claims: Claims | None, limits: DiskLimits, passes: Passes
-    ) -> None:
+    def __init__(self, folder: Folder, claims: Claims, limits: DiskLimits, passes: Passes) -> None:
         self.limits = limits
+        self.occupancy: Occupancy = Occupancy(folder)
         self.evicted: int = 0
         """Entries that this process has evicted."""
-        self._root = root
-        self._occupancy = occupancy
+        self._folder = folder
         self._claims = claims
-        self._passes = passes
-        self._candidates: list[_Candidate] = []
-        self._rests_until = 0.0
-        self._rests_for: tuple[ReadOrder | None, float] | None = None
-        self._lock = process.Lock()
+        self._victims = Victims(self._sample, passes)
 
     def make_room(self, size: int, need: float, order: ReadOrder) -> bool:
         """Return whether an entry that takes `size` bytes of the disk, and is needed at a position, is admitted."""
@@ -76,24 +253,11 @@ class Evictor:
             return False
         over, short = self._excesses(size)
         wanted = max(over, short)
-        beyond = max(over - int((limit or 0) * TOLERANCE), short) - size
-        if beyond > 0:  # the limits are others than they were, or the disk is filled by something else
+        if max(over - int((limit or 0) * TOLERANCE), short) > size:
+            # The limits are others than they were, or the disk is filled by something else.
             self._evict_excess(order)
             wanted = self.excess(size)
         return wanted <= 0 or self._evict(wanted, need, order) >= min(wanted, size)
-
-    def _evict_excess(self, order: ReadOrder) -> None:
-        """Evict what is there beyond the limits, whatever it is needed for, unless another process does so now."""
-        if self._claims is not None and not self._claims.claim(_EXCESS):
-            return
-        try:
-            self._occupancy.sweep()
-            if (wanted := self.excess(0)) > 0:
-                self._evict(wanted, ANY, order)
-                self._occupancy.sweep()
-        finally:
-            if self._claims is not None:
-                self._claims.release(_EXCESS)
 
     def excess(self, size: int) -> int:
         """Return by how many bytes `size` more would exceed the limits; 0 or less, if there is room."""
@@ -102,85 +266,93 @@ class Evictor:
     def _excesses(self, size: int) -> tuple[int, int]:
         """Return by how many bytes `size` more would exceed `max_bytes`, and what `min_free` leaves."""
         limit, min_free = self.limits
-        short = min_free + size - free(self._root)
-        return short if limit is None else self._occupancy.excess(size, limit), short
+        short = min_free + size - free(self._folder)
+        return short if limit is None else self.occupancy.excess(size, limit), short
 
-    def _evict(self, wanted: int, newcomer: float, order: ReadOrder) -> int:
-        """Free so many bytes of entries that go for a newcomer, or for `ANY` of all; returns how many were freed."""
-        if self._rests(newcomer, order):
-            return 0
-        begin, freed, evicted = time.monotonic_ns(), 0, 0
+    def _evict_excess(self, order: ReadOrder) -> None:
+        """Evict what is there beyond the limits, whatever it is needed for, unless another process does so now."""
+        if self._claims.claim(_EXCESS):
+            try:
+                self.occupancy.sweep()
+                if (wanted := self.excess(0)) > 0:
+                    self._evict(wanted, ANY, order)
+                    self.occupancy.sweep()
+            finally:
+                self._claims.release(_EXCESS)
+
+    def _evict(self, wanted: int, need: float, order: ReadOrder) -> int:
+        """Free so many bytes of entries that go for a newcomer, or for `ANY` of all, and some more of what is not
+        needed; return how many were freed.
+        """
+        began, freed, evicted, vain = time.monotonic_ns(), 0, 0, 0
         most = max(wanted, int((self.limits.max_bytes or 0) * BATCH))
-        with self._lock:
-            at_refill = -1  # the bytes freed by then: a refill after which nothing is freed is the last
-            while freed < most and not (at_refill >= 0 and self._rests(newcomer, order)):
-                if freed >= wanted and not self._is_dispensable(order):  # beyond what is wanted only what is not needed
-                    break
-                if self._candidates and self._goes(self._candidates[-1], newcomer, order):
-                    size = self._remove(self._candidates.pop(), newcomer)
-                    freed += size
-                    evicted += size > 0
-                elif freed == at_refill:
-                    break
-                else:
-                    at_refill = freed
-                    self._refill(newcomer, order)
+        while freed < most and vain < CANDIDATES:
+            needed = freed < wanted
+            victim = self._victims.next(need if needed else policy.READ / 2, order, refill=needed)
+            if victim is None:
+                break
+            size = self._remove(victim, need)
+            freed, evicted, vain = freed + size, evicted + (size > 0), vain + (size == 0)
         if evicted:
             self.evicted += evicted
-            self._occupancy.change(-freed)
+            self.occupancy.change(-freed)
             if (instrument := hooks.active) is not None:
                 instrument.record_event("evict", "cache", freed)
-                instrument.record_span("cache", "cache.evict", begin, freed, self._root.path)
+                instrument.record_span("cache", "cache.evict", began, freed, self._folder.path)
         return freed
 
-    def _remove(self, victim: _Candidate, newcomer: float) -> int:
+    def _remove(self, victim: Candidate, need: float) -> int:
         """Remove an entry unless it was read meanwhile; return the bytes that it took."""
         try:
-            status = os.stat(victim.path, dir_fd=self._root.descriptor, follow_symlinks=False)
-            if newcomer != ANY and status.st_mtime > victim.last_read:
+            status = os.stat(victim.name, dir_fd=self._folder.descriptor, follow_symlinks=False)
+            if need != ANY and status.st_mtime > victim.last_read:
                 return 0
-            self._root.remove(victim.path)
+            self._folder.remove(victim.name)
         except OSError:  # another process was faster, or the disk is read-only
             return 0
         return size_of(status)
 
-    def _rests(self, newcomer: float, order: ReadOrder) -> bool:
-        """Return if a search for a newcomer of unknown use was in vain lately, and nothing has changed since."""
-        rests = newcomer == math.inf and time.monotonic() < self._rests_until
-        return rests and self._rests_for == (order or None, self._passes.unread_since)
-
-    def _is_dispensable(self, order: ReadOrder) -> bool:
-        """Return if the next candidate is not needed as far as is known."""
-        return bool(self._candidates) and self._rank(self._candidates[-1], order) >= policy.READ
-
-    def _goes(self, one: _Candidate, newcomer: float, order: ReadOrder) -> bool:
-        return newcomer == ANY or policy.goes_for(self._rank(one, order), newcomer)
-
-    def _rank(self, one: _Candidate, order: ReadOrder) -> float:
-        return policy.rank(one.key, one.last_read, order, self._passes)
-
-    def _refill(self, newcomer: float, order: ReadOrder) -> None:
-        """Look at some folders for what can be done without best; it stands at the end."""
-        begin = time.monotonic()
-        found: list[_Candidate] = []
+    def _sample(self) -> list[Candidate]:
+        """Return the entries of some folders, but for those that are pinned."""
+        found: list[Candidate] = []
         start = random.randrange(FOLDERS)
         for turn in range(FOLDERS):
-            for path, status in members(self._root, (start + turn) % FOLDERS):
+            for path, status in members(self._folder, (start + turn) % FOLDERS):
                 key = policy.key_in(path)
                 if key is not None and status.st_mode & 0o200:
-                    found.append(_Candidate(key, status.st_mtime, path))
+                    found.append(Candidate(key, status.st_mtime, path))
             if len(found) >= CANDIDATES:
                 break
-        ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
-        dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
-        self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
-        if newcomer == math.inf and not (ranked and ranked[-1][0][0] == math.inf):
-            now = time.monotonic()
-            self._rests_for = order or None, self._passes.unread_since
-            self._rests_until = now + REST * (now - begin)
+        return found
 
 
-def free(root: Folder) -> int:
+def members(folder: Folder, number: int, *, hidden: bool = False) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield paths, below the root, and statuses of the files in a hashed folder, without leftovers, which are removed.
+
+    Hidden ones, which are being written, are left out unless they are asked for.
+    """
+    name = f"{number:02x}"
+    with contextlib.suppress(OSError):  # nothing was stored there yet, or it is no folder
+        for file, status in folder.entries(name, hidden=hidden):
+            path = f"{name}/{file}"
+            if file[0] == "." and is_leftover(status):
+                with contextlib.suppress(OSError):
+                    folder.remove(path)
+            else:
+                yield path, status
+
+
+def size_of(status: os.stat_result) -> int:
+    """Return the bytes that a file takes of the disk; a filesystem that allocates late tells no blocks yet."""
+    return max(status.st_blocks * 512, room_of(status.st_size)) if stat_bits.S_ISREG(status.st_mode) else 0
+
+
+def room_of(size: int) -> int:
+    """Return the bytes of the disk that a file of `size` bytes will take."""
+    return -(-size // _PAGE) * _PAGE
+
+
+def free(folder: Folder) -> int:
     """Return how many bytes of the disk this user may still fill."""
-    status = os.fstatvfs(root.descriptor)
+    status = os.fstatvfs(folder.descriptor)
     return status.f_bavail * status.f_frsize

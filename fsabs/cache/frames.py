@@ -2,21 +2,26 @@
 
 In the order of its bytes, integers little-endian: the magic `fsabsCE1`; lengths of the name (4 bytes) and of the
 content (8); CRC-32C of the content (4) and of what is before this field and the name (4); the name; the content. The
-name is what `Identity.encode` gives. A file that differs from this format in any byte is a miss.
+name is what `Identity.encode` gives.
 """
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+import google_crc32c
+
+checksum: Callable[[bytes], int] = google_crc32c.value
+"""Return the CRC-32C of `bytes`."""
 MAGIC = b"fsabsCE1"
 _HEAD = struct.Struct("<8sIQI")
 _CRC = struct.Struct("<I")
 HEAD_SIZE = _HEAD.size + _CRC.size
 """Bytes before the name."""
+CONTENT_AT, CONTENT = 12, struct.Struct("<QI")
+"""Where size and checksum of the content stand in a frame, and how."""
 LONGEST_NAME = 1 << 16
 
 
@@ -67,30 +72,3 @@ def unpack(frame: bytes, name: bytes) -> bytes | None:
         return None
     content = frame[head.start :]
     return content if checksum(content) == head.crc and name_of(frame, head) == name else None
-
-
-# ---- checksums
-
-_crc: tuple[Callable[[bytes], int], Callable[[int, bytes], int]] | None = None
-
-
-def crc32c() -> tuple[Callable[[bytes], int], Callable[[int, bytes], int]]:
-    """Return google_crc32c's `value` and `extend`; both take `bytes` and nothing else."""
-    global _crc
-    if _crc is None:
-        import google_crc32c
-
-        _crc = cast(
-            "tuple[Callable[[bytes], int], Callable[[int, bytes], int]]", (google_crc32c.value, google_crc32c.extend)
-        )
-    return _crc
-
-
-def checksum(data: bytes) -> int:
-    """Return the CRC-32C."""
-    return (_crc or crc32c())[0](data)
-
-
-def key_hash(key: bytes) -> int:
-    """Return 64 bits of a hash, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")

@@ -1,27 +1,31 @@
 """What is known of files beside their content: their stats, and for how long these hold.
 
 A stat that was asked for, or came with a response or a listing, holds for the check interval. Where a stat is a
-request, files are asked for by listings: a page has a thousand of them. Only what outlives the process (`offline`,
+request, files are asked for by pages of a listing, of a thousand names each. Only what outlives the process (`offline`,
 `max_age`) is kept on disk, too, under a name of the file's URL alone, as JSON: the times of the last question and of
 the first one with the same answer, in seconds since 1970, then the fields of `FileStat`.
 """
 
 from __future__ import annotations
 
+import bisect
 import errno
 import io
 import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..core import errors, identity, keys, process
 from ..core.fs import FS, FileStat
 from ..core.limits import parse_json
+from ..core.stats import LAST_NAME
 from .backoff import Backoff
 from .content import ContentCache
+from .disk import EntryKey
 
+T = TypeVar("T")
 ANSWERS = (
     FileNotFoundError,
     FileExistsError,
@@ -35,9 +39,10 @@ ANSWERS = (
 """Errors of a store that can be reached."""
 LONGEST = 200_000
 """Records that a process keeps in memory; then it forgets them all."""
-PAGES_IN_ORDER = 16
-"""Pages by which a directory is listed from its beginning; one that has more is listed where files are read."""
-_DIRECTORIES = 10_000
+PAGES = 8
+"""Pages of a listing that may be asked for in vain; after these, one for so many files that were in none."""
+IN_ORDER = 16
+"""Pages that follow one another in a directory; of a larger one, every other page begins at the file."""
 
 
 class FileRecord(NamedTuple):
@@ -51,87 +56,105 @@ class FileRecord(NamedTuple):
 
 
 class FileRecords:
-    """The records of one process; `store` and `url` name a file. They are read from the disk if `on_disk`."""
+    """The records of one process; `store` and `url` name a file. They are kept on the disk, too, if `on_disk`."""
 
     def __init__(self, store: str, contents: ContentCache, on_disk: bool) -> None:
         self._store = identity.encode(store)
         self._contents = contents
         self._disk = contents.disk if on_disk else None
         self._known: dict[str, FileRecord] = {}
+        self._changed = 0.0
 
-    def recall(self, url: str) -> FileRecord | None:
-        """Return the last stat of a file, however old."""
-        found = self._known.get(url)
-        return self._load(url) if found is None and self._disk is not None else found
-
-    def recall_since(self, url: str, after: float) -> FileRecord | None:
-        """Return a file's stat if it was asked for after that time."""
+    def recall(self, url: str, after: float = 0.0) -> FileRecord | None:
+        """Return the last stat of a file, if it was asked for after that time."""
         found = self._known.get(url)
         if (found is None or found.asked < after) and self._disk is not None:
             found = self._load(url)
         return found if found is not None and after <= found.asked <= time.time() else None
 
-    def remember(self, url: str, stat: FileStat) -> FileRecord:
-        """Remember, in this process, what a file is now."""
-        now, before = time.time(), self._known.get(url)
+    def remember(self, url: str, stat: FileStat, asked: float) -> FileRecord:
+        """Remember, in this process, what a file was when it was asked for.
+
+        What was asked for before this process has changed a file is not remembered: it may be of that one.
+        """
+        before = self._known.get(url)
         same = before is not None and _content(before.stat) == _content(stat)
-        record = FileRecord(now, before.since if before is not None and same else now, stat)
+        record = FileRecord(asked, before.since if before is not None and same else asked, stat)
         if len(self._known) >= LONGEST:
             self._known = {}
         self._known[url] = record
+        if asked <= self._changed:
+            self._known.pop(url, None)
         return record
 
     def save(self, url: str, record: FileRecord) -> None:
         """Remember it for other processes, too."""
-        if self._disk is not None:
-            text = json.dumps([record.asked, record.since, *record.stat])
-            self._disk.put(self._name(url), url, text.encode(), self._contents.order)
+        self._put(url, "stat", [record.asked, record.since, *record.stat])
 
     def forget(self, url: str) -> None:
         """A file has changed."""
+        self._changed = time.time()
         self._known.pop(url, None)
         if self._disk is not None:
-            self._disk.remove(self._name(url), url)
+            self._disk.remove(self._entry(url, "stat"))
 
     def save_list(self, url: str, kind: str, members: list[FileStat]) -> None:
         """Remember what a directory holds; `kind` tells one sort of listing from another."""
-        if self._disk is not None:
-            self._disk.put(self._name(url, kind), url, json.dumps(members).encode(), self._contents.order)
+        self._put(url, kind, members)
 
     def recall_list(self, url: str, kind: str) -> list[FileStat] | None:
         """Return the last listing of a directory."""
-        data = self._disk.get(self._name(url, kind), url) if self._disk is not None else None
         try:
-            return [FileStat(*fields) for fields in parse_json(data)] if data is not None else None
+            found = self._get(url, kind)
+            return [FileStat(*fields) for fields in found] if found is not None else None
         except (ValueError, TypeError):  # of another release
             return None
 
     def _load(self, url: str) -> FileRecord | None:
-        data = self._disk.get(self._name(url), url) if self._disk is not None else None
-        if data is None:
-            return None
         try:
-            asked, since, *fields = parse_json(data.decode())
+            found = self._get(url, "stat")
+            if found is None:
+                return None
+            asked, since, *fields = found
             record = FileRecord(float(asked), float(since), FileStat(*fields))
         except (ValueError, TypeError):  # of another release
             return None
         self._known[url] = record
         return record
 
-    def _name(self, url: str, kind: str = "stat") -> bytes:
-        return self._store + identity.encode(url, kind)
+    def _get(self, url: str, kind: str) -> Any:
+        data = self._disk.get(self._entry(url, kind)) if self._disk is not None else None
+        return parse_json(data) if data is not None else None
+
+    def _put(self, url: str, kind: str, value: object) -> None:
+        if self._disk is not None:
+            self._disk.put(self._entry(url, kind), json.dumps(value).encode(), self._contents.order)
+
+    def _entry(self, url: str, kind: str) -> EntryKey:
+        return EntryKey.of(self._store + identity.encode(url, kind), url)
 
 
-class _Directory:
-    """How far a directory was listed, and how often a file of it was asked for."""
-
-    __slots__ = ("after", "checks", "complete", "listed", "pages")
+class Listed:
+    """The names that pages of a listing have covered."""
 
     def __init__(self) -> None:
-        self.listed: float = time.time()
-        self.after = ""
-        self.pages = self.checks = 0
-        self.complete = False
+        self._ranges: list[tuple[str, str]] = []  # disjoint, in order: behind which name one begins, and its last one
+
+    def __contains__(self, name: str) -> bool:
+        at = bisect.bisect_left(self._ranges, (name,)) - 1
+        return at >= 0 and name <= self._ranges[at][1]
+
+    def end(self, name: str) -> str:
+        """Return the last name of the last range that begins at or before `name`; an empty one if none does."""
+        at = bisect.bisect_right(self._ranges, (name, LAST_NAME)) - 1
+        return self._ranges[at][1] if at >= 0 else ""
+
+    def add(self, start: str, last: str) -> None:
+        """Add the names behind `start`, up to `last`."""
+        apart = [one for one in self._ranges if one[1] < start or last < one[0]]
+        joined = [one for one in self._ranges if not (one[1] < start or last < one[0])]
+        bounds = min([start, *(one[0] for one in joined)]), max([last, *(one[1] for one in joined)])
+        self._ranges = sorted([*apart, bounds])
 
 
 class Freshness:
@@ -153,12 +176,21 @@ class Freshness:
         are listed once, and hold."""
         self.remembers: bool = bool(check_interval or offline or max_age is not None)
         """Whether what is remembered may be used without asking the store."""
+        self.notes_contents: bool = offline or self.by_request
+        """Whether a file is remembered when its content is cached."""
+        self.likely_cached: bool = False
+        """Whether the last file whose content was requested in place of its stat was cached already."""
         self._inner = inner
         self._records = records
         # What costs no request is asked for each time.
         self._check_interval = check_interval if inner.capabilities.stat_is_request else 0.0
+        self._can_list = self._check_interval > 0 and not offline and max_age is None
+        self._is_used = False
         self._updated: frozenset[str] = frozenset()
-        self._directories: dict[str, _Directory] = {}
+        self._listed = Listed()
+        self._listed_since = 0.0
+        self._pages = 0
+        self._credit: float = PAGES  # the pages that may be asked for now
         self._listing = process.Lock()
         self._backoff = Backoff()
         self._warned = False
@@ -169,44 +201,58 @@ class Freshness:
         """Return what the store says, or if it can't be reached, and only offline, what it said."""
         if not self.offline:
             return self._inner._stat(key)
-        cause: OSError | None = None
+
+        def remembered() -> FileStat | None:
+            record = self._records().recall(url)
+            return record.stat if record is not None else None
+
+        return self._asked(lambda: self._inner._stat(key), remembered)
+
+    def _asked(self, ask: Callable[[], T], remembered: Callable[[], T | None]) -> T:
+        """Return the answer of a store, or if it can't be reached what is remembered of it, with a warning."""
+        cause: OSError = ConnectionError(
+            errno.ECONNABORTED, "the store can't be reached, and the cache has nothing of it"
+        )
         if self._backoff.begin():
             began = time.monotonic()
             try:
-                stat = self._inner._stat(key)
+                answer = ask()
+                self._backoff.worked()
+                return answer
             except OSError as exc:
                 if isinstance(exc, ANSWERS):
                     raise
                 self._backoff.failed(began)
                 cause = exc
-            else:
-                self._backoff.worked()
-                return stat
-        record = self._records().recall(url)
-        if record is None:
-            raise cause if cause is not None else _unreachable()
-        self._warn_offline(cause)
-        return record.stat
+        found = remembered()
+        if found is None:
+            raise cause
+        if not self._warned:
+            self._warned = True
+            where = self._inner._url(self._inner._root)
+            warnings.warn(f"{where} can't be reached ({cause}): going on with the cache", RuntimeWarning, stacklevel=4)
+        return found
 
     def fresh(self, key: str, url: str, records: FileRecords | None = None) -> FileRecord | None:
         """Return what is remembered of a file, if that holds; `records` are this process's, if the caller has them."""
         if not self._check_interval or key in self._updated:
             return None
-        return (records or self._records()).recall_since(url, time.time() - self._check_interval)
+        return (records or self._records()).recall(url, time.time() - self._check_interval)
 
     def current(self, key: str, url: str, *, by_listing: bool = True) -> FileStat:
         """Return the stat of a file, asked for now or within the check interval; by a listing, if that is better."""
         if not self._check_interval:
             return self.stat(key, url)
         record = self.fresh(key, url)
-        if record is None and by_listing and self._lists(key):
+        if record is None and by_listing:
             self._list_page(key)
             record = self.fresh(key, url)
         if record is not None:
             return record.stat
+        asked = time.time()
         stat = self.stat(key, url)
         if not stat.directory:
-            self._records().save(url, self._records().remember(url, stat))
+            self._records().save(url, self._records().remember(url, stat, asked))
         return stat
 
     def is_new(self, key: str, url: str, *, by_listing: bool = True) -> bool:
@@ -215,68 +261,66 @@ class Freshness:
             return False
         if self._records().recall(url) is not None:
             return False
-        if not by_listing:
-            return True
-        if self._lists(key) and self._directory(key).checks:  # it is likely that more of its directory is read
+        if by_listing:
             self._list_page(key)
-            return self._records().recall(url) is None
-        self._directory(key).checks += 1
-        return True
+        return self._records().recall(url) is None and not self.likely_cached
 
     def list_for(self, wanted: Sequence[str]) -> None:
-        """List the directories of files that are going to be asked for, if that takes fewer requests."""
-        unknown = sorted(key for key in wanted if self._lists(key) and self.fresh(key, self._inner._url(key)) is None)
-        pages = len(unknown) // 8
-        for key in unknown:
-            if pages > 0 and self.fresh(key, self._inner._url(key)) is None:
+        """Ask for pages of a listing with files that are going to be asked for, if that takes fewer requests."""
+        unknown = [key for key in wanted if self.fresh(key, self._inner._url(key)) is None] if self._can_list else []
+        self._is_used = self._is_used or len(unknown) > 1
+        pages = max(1, len(unknown) // 4)
+        for key in sorted(unknown):
+            if self.fresh(key, self._inner._url(key)) is not None:  # the page of another one had it
+                self._credit = min(PAGES, self._credit + 0.5)
+            elif pages > 0:
                 pages -= self._list_page(key)
 
-    def _lists(self, key: str) -> bool:
-        """Return whether stats come by listings."""
-        can_list = self._check_interval > 0 and not self.offline and self.max_age is None
-        return can_list and key not in self._updated
-
-    def _directory(self, key: str) -> _Directory:
-        """Return what is known of the directory of a file; anew when its listing doesn't hold any more."""
-        name = keys.parent(key)
-        found = self._directories.get(name)
-        if found is None or not 0 <= time.time() - found.listed < self._check_interval:
-            if len(self._directories) >= _DIRECTORIES:
-                self._directories = {}
-            found = self._directories[name] = _Directory()
-        return found
-
     def _list_page(self, key: str) -> bool:
-        """Ask for a page of a file's directory, if that is likely to be of use; return whether there was a request."""
-        with self._listing:
-            return self.fresh(key, self._inner._url(key)) is None and self._listed(key)
+        """Ask for a page of names with a file's, if that is likely to be of use: the first one may be the only one.
 
-    def _listed(self, key: str) -> bool:
-        directory, name = self._directory(key), keys.name(key)
-        directory.checks += 1
-        in_order = directory.pages < PAGES_IN_ORDER
-        if directory.complete or (in_order and name <= directory.after) or not (in_order or directory.checks % 2):
+        Return whether there was a request.
+        """
+        first, self._is_used = not self._is_used, True
+        self._credit = min(PAGES, self._credit + 1 / PAGES)
+        if first or not self._can_list or self._credit < 1 or key in self._updated:
             return False
-        try:
-            page = self._inner._list_page(keys.parent(key), directory.after if in_order else name[:-1])
-        except OSError:  # of no directory, or one that may not be listed: its files are asked for one by one
-            page = None
-        if page is None:
-            directory.complete = True
-            return False
-        for stat in page.files:
-            self.remember_listed(keys.join(keys.parent(key), stat.filename), stat)
-        directory.pages += 1
-        if in_order:
-            directory.after, directory.complete = page.last, not page.more
-        return True
+        with self._listing:
+            if self.fresh(key, self._inner._url(key)) is not None:  # another thread has asked for it
+                return False
+            asked = time.time()
+            if not 0 <= asked - self._listed_since < self._check_interval:
+                self._listed, self._listed_since, self._pages = Listed(), asked, 0
+            root = self._inner._root
+            name = keys.relative(key, root)
+            if name in self._listed:  # and not in the listing, or without a version
+                return False
+            # Behind what is listed of its directory; in a very large one every other page begins at the file. Of a
+            # directory of which nothing is listed, at its beginning, or every other time behind what is listed before.
+            directory, start = name[: name.rfind("/") + 1], self._listed.end(name)
+            if start > directory:
+                start = name[:-1] if self._pages >= IN_ORDER and self._pages % 2 else start
+            elif not start or self._pages % 2 == 0:
+                start = directory
+            self._credit -= 1
+            self._pages += 1
+            try:
+                page = self._inner._list_page(root, start)
+            except OSError:  # of what may not be listed
+                page = None
+            for stat in page.files if page is not None else ():
+                self.remember_listed(keys.join(root, stat.filename), stat, asked)
+            self._listed.add(*(("", LAST_NAME) if page is None else (start, page.last)))
+            if self.fresh(key, self._inner._url(key)) is not None:
+                self._credit += 0.5
+            return True
 
     # ---- what is remembered
 
-    def remember_listed(self, key: str, stat: FileStat) -> None:
-        """Remember a file that a listing has shown just now."""
+    def remember_listed(self, key: str, stat: FileStat, asked: float) -> None:
+        """Remember a file that a listing has shown, which was asked for at a time."""
         if self._check_interval and not stat.directory and stat.version is not None and key not in self._updated:
-            self._records().remember(self._inner._url(key), stat._replace(filename=keys.name(key)))
+            self._records().remember(self._inner._url(key), stat._replace(filename=keys.name(key)), asked)
 
     def aged_version(self, url: str, stat: FileStat) -> str:
         """Return a version for a file that has none: since when it is as it is; a new one if that is too long ago."""
@@ -286,19 +330,19 @@ class Freshness:
         same = record is not None and (record.stat.size, record.stat.last_modified) == (stat.size, stat.last_modified)
         if record is None or not same or time.time() - record.since > self.max_age:
             records.forget(url)
-            record = records.remember(url, stat)
+            record = records.remember(url, stat, time.time())
             records.save(url, record)
         return f"since {record.since}"
 
-    def remember(self, url: str, stat: FileStat, settled: bool) -> None:
-        """Remember a file that is cached, as it was just now."""
+    def remember(self, url: str, stat: FileStat, asked: float, settled: bool) -> None:
+        """Remember a file that is cached, as it was when it was asked for."""
         records = self._records()
         if self.offline:
             before = records.recall(url)
             if settled and (before is None or before.stat != stat):
-                records.save(url, records.remember(url, stat))
-        elif self.by_request and self.fresh(url, url, records) is None:
-            records.remember(url, stat)
+                records.save(url, records.remember(url, stat, asked))
+        elif self.fresh(url, url, records) is None:
+            records.remember(url, stat, asked)
 
     def invalidate(self, *urls: str) -> None:
         """Forget files that have changed."""
@@ -310,40 +354,17 @@ class Freshness:
         self._updated |= {key}
         self.invalidate(url)
 
-    def listing(self, key: str, url: str, kind: str, ask: Callable[[str], Iterator[FileStat]]) -> Iterator[FileStat]:
+    def listing(self, url: str, kind: str, ask: Callable[[], Iterator[FileStat]]) -> Iterator[FileStat]:
         """Yield the store's listing, which is remembered, or the remembered one."""
-        found: list[FileStat] = []
-        cause: OSError | None = None
-        if self._backoff.begin():
-            began = time.monotonic()
-            try:
-                for member in ask(key):
-                    found.append(member)
-                    yield member
-                self._backoff.worked()
-                self._records().save_list(url, kind, found)
-                return
-            except OSError as exc:
-                if found or isinstance(exc, ANSWERS):
-                    raise
-                self._backoff.failed(began)
-                cause = exc
-        members = self._records().recall_list(url, kind)
-        if members is None:
-            raise cause if cause is not None else _unreachable()
-        self._warn_offline(cause)
-        yield from members
+        records = self._records()
 
-    def _warn_offline(self, exc: OSError | None) -> None:
-        if not self._warned:
-            self._warned = True
-            where = self._inner._url(self._inner._root)
-            warnings.warn(f"{where} can't be reached ({exc}): going on with the cache", RuntimeWarning, stacklevel=3)
+        def listed() -> list[FileStat]:
+            members = [*ask()]
+            records.save_list(url, kind, members)
+            return members
+
+        yield from self._asked(listed, lambda: records.recall_list(url, kind))
 
 
 def _content(stat: FileStat) -> tuple[object, ...]:
     return stat.size, stat.last_modified, stat.version
-
-
-def _unreachable() -> OSError:
-    return ConnectionError(errno.ECONNABORTED, "the store can't be reached, and the cache has nothing of it")

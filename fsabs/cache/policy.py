@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from ..core import process
 
-SAMPLES = 4096
+SAMPLES = 256
 """Keys by which passes are recognised, at most."""
 TWICE, LEAST = 8, 8
 """A pass has ended when every eighth of its keys, and eight at least, were read again."""
@@ -24,6 +24,8 @@ READ = 1e18
 """The rank of an entry that was read lately: behind every position."""
 NOW = -1.0
 """The position of what is needed before all else."""
+EARLIER = 3600.0
+"""Seconds by which a process takes its first pass to have begun earlier: another one may have read its entries."""
 UNUSED_AFTER = 3 * 24 * 3600.0
 """Seconds after which an entry that was not read may go, whatever is known of passes."""
 
@@ -97,16 +99,16 @@ class ReadOrder:
 class Passes:
     """The times at which this process began its last passes over the data, recognised by keys that are read again.
 
-    A sample of the keys is enough: at most `SAMPLES` of them, those whose lowest bits are 0.
+    A sample of the keys is enough: at most `SAMPLES` of them, those that have no bit of `mask`.
     """
 
     def __init__(self) -> None:
+        self.mask: int = 0
         self._seen: dict[int, bool] = {}
         self._again = 0
-        self._mask = 0
         self._lock = process.Lock()
-        self.begun: float = time.time()
-        """When the present pass began."""
+        self.begun: float = time.time() - EARLIER
+        """When the present pass began; a read renews the time of an entry that was last read before."""
         self.before: float = -math.inf
         self.unread_since: float = -math.inf
         """When the pass before began, and the one before that: what was last read earlier may go.
@@ -115,8 +117,8 @@ class Passes:
         """
 
     def read(self, key: int) -> None:
-        """Note that something is read."""
-        if key & self._mask:
+        """Note that something is read; what has a bit of `mask` is not counted."""
+        if key & self.mask:
             return
         seen = self._seen.get(key)
         if seen is None:
@@ -131,8 +133,8 @@ class Passes:
 
     def _thin_out(self) -> None:
         with self._lock:
-            self._mask = 2 * self._mask + 1
-            self._seen = {key: seen for key, seen in list(self._seen.items()) if not key & self._mask}
+            self.mask = 2 * self.mask + 1
+            self._seen = {key: seen for key, seen in list(self._seen.items()) if not key & self.mask}
             self._again = sum(self._seen.values())
 
     def _next(self) -> None:

@@ -1,12 +1,19 @@
 """Single flight: one fetch of a missing value for all threads and processes that want it.
 
-Threads wait for each other's fetch, processes for what another one has claimed (see `claims`). A process whose fetches
-make no progress is waited for once; then what it had claimed is fetched a second time.
+Threads wait for each other's fetch. Processes leave claims in a small table of a file: hints, on which nothing rests
+but the number of fetches. A claim is written into the slot of its token's hash, and read again: of two processes that
+claim a token at one moment, the one that was overwritten knows. Nothing is locked. A claim whose process is gone
+doesn't count. A process that makes no progress (it may be stopped) is waited for about as long as a fetch takes, once:
+then all that it had claimed until then is fetched a second time.
 """
 
 from __future__ import annotations
 
-import contextlib
+import enum
+import hashlib
+import math
+import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -14,30 +21,90 @@ from typing import Any, NamedTuple
 
 from ..core import process
 from ..core.threads import Flag
-from .claims import Claims
-from .frames import key_hash
 
+TIMEOUT = 60.0
+"""Seconds that a thread waits for another's fetch, and that a claim counts."""
+PATIENCE = 1.0
+"""Seconds without progress for which a process waits for another one, at least."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 """Seconds between two looks at what another process is fetching."""
-PROCESS_TIMEOUT = 1.0
-"""Seconds without progress after which a process fetches what another one has claimed."""
+SLOTS = 1 << 14
+_SLOT = struct.Struct("=IId")  # the process; a check of the token; when it was claimed, in seconds since 1970
 
 
-class Missing:
+class Missing(enum.Enum):
     """The type of MISSING: what a lookup returns where there is nothing, since None may be a value."""
 
-    def __repr__(self) -> str:
-        return "MISSING"
-
-    def __reduce__(self) -> str:
-        return "MISSING"
+    MISSING = enum.auto()
 
 
-MISSING = Missing()
+MISSING = Missing.MISSING
 
 
-def no_claims() -> None:
-    """Claim nothing: values are this process's alone."""
+class Claims:
+    """The claims in the file of a descriptor, from `offset` on; one object for each process.
+
+    A file that fails gives every claim.
+    """
+
+    def __init__(self, fd: int, offset: int = 0, slots: int = SLOTS) -> None:
+        self._fd = fd
+        self._offset = offset
+        self._slots = slots
+        self._owner = os.getpid()
+        self._stuck: dict[int, float] = {}
+
+    def claim(self, token: int) -> bool:
+        """Claim a token, a hash of 64 bits; False if another process has claimed it."""
+        at, check = self._place(token)
+        try:
+            if self._is_held(at, check):
+                return False
+            os.pwrite(self._fd, _SLOT.pack(self._owner, check, time.time()), at)
+            return self._read(at)[:2] == (self._owner, check)
+        except OSError:
+            return True
+
+    def release(self, token: int) -> None:
+        """Give a claim back."""
+        try:
+            os.pwrite(self._fd, bytes(_SLOT.size), self._place(token)[0])
+        except OSError:  # it ends with its time
+            pass
+
+    def give_up(self, token: int) -> None:
+        """Ignore all that the owner of a claim has claimed until now: it was waited for in vain."""
+        try:
+            self._stuck[self._read(self._place(token)[0])[0]] = time.time()
+        except OSError:
+            pass
+
+    def _place(self, token: int) -> tuple[int, int]:
+        return self._offset + token % self._slots * _SLOT.size, token >> 32 & 0xFFFFFFFF
+
+    def _read(self, at: int) -> tuple[int, int, float]:
+        data = os.pread(self._fd, _SLOT.size, at)
+        return _SLOT.unpack(data) if len(data) == _SLOT.size else (0, 0, 0.0)
+
+    def _is_held(self, at: int, check: int) -> bool:
+        """Return whether another process has claimed the token."""
+        owner, claimed, since = self._read(at)
+        if owner in (0, self._owner) or claimed != check:
+            return False
+        if not (self._stuck.get(owner, -math.inf) < since and -1 < time.time() - since < TIMEOUT):
+            return False
+        try:
+            os.kill(owner, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:  # another user's by now
+            pass
+        return True
+
+
+def no_claims() -> Claims:
+    """Return claims that are always given: values are this process's alone."""
+    return Claims(-1)
 
 
 class _Flight:
@@ -63,17 +130,15 @@ class SingleFlight:
     """The fetches under way.
 
     Args:
-        claims: returns this process's claims against other processes, or None.
-        timeout: seconds that a thread waits for another one's fetch, before it fetches itself.
-        process_timeout: seconds without progress for which it waits for another process.
+        claims: returns this process's claims against other processes.
+        patience: seconds without progress for which another process is waited for, at least: three times as long as a
+            value has taken lately, if that is more.
     """
 
-    def __init__(
-        self, claims: Callable[[], Claims | None], timeout: float, process_timeout: float = PROCESS_TIMEOUT
-    ) -> None:
+    def __init__(self, claims: Callable[[], Claims], patience: float = PATIENCE) -> None:
         self._claims = claims
-        self._timeout = timeout
-        self._process_timeout = min(timeout, process_timeout)
+        self._patience = patience
+        self._slowest = 0.0  # seconds that a value of the last fetches took
         self._generation = process.generation()
         self._flights: dict[Hashable, _Flight] = {}
 
@@ -91,15 +156,11 @@ class SingleFlight:
             fetch: yields the values of `keys[number]` for the numbers that it is given, in order, and stores them. Its
                 errors are raised here; other threads fetch for themselves then.
         """
-        return self._fetch(_Request(keys, lookup, fetch), time.monotonic() + self._timeout)
-
-    def _fetch(self, request: _Request, end: float) -> list[Any]:
         if self._generation != process.generation():  # what was under way is the parent's
             self._flights, self._generation = {}, process.generation()
-        values: dict[int, Any] = {}
+        flights, request = self._flights, _Request(keys, lookup, fetch)
         own: dict[int, _Flight] = {}
         others: dict[int, _Flight] = {}
-        flights, keys = self._flights, request.keys
         try:
             for number, key in enumerate(keys):
                 flight = own[number] = _Flight()
@@ -107,118 +168,70 @@ class SingleFlight:
                 if first is not flight:
                     others[number] = first
                     del own[number]
-            fetches = _Fetches(request, own, values, self._claims())
-            fetches.run([*own])
-            fetches.wait(self._process_timeout)
+            self._fetch_own(request, own)
         finally:
             for number, flight in own.items():
                 if flights.get(keys[number]) is flight:
                     del flights[keys[number]]
                 flight.done.set()
-        for number, flight in others.items():
-            values[number] = self._wait(request, number, flight, end)
+        end = time.monotonic() + TIMEOUT
+        values = {number: flight.value for number, flight in own.items()}
+        values |= {number: self._of_other(request, number, flight, end) for number, flight in others.items()}
         return [values[number] for number in range(len(keys))]
 
-    def _wait(self, request: _Request, number: int, flight: _Flight, end: float) -> Any:
+    def _fetch_own(self, request: _Request, own: dict[int, _Flight]) -> None:
+        """Fetch what no other thread is fetching, as soon as no other process is, either."""
+        claims, waiting = self._claims(), {number: token_of(request.keys[number]) for number in own}
+        end, pause = math.inf, FIRST_PAUSE
+        while waiting:
+            claimed = {number: token for number, token in waiting.items() if claims.claim(token)}
+            if claimed or end == math.inf:
+                waiting = {number: token for number, token in waiting.items() if number not in claimed}
+                self._fetch_claimed(request, own, claimed, claims)
+                end, pause = time.monotonic() + max(self._patience, 3 * self._slowest), FIRST_PAUSE
+            elif time.monotonic() > end:
+                for token in waiting.values():
+                    claims.give_up(token)
+            if waiting:
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _fetch_claimed(
+        self, request: _Request, own: dict[int, _Flight], claimed: dict[int, int], claims: Claims
+    ) -> None:
+        slowest, began = self._slowest / 2, time.monotonic()
+        try:
+            for number in claimed:  # another one may have stored it since the caller looked
+                own[number].value = request.lookup(number)
+            missing = [number for number in claimed if own[number].value is MISSING]
+            for number, value in zip(missing, request.fetch(missing) if missing else (), strict=True):
+                own[number].value = value
+                claims.release(claimed.pop(number))
+                slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
+            self._slowest = slowest
+        finally:
+            for token in claimed.values():
+                claims.release(token)
+
+    def _of_other(self, request: _Request, number: int, flight: _Flight, end: float) -> Any:
         """Return what another thread is fetching."""
-        key, lookup, fetch = request.keys[number], request.lookup, request.fetch
-        if not flight.done.is_set() and flight.thread == threading.get_ident():  # a fetch asks for its own value
-            [value] = fetch([number])
-            return value
-        in_time = flight.done.wait(max(0.0, end - time.monotonic()))
-        value = lookup(number)
-        if value is MISSING:
-            value = flight.value  # it could not be stored
-        if value is MISSING and in_time:  # it failed: one of those that waited is the next
-            [value] = self._fetch(_Request([key], lambda _: lookup(number), lambda _: fetch([number])), end)
-        elif value is MISSING:
-            [value] = fetch([number])
+        if flight.done.is_set() or flight.thread != threading.get_ident():  # else a fetch asks for its own value
+            in_time = flight.done.wait(max(0.0, end - time.monotonic()))
+            if (value := request.lookup(number)) is not MISSING:
+                return value
+            if flight.value is not MISSING:  # it could not be stored
+                return flight.value
+            if in_time:  # it failed: one of those that waited is the next
+                keys, lookup, fetch = request
+                return self.fetch([keys[number]], lambda _: lookup(number), lambda _: fetch([number]))[0]
+        [value] = request.fetch([number])
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SingleFlight, (self._claims, self._timeout, self._process_timeout)  # what is under way stays here
-
-
-class _Fetches:
-    """The fetches of one call, against other processes; a disk that fails gives every claim."""
-
-    def __init__(
-        self, request: _Request, own: dict[int, _Flight], values: dict[int, Any], claims: Claims | None
-    ) -> None:
-        self._request = request
-        self._own = own
-        self._values = values
-        self._claims = claims
-        self._tokens = {number: token_of(request.keys[number]) for number in own} if claims is not None else {}
-        self._waiting: list[int] = []
-
-    def run(self, wanted: Sequence[int], in_any_case: bool = False) -> None:
-        """Fetch what no other process has claimed, or all; the rest is waited for."""
-        claimed: dict[int, None] = {}
-        try:
-            for number in wanted:
-                if self._claim(number) or in_any_case:
-                    claimed[number] = None
-                else:
-                    self._waiting.append(number)
-            missing = [number for number in claimed if not self._found(number)]
-            for number, value in zip(missing, self._request.fetch(missing) if missing else (), strict=True):
-                self._set(number, value)
-                del claimed[number]
-                self._release(number)
-        finally:
-            for number in claimed:
-                self._release(number)
-
-    def wait(self, timeout: float) -> None:
-        """Wait for what other processes have claimed, and fetch what they don't store."""
-        end, pause = time.monotonic() + timeout, FIRST_PAUSE
-        while self._waiting:
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-            free = [number for number in self._waiting if not self._is_held(number)]
-            given_up = not free and time.monotonic() > end
-            if given_up:
-                free = self._waiting
-                for number in free:
-                    self._give_up(number)
-            if free:
-                self._waiting = [number for number in self._waiting if number not in free]
-                self.run([number for number in free if not self._found(number)], in_any_case=given_up)
-                end, pause = time.monotonic() + timeout, FIRST_PAUSE
-
-    def _found(self, number: int) -> bool:
-        """Look for a value that another process may have stored since the caller looked."""
-        if (value := self._request.lookup(number)) is not MISSING:
-            self._set(number, value)
-        return value is not MISSING
-
-    def _set(self, number: int, value: Any) -> None:
-        self._own[number].value = self._values[number] = value
-
-    def _claim(self, number: int) -> bool:
-        try:
-            return self._claims is None or self._claims.claim(self._tokens[number])
-        except OSError:
-            return True
-
-    def _is_held(self, number: int) -> bool:
-        try:
-            return self._claims is not None and self._claims.is_held(self._tokens[number])
-        except OSError:
-            return False
-
-    def _give_up(self, number: int) -> None:
-        if self._claims is not None:
-            with contextlib.suppress(OSError):
-                self._claims.give_up(self._tokens[number])
-
-    def _release(self, number: int) -> None:
-        if self._claims is not None:
-            with contextlib.suppress(OSError):
-                self._claims.release(self._tokens[number])
+        return SingleFlight, (self._claims, self._patience)  # what is under way stays here
 
 
 def token_of(key: int | bytes) -> int:
-    """Return the number that processes claim a key by."""
-    return key_hash(key if isinstance(key, bytes) else b"%d" % key)
+    """Return the number, of 64 bits, that processes claim a key by."""
+    data = key if isinstance(key, bytes) else b"%d" % key
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import keys, process
 from ..core.fs import FS, TreeCounts
 from ..core.threads import Flag, in_threads
-from .reading import CachedFiles
-from .state import CachedFile
+from . import batches
+
+if TYPE_CHECKING:
+    from .cachedfs import CachedFile, CachedFiles
 
 BATCH = 64
 """Files that are looked at together."""
@@ -22,46 +24,50 @@ MOST_AHEAD = 4 * 10**9
 _PAUSE = 0.01
 
 
-def fetch_missing(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[tuple[int, int]]:
-    """Fetch files, in order; yields the size of each, and how many bytes of it were not cached."""
+def fetch_missing(
+    files: CachedFiles, wanted: Sequence[str], concurrency: int | None
+) -> Iterator[tuple[int, int] | OSError]:
+    """Fetch files; yields the size of each, and how many bytes of it were not cached, or why it can't be fetched."""
+
+    def one(key: str) -> tuple[int, int] | OSError:
+        try:
+            return _fetch_one(files, key)
+        except OSError as exc:
+            return exc
+
     workers = min(concurrency or files.inner.default_concurrency, len(wanted))
     for start in range(0, len(wanted), BATCH):
         batch = wanted[start : start + BATCH]
         files.stats.list_for(batch)
         small = {key: file for key in batch if (file := _small_and_missing(files, key)) is not None}
-        found = files.fetch(list(small), list(small.values()), concurrency)
-        fetched = {key: len(found[at]) for at, key in enumerate(small) if at in found}
+        fetched = dict(zip(small, map(len, batches.fetch(files, [*small.items()], concurrency)), strict=False))
         others = [key for key in batch if key not in fetched]
-        one_by_one = in_threads(functools.partial(fetch_one, files), others, workers) if workers > 1 else None
+        one_by_one = in_threads(one, others, workers) if workers > 1 else map(one, others)
         for key in batch:
-            if key in fetched:
-                yield fetched[key], fetched[key]
-            else:
-                yield next(one_by_one) if one_by_one is not None else fetch_one(files, key)
+            yield (fetched[key], fetched[key]) if key in fetched else next(one_by_one)
 
 
 def _small_and_missing(files: CachedFiles, key: str) -> CachedFile | None:
-    if not files.in_batches and files.stats.fresh(key, files.inner._url(key)) is None:
+    if files.stat_is_request and files.stats.fresh(key, files.inner._url(key)) is None:
         return None  # its stat takes a request, which may be for its content
     try:
         file = files.find(key)
-    except OSError:  # raised when its turn comes
+    except OSError:  # found again by itself
         return None
-    if file.entry is None or file.stat.size > files.whole_size or files.contents().contains(file.entry):
+    if file.small is None or not file.admit or files.contents().contains(file.small):
         return None
     return file
 
 
-def fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
-    """Fetch a file; returns its size, and how many bytes of it were not cached."""
+def _fetch_one(files: CachedFiles, key: str) -> tuple[int, int]:
     file, opened = files.find_or_open(key)
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:
             return file.stat.size, 0
-        if file.stat.size > files.whole_size:
+        if file.small is None:
             with contextlib.closing(files.block_blob(key, file, opened)) as blob:
                 return file.stat.size, blob.warm()
-        if files.contents().contains(file.entry):
+        if files.contents().contains(file.small):
             return file.stat.size, 0
         return file.stat.size, len(files.whole(key, file, files.inner._open_from_start, opened)[0])
 
@@ -112,32 +118,16 @@ class Prefetch:
 
     def _run(self) -> None:
         for start in range(0, len(self._wanted), BATCH):
-            batch = self._wanted[start : start + BATCH]
             self._wait_for_reader()
             if self._stop.is_set():
                 return
-            for at in range(self._fetch(start, batch), len(batch)):
-                self._fetch_alone(start + at, batch[at])
-
-    def _fetch(self, start: int, batch: Sequence[str]) -> int:
-        """Fetch what comes before the first that fails; returns how many those are."""
-        done = 0
-        with contextlib.suppress(OSError):  # found again, and counted, by itself
-            for size, fetched in fetch_missing(self._files, batch, self._concurrency):
-                self._count(start + done, size, fetched)
-                done += 1
-        return done
-
-    def _fetch_alone(self, position: int, key: str) -> None:
-        try:
-            self._count(position, *fetch_one(self._files, key))
-        except OSError:  # raised again when it is read
-            self._failed += 1
-
-    def _count(self, position: int, size: int, fetched: int) -> None:
-        done = self._counts
-        self._counts = _with(done, size, fetched)
-        self._outstanding.append((position, size))
+            fetched = fetch_missing(self._files, self._wanted[start : start + BATCH], self._concurrency)
+            for position, found in enumerate(fetched, start):
+                if isinstance(found, OSError):  # raised again when it is read
+                    self._failed += 1
+                else:
+                    self._counts = _with(self._counts, *found)
+                    self._outstanding.append((position, found[0]))
 
     def _wait_for_reader(self) -> None:
         while not self._stop.is_set():
@@ -157,10 +147,12 @@ def warm(
     """Fetch all files of `fs` at or below `key`."""
     wanted = list(_sizes(files, fs, key))
     done = TreeCounts()
-    with _Bar(progress, len(wanted), sum(size for _, size in wanted)) as bar:
-        for size, fetched in fetch_missing(files, [name for name, _ in wanted], concurrency):
-            done = _with(done, size, fetched)
-            bar.show(done, size)
+    with _shown(progress, len(wanted), sum(size for _, size in wanted)) as show:
+        for found in fetch_missing(files, [name for name, _ in wanted], concurrency):
+            if isinstance(found, OSError):
+                raise found
+            done = _with(done, *found)
+            show(done.files, done.bytes)
     return done
 
 
@@ -170,43 +162,32 @@ def _with(done: TreeCounts, size: int, fetched: int) -> TreeCounts:
 
 
 def _sizes(files: CachedFiles, fs: FS, key: str) -> Iterator[tuple[str, int]]:
-    found = fs._stat(key)
+    found, asked = fs._stat(key), time.time()
     if not found.directory:
         yield key, found.size
         return
     for member in fs._walk(key):
         if not member.directory:
             path = keys.join(key, member.filename)
-            files.stats.remember_listed(path, member)
+            files.stats.remember_listed(path, member, asked)
             yield path, member.size
 
 
-class _Bar:
-    """The user's callback, or tqdm's bar, or neither."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, files: int, size: int) -> None:
-        self._progress = progress
-        self._bar: Any = None
-        if progress is None:
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(total=size, unit="B", unit_scale=True, desc=f"warming {files} files", disable=None)
-
-    def show(self, done: TreeCounts, size: int) -> None:
-        """Show one more file of `size` bytes."""
-        if self._progress is not None:
-            self._progress(done.files, done.bytes)
-        elif self._bar is not None:
-            self._bar.update(size)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+@contextlib.contextmanager
+def _shown(
+    progress: Callable[[int, int], None] | None, files: int, size: int
+) -> Iterator[Callable[[int, int], object]]:
+    """Give the user's callback, or what shows the same in tqdm's bar, or nothing."""
+    if progress is not None:
+        yield progress
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield lambda files, size: None
+        return
+    with tqdm(total=size, unit="B", unit_scale=True, desc=f"warming {files} files", disable=None) as bar:
+        yield lambda _, done: bar.update(done - bar.n)
 
 
 def pin(files: CachedFiles, key: str) -> int:
@@ -216,9 +197,9 @@ def pin(files: CachedFiles, key: str) -> int:
     with opened if opened is not None else contextlib.nullcontext():
         if file.entry is None:
             return 0
-        if file.stat.size <= files.whole_size:
+        if file.small is not None:
             data = files.whole(key, file, files.inner._open_from_start, opened)[0]
-            return len(data) if contents.pin(file.entry, data) else 0
+            return len(data) if contents.pin(file.small, data) else 0
         kept = 0
         with contextlib.closing(files.block_blob(key, file, opened)) as blob:
             for number in range(len(blob.blocks)):

@@ -1,4 +1,4 @@
-"""`fsabs prepare`: raw files become sharded RecordIO by the function of a model file."""
+"""`fsabs prepare`: raw files become sharded RecordIO, or files of tokens, by the function of a model file."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ from .progress import ProgressDisplay, ProgressMode, progress_option
     show_default=True,
     help="Of chunks.",
 )
+@click.option(
+    "--tokens",
+    type=click.Choice(["uint8", "uint16", "int8", "int16", "int32", "int64"]),
+    help="Write documents of token ids of this type, as Megatron's .bin and .idx.",
+)
 @click.option("--master", help="URL of Spark's master: local[4], spark://host:7077, k8s://...")
 @click.option("--prefix", default="data", show_default=True, help="Output files are PREFIX-00000-of-00099.")
 @click.option(
@@ -58,18 +63,21 @@ def command(
     num_workers: int | None,
     records_per_file: int,
     compressor: str,
+    tokens: str | None,
     master: str | None,
     prefix: str,
     on_error: Literal["fail", "skip"],
     validate: bool,
     progress: ProgressMode,
 ) -> None:
-    """Make sharded RecordIO files of raw files, on this machine or on a Spark cluster.
+    """Make sharded RecordIO files of raw files, or files of tokens, on this machine or on a Spark cluster.
 
     MODEL_FILE is a Python file with prepare_data_for_a_single_file(filename), or (file_object, filename), and with
     feature_columns where records are to be checked. RAW_DATA_DIRECTORY is a directory, an archive or a glob pattern;
     it and OUTPUT_DIRECTORY are paths or URLs. WORKERS is --num-workers, SPARK_MASTER is --master. The output is whole
     or as it was before; a run after a crash goes on.
+
+    With --tokens, the function makes documents: lists or arrays of token ids, of which any number make a file.
 
     \b
     Example: fsabs prepare model.py s3://bucket/raw.zip s3://bucket/train local --num-workers 8
@@ -95,6 +103,7 @@ def command(
             num_workers=num_workers or workers,
             records_per_file=records_per_file,
             compressor=compressor,
+            tokens=tokens,
             master=master or spark_master,
             prefix=prefix,
             on_error=on_error,

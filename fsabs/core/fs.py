@@ -26,6 +26,7 @@ from .listing import Listing, Names, Walk
 from .modes import OpenMode, ReadBinaryMode, TextMode, UpdateBinaryMode, WriteBinaryMode
 from .ranges import StorageOrder
 from .readahead import pieces
+from .stats import LAST_NAME as LAST_NAME
 from .stats import Capabilities as Capabilities
 from .stats import FileStat as FileStat
 from .stats import ListPage as ListPage
@@ -695,9 +696,8 @@ class FS(abc.ABC):
                 stack.append((name + "/", self._list(path)))
 
     def _list_page(self, key: str, after: str) -> ListPage | None:
-        """Return the files of the directory `key` whose names follow `after`, as many as one request gives.
-
-        None if the store has no such request.
+        """Return the files in and below the directory `key` whose paths in it follow `after`, as many as one request
+        gives; None if the store has no such request.
         """
         return None
 

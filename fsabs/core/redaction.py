@@ -21,7 +21,7 @@ principal profile read_timeout region replication requester_pays server_side_enc
 timeout timestamp usercert userkey username verify
 bucket_key_enabled cache_control content_disposition content_encoding content_language expected_bucket_owner expires
 object_lock_legal_hold object_lock_mode object_lock_retain_until
-bearer_token_path below cache check_interval claim_timeout dir force_type fsspec http_cache limits manifest max_age
+bearer_token_path below cache check_interval dir force_type fsspec http_cache limits manifest max_age
 max_bytes max_cache_size max_depth max_header_bytes max_index_bytes max_line_length max_linked_entries max_links
 max_pattern_parts max_ratio memory_bytes min_free mode namespace offline pfs prefix scheme strict trace url
 whole_file_size

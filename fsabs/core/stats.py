@@ -46,15 +46,17 @@ class FileStat(NamedTuple):
         return cls(filename, size, False, None, stat_bits.S_IFLNK | 0o777)
 
 
+LAST_NAME = "\U0010ffff"
+"""Above all names of files."""
+
+
 class ListPage(NamedTuple):
-    """A part of a directory's listing, which took one request."""
+    """A part of the listing of a tree, which took one request."""
 
     files: list[FileStat]
-    """Of the files of the directory; the names follow one another."""
+    """Of the files in and below a directory, by their paths in it."""
     last: str
-    """The last name of the part, be it a file's or a directory's."""
-    more: bool
-    """Whether others follow it."""
+    """The path up to which no file is missing; `LAST_NAME` at the end."""
 
 
 class TreeCounts(NamedTuple):

@@ -180,13 +180,13 @@ class WriterFile(AbortsOnError, io.RawIOBase):
     """A file that is dropped unclosed is committed, as the libraries do that a program was written for."""
 
     def __init__(self, writer: Writer, url: str, mode: str = "wb", position: int = 0) -> None:
+        self._generation = process.generation()
         self._writer: Writer | None = writer
         self.name: str = url
         self.mode: str = mode
         self._position = position
         self._failure: BaseException | None = None
         self.seeks_for_a_moment = False
-        self._generation = process.generation()
         process.register(self, writer)  # so that a child neither flushes nor frees what the writer holds
         _track(self)
 

@@ -1,17 +1,19 @@
 """The model file: the user's function that makes records of a raw file, and the feature columns that records fit.
 
 A record is a tuple or dict of values (arrays, NumPy scalars, int, float, str, bytes), which is encoded by
-`fsabs.readers.instances`, or `bytes`, which are written as they are.
+`fsabs.readers.instances`, or `bytes`, which are written as they are. Where tokens are written, it is a document: a list
+or an array of token ids.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,12 +103,19 @@ class Model:
 
     def records(self, *arguments: Any) -> Iterator[bytes]:
         """Yield the encoded records that the function makes of a file; `RecordError` says what is wrong with one."""
+        return self._made(arguments, self._encoded)
+
+    def documents(self, dtype: str, *arguments: Any) -> Iterator[bytes]:
+        """Yield the token ids of the documents that the function makes of a file, as bytes of a type."""
+        return self._made(arguments, functools.partial(_tokens, np.dtype(dtype)))
+
+    def _made(self, arguments: Sequence[Any], encoded: Callable[[Any, int], bytes]) -> Iterator[bytes]:
         try:
             result = self._function(*arguments)
         except (Exception, SystemExit) as exc:
             raise RecordError(f"{FUNCTION} raised {self._reason_of(exc)}") from exc
         if isinstance(result, tuple | dict | bytes | bytearray | memoryview | np.ndarray | np.generic):
-            yield self._encoded(result, 0)
+            yield encoded(result, 0)
             return
         if result is None:
             raise RecordError(f"{FUNCTION} returned None, not a record or an iterator of records")
@@ -121,7 +130,7 @@ class Model:
                 return
             except (Exception, SystemExit) as exc:
                 raise RecordError(f"{FUNCTION} raised {self._reason_of(exc)} at record {number}") from exc
-            yield self._encoded(record, number)
+            yield encoded(record, number)
             number += 1
 
     def _encoded(self, record: Any, number: int) -> bytes:
@@ -187,6 +196,23 @@ class Model:
         if isinstance(exc, SyntaxError):
             return text
         return f"{text} (line {lines[-1]} of {os.path.basename(self._where)})" if lines else text
+
+
+def _tokens(dtype: np.dtype[Any], document: Any, number: int) -> bytes:
+    """Return the token ids of a document as bytes; `RecordError` for what is none, or does not fit the type."""
+    try:
+        ids = np.asarray(document)
+    except ValueError:
+        ids = np.empty((0, 0))
+    if not ids.size and ids.ndim == 1:
+        return b""
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise RecordError(f"document {number} is no list of token ids, but {type(document).__name__}")
+    least, most = int(ids.min()), int(ids.max())
+    bounds = np.iinfo(dtype)
+    if least < bounds.min or most > bounds.max:
+        raise RecordError(f"document {number} has token ids from {least} to {most}, which are not of {dtype.name}")
+    return ids.astype(dtype.newbyteorder("<")).tobytes()
 
 
 def _imported_files(text: str, folder: str, package: str) -> Iterator[str]:

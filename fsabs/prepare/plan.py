@@ -38,6 +38,13 @@ class OutputFormat(NamedTuple):
     records_per_file: int
     compressor: str
     max_chunk_bytes: int
+    tokens: str | None = None
+    """The type of a token, where documents are written as Megatron's files and not as RecordIO."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The ends of the names of the files that are one output file."""
+        return ("",) if self.tokens is None else (".bin", ".idx")
 
 
 class PrepareJob(NamedTuple):

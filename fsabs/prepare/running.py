@@ -1,4 +1,4 @@
-"""`run`: from raw files to sharded RecordIO, on this machine or on a Spark cluster."""
+"""`run`: from raw files to sharded RecordIO or to files of tokens, on this machine or on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from .. import __version__
 from ..core.errors import corrupt, without_secrets
 from ..core.fs import FS
+from ..readers.data.token_files import document_ends, layout_of
 from ..readers.recordio import RecordReader
 from ..readers.recordio.format import COMPRESSORS
 from .inputs import InputListing, InputRoots, list_files
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["local", "cluster"]
 OnError = Literal["fail", "skip"]
+_TOKENS = ("uint8", "uint16", "int8", "int16", "int32", "int64")
 
 
 class PrepareError(ValueError):
@@ -49,6 +51,7 @@ def run(
     records_per_file: int = 1024,
     compressor: str = "snappy",
     max_chunk_bytes: int = 1 << 20,
+    tokens: str | None = None,
     master: str | None = None,
     prefix: str = "data",
     on_error: OnError = "fail",
@@ -72,6 +75,9 @@ def run(
         records_per_file: the most records of an output file.
         compressor: `none`, `snappy` or `gzip`.
         max_chunk_bytes: of an output file, as of `fsabs.readers.RecordWriter`.
+        tokens: the type of a token ("uint16", "int32" ...): the function makes documents, lists or arrays of token ids,
+            and the output files are Megatron's, `PREFIX-00000-of-00099.bin` and `.idx`, with up to `records_per_file`
+            documents each. None writes RecordIO.
         master: the URL of Spark's master; by default, what Spark's configuration says.
         prefix: the output files are called `PREFIX-00000-of-00099`.
         on_error: `fail`: the first raw file that fails ends the job, and the old output stays. `skip`: such files are
@@ -87,6 +93,8 @@ def run(
     _check_arguments(mode, num_workers, records_per_file, master, prefix, on_error)
     if compressor not in COMPRESSORS:
         raise ValueError(f"compressor is one of {', '.join(COMPRESSORS)}, not {compressor!r}")
+    if tokens is not None and tokens not in _TOKENS:
+        raise ValueError(f"tokens is one of {', '.join(_TOKENS)}, not {tokens!r}")
     source = ModelSource.read(model_file)
     Model(source)
     with contextlib.ExitStack() as stack:
@@ -100,7 +108,7 @@ def run(
             runner = stack.enter_context(contextlib.closing(LocalRunner(num_workers or os.cpu_count() or 1)))
         listing = list_files(raw_data_directory, manifest, output.check_input)
         output.check()
-        form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes)
+        form = OutputFormat(prefix, records_per_file, compressor, max_chunk_bytes, tokens)
         job = PrepareJob(source, listing.roots, output.base, "", form, on_error == "skip")
         job_id = fingerprint(job, listing, __version__)
         job = job._replace(work=output.work(job_id))
@@ -108,9 +116,9 @@ def run(
             _check_empty(listing)
         units = list(units_of(listing, records_per_file))
         resumed_files = _work(job, job_id, listing, units, runner, output, progress or (lambda _: None))
-        report, moves = _report(output, len(units), prefix, resumed_files, started)
+        report, moves = _report(output, len(units), form, resumed_files, started)
         if validate:
-            _validate(output.fs, zip(moves, report.shards, strict=True))
+            _validate(output.fs, zip(moves, report.shards, strict=True), tokens is not None)
         output.commit(Commit(moves, report.to_json()))
         return report
 
@@ -166,7 +174,7 @@ def _work(
 
 
 def _report(
-    output: OutputDirectory, units: int, prefix: str, resumed_files: int, started: float
+    output: OutputDirectory, units: int, form: OutputFormat, resumed_files: int, started: float
 ) -> tuple[PrepareReport, dict[str, str]]:
     """Return the report of a job that is done, and the names of its files by their staged paths."""
     results = sorted(output.done())
@@ -176,7 +184,9 @@ def _report(
     failures = tuple(failure for result in results for failure in result.failures)
     if not files:
         raise PrepareError("there are no records" + (f"; the first reason: {failures[0]}" if failures else ""))
-    names = [f"{prefix}-{number:05}-of-{len(files) - 1:05}" for number in range(len(files))]
+    count = len(files) // len(form.suffixes)
+    stems = [f"{form.prefix}-{number:05}-of-{count - 1:05}" for number in range(count)]
+    names = [stem + suffix for stem in stems for suffix in form.suffixes]
     report = PrepareReport(
         output=without_secrets(output.url),
         files=sum(result.inputs for result in results),
@@ -191,10 +201,16 @@ def _report(
     return report, {file.path: name for name, file in zip(names, files, strict=True)}
 
 
-def _validate(fs: FS, files: Iterable[tuple[str, OutputShard]]) -> None:
+def _validate(fs: FS, files: Iterable[tuple[str, OutputShard]], tokens: bool) -> None:
     """Read files of records; raise `CorruptFileError` for damage or another number of records."""
     for path, shard in files:
-        with RecordReader(fs, path) as reader:
-            found = sum(1 for _ in reader)
+        if tokens:
+            if path.endswith(".idx"):
+                continue
+            layout = layout_of(fs, fs.stat(path)._replace(filename=path), set(), "megatron", None)
+            found = len(document_ends(fs, layout))
+        else:
+            with RecordReader(fs, path) as reader:
+                found = sum(1 for _ in reader)
         if found != shard.records:
             raise corrupt(fs.url(path), f"{found} records, and {shard.records} were written", "validate")

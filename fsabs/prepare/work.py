@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.errors import CorruptFileError, stale, without_secrets
 from ..core.fs import FS
+from ..readers.data import TokenWriter
 from ..readers.prefetch import prefetch
 from ..readers.recordio import RecordWriter
 from ..urls import opening
@@ -82,8 +83,9 @@ class UnitWorker:
             raise content
         if not file.size:
             raise RecordError("the file is empty")
+        dtype = self._job.format.tokens
         with self._arguments(file, content) as arguments:
-            yield from self._model.records(*arguments)
+            yield from self._model.records(*arguments) if dtype is None else self._model.documents(dtype, *arguments)
 
     def _failure(self, file: InputFile, exc: Exception) -> FileFailure:
         return FileFailure(self._roots.name(file), without_secrets(str(exc)))
@@ -173,26 +175,33 @@ class _RollingWriter(contextlib.AbstractContextManager["_RollingWriter"]):
     def __init__(self, fs: FS, stem: str, job: PrepareJob) -> None:
         self.files: list[OutputFile] = []
         self._fs, self._stem, self._format = fs, stem, job.format
-        self._writer: RecordWriter | None = None
+        self._writer: RecordWriter | TokenWriter | None = None
         self._path = ""
+        self._count = 0
 
     def write(self, record: bytes) -> None:
         """Write a record to the file that has room for it."""
         if self._writer is not None and self._writer.records >= self._format.records_per_file:
             self._finish()
         if self._writer is None:
-            self._path = f"{self._stem}-{len(self.files):06}"
+            self._path = f"{self._stem}-{self._count:06}"
             options = self._format
-            self._writer = RecordWriter(
-                self._fs, self._path, compressor=options.compressor, max_chunk_bytes=options.max_chunk_bytes
-            )
+            if options.tokens is not None:
+                self._writer = TokenWriter(self._fs, self._path, options.tokens)
+            else:
+                self._writer = RecordWriter(
+                    self._fs, self._path, compressor=options.compressor, max_chunk_bytes=options.max_chunk_bytes
+                )
         self._writer.write(record)
 
     def _finish(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
-            self.files.append(OutputFile(self._path, writer.records, self._fs.stat(self._path).size))
+            for number, suffix in enumerate(self._format.suffixes):
+                path = self._path + suffix
+                self.files.append(OutputFile(path, 0 if number else writer.records, self._fs.stat(path).size))
+            self._count += 1
 
     def abort(self) -> None:
         """Leave out the file that is being written."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic_ns
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..core import hooks, process
 from ..core.threads import TaskOutcome, Threads
@@ -31,22 +31,37 @@ def _one(item: object) -> int:
     return 1
 
 
+class SharedThreads(NamedTuple):
+    """Threads that take the items of many sources in turn, and how much of each is held."""
+
+    threads: Threads[None]
+    most: int
+
+
 class Ahead(Iterator[T], Generic[T]):
     """The items of `source()`, taken from it by a thread while the consumer works.
 
     `weigh(item)` is its size, 1 if it is not given; no more is read while `most` or more is held. What `source` raises
     is raised where its next item would have come. The thread ends with the items, at `close()`, or when this is
-    dropped; `close()` waits for it if `waits` is set.
+    dropped; `close()` waits for it if `waits` is set. `shared` threads are not ended.
     """
 
     def __init__(
-        self, source: Callable[[], Iterable[T]], most: int, weigh: Callable[[T], int] = _one, *, waits: bool = False
+        self,
+        source: Callable[[], Iterable[T]],
+        most: int,
+        weigh: Callable[[T], int] = _one,
+        *,
+        waits: bool = False,
+        shared: Threads[None] | None = None,
     ) -> None:
         # The thread must not hold this object, or it would never be dropped.
         self._reading: _Reading[T] = _Reading(source, most, weigh)
-        self._threads = Threads[None](1, wait=waits)
+        self._threads = Threads[None](1, wait=waits) if shared is None else shared
+        own = self._threads if shared is None else None
         self._generation = process.generation()
-        weakref.finalize(self, _close, self._reading, self._threads, self._generation).atexit = False
+        self._close = weakref.finalize(self, _close, self._reading, own, self._generation)
+        self._close.atexit = False
         self._read_on()
 
     def _read_on(self) -> None:
@@ -76,15 +91,16 @@ class Ahead(Iterator[T], Generic[T]):
 
     def close(self) -> None:
         """End the thread, after what it is reading now; nothing is to be had after that."""
-        _close(self._reading, self._threads, self._generation)
+        self._close()
 
 
-def _close(reading: _Reading[Any], threads: Threads[None], generation: int) -> None:
+def _close(reading: _Reading[Any], own: Threads[None] | None, generation: int) -> None:
     if process.inherited(generation):
         return
     reading.closed = True
     reading.items.put((_END, 0))
-    threads.end()
+    if own is not None:
+        own.end()
     if reading.idle:
         reading.leave()
 

@@ -23,6 +23,7 @@ from ..core import (
 )
 from ..core.errors import ConfigError, error
 from ..core.fs import FS
+from ..core.layers import LayerFS
 from ..core.limits import Limits
 from . import config, schemes
 from .locations import Location as Location
@@ -272,11 +273,16 @@ def _open_tree(
         chosen["cache"] = from_environment
     fs, container = _open_bare(opener, location, mode, force_type, create, options, chosen.get("cache"))
     if from_environment:
-        from ..cache.inner import is_far
-
-        if not is_far(fs):
+        if not _is_far(fs):
             del chosen["cache"]  # files of this machine need none
     return _layered(fs, chosen) if chosen else fs, container
+
+
+def _is_far(fs: FS) -> bool:
+    """Return whether its files, or the containers that they are in, take requests to a server."""
+    if isinstance(fs, LayerFS | Container) and not fs.capabilities.stat_is_request:
+        return _is_far(fs.inner if isinstance(fs, LayerFS) else fs._parent)
+    return fs.capabilities.stat_is_request
 
 
 def _limits(value: Any, scheme: str) -> Limits:

@@ -259,8 +259,8 @@ def test_a_zip_on_a_local_disk_is_read_when_it_is_needed(tmp_path: Path) -> None
 
 def test_sharded_data_sets_read_ahead_of_what_is_not_local(shards: Logged) -> None:
     data = ShardedDataset(shards, int, seed=3)
-    assert data._records._max_bytes is not None
-    assert ShardedDataset(shards.inner, int)._records._max_bytes is None
+    assert data._records._max_bytes is not None  # type: ignore[attr-defined]
+    assert ShardedDataset(shards.inner, int)._records._max_bytes is None  # type: ignore[attr-defined]
     assert sorted(samples(DataLoader(data, 4, **options(2)))) == EVERYTHING
     orders = [names for _, _, names in logged(shards, "order")]
     assert len(orders) == 2

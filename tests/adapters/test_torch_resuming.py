@@ -48,12 +48,13 @@ def samples(batches: Any) -> list[int]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_the_kill_matrix() -> None:
-    cases, seed = soak.rounds(12), soak.seed(1)
+@pytest.mark.parametrize("datasets", [resuming.RECORDS, resuming.ROWS])
+def test_the_kill_matrix(datasets: tuple[str, ...]) -> None:
+    cases, seed = soak.rounds(10), soak.seed(1)
     faults: list[str] = []
-    found = resuming.run(seed, cases, TOTAL, faults.append)
+    found = resuming.run(seed, cases, TOTAL, faults.append, datasets=datasets)
     assert not faults
-    assert (found["lost"], found["repeated"], found["orders"]) == (0, 0, 0)
+    assert [found[fault] for fault in resuming.FAULTS] == [0] * len(resuming.FAULTS)
     assert found["epochs"] >= 4 * found["cases"] // 2
     soak.count("jobs killed and continued", cases)
 
@@ -63,11 +64,12 @@ def test_the_kill_matrix_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pyt
 
     def run_case(case: resuming.Case, folder: str, total: int) -> dict[str, int]:
         ran.append(case)
-        return {"lost": 0, "repeated": 0, "orders": 0, "epochs": 5}
+        return {**dict.fromkeys(resuming.FAULTS, 0), "epochs": 5}
 
     monkeypatch.setattr(resuming, "run_case", run_case)
     log = tmp_path / "log"
-    assert resuming.run(3, 4, TOTAL, log=log) == {"lost": 0, "repeated": 0, "orders": 0, "epochs": 20, "cases": 4}
+    faults = dict.fromkeys(resuming.FAULTS, 0)
+    assert resuming.run(3, 4, TOTAL, log=log) == {**faults, "epochs": 20, "cases": 4}
     assert resuming.run(3, 6, TOTAL, log=log, seconds=0)["cases"] == 4
     assert resuming.run(3, 6, TOTAL, log=log)["cases"] == 6
     first, ran = ran, []

@@ -178,7 +178,7 @@ def test_states_that_do_not_fit() -> None:
 
 def test_arguments() -> None:
     reader = Numbers([3])
-    wrong: list[dict[str, Any]] = [{"rank": 1}, {"rank": 2, "ranks": 2}, {"uneven": "pad"}, {"block_size": 0}]
+    wrong: list[dict[str, Any]] = [{"rank": 1}, {"rank": 2, "ranks": 2}, {"uneven": "odd"}, {"block_size": 0}]
     for options in wrong:
         with pytest.raises(ValueError):
             ShardedDataset(reader, **options)

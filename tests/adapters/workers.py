@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fsabs.adapters.torch import ShardedDataset, sharded
+from fsabs.adapters.torch import ShardedDataset, resumable
 from fsabs.readers.data import AbstractDataReader, Shard, Task
 
 
@@ -91,7 +91,7 @@ class in_worker:  # noqa: N801 - a context manager
         self._info = info
 
     def __enter__(self) -> None:
-        self._patch.setattr(sharded, "get_worker_info", lambda: self._info)
+        self._patch.setattr(resumable, "get_worker_info", lambda: self._info)
 
     def __exit__(self, *exc: object) -> None:
         self._patch.undo()

@@ -20,6 +20,7 @@ from fsabs.backends.azure import options as azure_options
 from fsabs.backends.azure.options import AzureOptions, account_of
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.objects import checksums
+from fsabs.core.fs import LAST_NAME
 from fsabs.transfer.files import copy_file
 from fsabs.urls import locations
 from tests.servers import azure_store
@@ -398,18 +399,20 @@ def test_listings(store: AzureStore) -> None:
     assert list(fs.list("")) == ["a/", "b", "c/", "t\x01", "z\uffff", "z\U0001f600", "ü&<>"]
 
 
-def test_pages_go_on_behind_files_and_directories(store: AzureStore) -> None:
+def test_pages_of_files_at_any_depth_follow_one_another(store: AzureStore) -> None:
     fs = opened(store)
     for name in ("a", "b/1", "b/2", "c", "d/1", "e"):
         store.put(name, b"")
+    for name in ("c/x", "c/y", "c/z"):
+        store.put(name, b"", {"hdi_isfolder": "true"})
     store.page = 2
-    found, after, more = [], "", True
-    while more:
+    found, after = [], ""
+    while after != LAST_NAME:
         page = fs._list_page("", after)
         assert page is not None
         found += [stat.filename for stat in page.files]
-        after, more = page.last, page.more
-    assert found == ["a", "c", "e"]
+        after = page.last
+    assert found == ["a", "b/1", "b/2", "c", "d/1", "e"]
     assert {request.headers["x-ms-version"] for request in store.seen} == {"2021-12-02", "2026-02-06"}
 
 

@@ -15,6 +15,7 @@ import fsabs
 from fsabs import trace
 from fsabs.backends.fsspec import Fsspec
 from fsabs.backends.gcs import GCS
+from fsabs.core.fs import LAST_NAME
 from fsabs.transfer.files import copy_file
 from tests.servers.gcs_store import GcsStore, Refused
 from tests.servers.hostile_store import Answer, Request
@@ -257,19 +258,19 @@ def test_listings_ask_for_what_they_need(store: GcsStore) -> None:
     assert list(fs.list("c")) == ["d/"]
 
 
-def test_pages_go_on_behind_files_and_directories(store: GcsStore) -> None:
+def test_pages_of_files_at_any_depth_follow_one_another(store: GcsStore) -> None:
     fs = opened(store)
     for name in ("a", "b/1", "b/2", "c", "d/1", "e"):
         store.put(name, b"")
     store.page = 2
     assert list(fs.list("")) == ["a", "b/", "c", "d/", "e"]
-    found, after, more = [], "", True
-    while more:
+    found, after = [], ""
+    while after != LAST_NAME:
         page = fs._list_page("", after)
         assert page is not None
         found += [stat.filename for stat in page.files]
-        after, more = page.last, page.more
-    assert found == ["a", "c", "e"]
+        after = page.last
+    assert found == ["a", "b/1", "b/2", "c", "d/1", "e"]
 
 
 @pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"[]", b"{", b'{"items": [{"name": "x"}]}', b'{"items": 3}'])

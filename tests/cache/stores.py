@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from fsabs.backends.memory import Memory
 from fsabs.cache import CachedFS
+from fsabs.cache.disk import EntryKey
 from fsabs.core.blobs import Blob
 from fsabs.core.fs import FS, FileStat
 from fsabs.core.layers import LayerFS
@@ -90,6 +91,11 @@ class Ranges(Blob):
 
     def _close(self) -> None:
         self._inner.close()
+
+
+def entry(name: bytes, url: str) -> EntryKey:
+    """The key of an entry of a `DiskCache`."""
+    return EntryKey.of(name, url)
 
 
 def noise(size: int, seed: int = 0) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fsabs import FS, Local, Memory
-from fsabs.cache import CachedFS, disk, eviction, occupancy
+from fsabs.cache import CachedFS, disk, eviction
 from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import MISSING, SingleFlight, no_claims
@@ -25,7 +25,7 @@ from fsabs.core.blobs import Blob
 from fsabs.core.layers import LayerFS
 from fsabs.core.ranges import plan
 from fsabs.disk.folders import Folder
-from tests.cache.stores import BLOCK, cached, noise
+from tests.cache.stores import BLOCK, cached, entry, noise
 
 GAP = 16 * 1024
 
@@ -189,7 +189,7 @@ def test_files_of_a_store_that_takes_requests_come_by_one_call(folder: str) -> N
 
 
 def test_threads_that_miss_overlapping_batches_fetch_each_value_once() -> None:
-    flights, fetched, stored = SingleFlight(no_claims, 10), [], {}
+    flights, fetched, stored = SingleFlight(no_claims), [], {}
     lock = threading.Lock()
 
     def fetch_all(keys: list[bytes], found: list[Any]) -> None:
@@ -215,7 +215,7 @@ def test_threads_that_miss_overlapping_batches_fetch_each_value_once() -> None:
 
 
 def test_a_fetch_that_fails_is_begun_anew_by_one_that_waited() -> None:
-    flights, calls, started = SingleFlight(no_claims, 10), [], threading.Event()
+    flights, calls, started = SingleFlight(no_claims), [], threading.Event()
 
     def fetch(numbers: Sequence[int]) -> Iterable[str]:
         calls.append(list(numbers))
@@ -242,7 +242,7 @@ def test_a_fetch_that_fails_is_begun_anew_by_one_that_waited() -> None:
 
 
 def test_a_value_that_is_fetched_twice_in_one_batch_is_fetched_once() -> None:
-    assert SingleFlight(no_claims, 10).fetch([b"a", b"b", b"a"], lambda _: MISSING, lambda numbers: list(numbers)) == [
+    assert SingleFlight(no_claims).fetch([b"a", b"b", b"a"], lambda _: MISSING, lambda numbers: list(numbers)) == [
         0,
         1,
         0,
@@ -253,14 +253,15 @@ def test_a_stopped_process_costs_a_batch_one_wait() -> None:
     """And not one for each of its entries."""
 
     class Taken:
-        def claim(self, token: int) -> bool:
-            return False
+        """Claims of a process that is stopped."""
 
-        def is_held(self, token: int) -> bool:
-            return True
+        ignored = False
+
+        def claim(self, token: int) -> bool:
+            return self.ignored
 
         def give_up(self, token: int) -> None:
-            pass
+            self.ignored = True
 
         def release(self, token: int) -> None:
             pass
@@ -273,7 +274,8 @@ def test_a_stopped_process_costs_a_batch_one_wait() -> None:
 
     began = time.monotonic()
     keys = [b"%d" % number for number in range(30)]
-    flights = SingleFlight(Taken, 60, 0.3)  # type: ignore[arg-type]
+    taken = Taken()
+    flights = SingleFlight(lambda: taken, 0.3)  # type: ignore[arg-type,return-value]
     assert flights.fetch(keys, lambda _: MISSING, fetch) == list(range(30))
     assert time.monotonic() - began < 5
     assert calls == [list(range(30))]
@@ -285,23 +287,23 @@ def test_a_stopped_process_costs_a_batch_one_wait() -> None:
 def test_a_full_cache_refuses_without_looking_at_its_files(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     full = disk.open_disk(folder, DiskLimits(300 * 4096, 0))
     for number in range(300):
-        assert full.put(b"%d" % number, f"url {number}", bytes(100), ReadOrder())
-    scanned, scan = [], occupancy.members
+        assert full.put(entry(b"%d" % number, f"url {number}"), bytes(100), ReadOrder())
+    scanned, scan = [], eviction.members
 
-    def counting(root: Folder, number: int) -> Iterator[Any]:
+    def counting(root: Folder, number: int, *, hidden: bool = False) -> Iterator[Any]:
         scanned.append(number)
         time.sleep(0.0005)
-        return scan(root, number)
+        return scan(root, number, hidden=hidden)
 
     monkeypatch.setattr(eviction, "members", counting)
     began, cpu = len(scanned), time.monotonic()
     for number in range(300, 800):
-        assert not full.put(b"%d" % number, f"url {number}", bytes(100), ReadOrder())
+        assert not full.put(entry(b"%d" % number, f"url {number}"), bytes(100), ReadOrder())
         if time.monotonic() - cpu > 5:
             break
     assert len(scanned) - began <= 2 * 256, "after one search in vain there is none for a while"
     order = ReadOrder(f"url {number}" for number in range(800, 900))
-    assert all(full.put(b"%d" % number, f"url {number}", bytes(100), order) for number in range(800, 900))
+    assert all(full.put(entry(b"%d" % number, f"url {number}"), bytes(100), order) for number in range(800, 900))
 
 
 def test_a_cache_around_local_files_says_once_that_it_does_not_pay(

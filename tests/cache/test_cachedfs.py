@@ -21,6 +21,8 @@ from fsabs.core.fs import FileStat
 from fsabs.trace.results import CacheUse
 from tests.cache.stores import BLOCK, CONTENTS, NAMES, Asked, Store, cached, noise
 
+pytestmark = pytest.mark.quick
+
 # ---- hits and misses
 
 

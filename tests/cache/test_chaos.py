@@ -28,6 +28,7 @@ from fsabs.cache.eviction import DiskLimits
 from fsabs.cache.policy import ReadOrder
 from fsabs.cache.single_flight import token_of
 from tests import soak
+from tests.cache.stores import entry
 
 BATCHES, BATCH = 2, 15
 """So many caches, each for so many rounds."""
@@ -100,23 +101,28 @@ def items_work(cache: FileCache, dice: random.Random) -> None:
     assert found == right, f"{key!r}: {found!r}"
 
 
+def open_files(folder: Path) -> DiskCache:
+    """What `CachedFS` is on, as this process has it."""
+    return open_disk(str(folder), DiskLimits(DISK // 2, 0))
+
+
 def files_work(cache: DiskCache, dice: random.Random) -> None:
     """One use of what `CachedFS` is on: puts, hits, removes and evictions, and a fork now and then."""
     number = dice.randrange(ITEMS)
-    name, url, what = b"%d" % number, f"url {number}", dice.random()
+    name, what = b"%d" % number, dice.random()
+    key = entry(name, f"url {number}")
     right = value_of(number) or b""
     if what < 0.45:
-        found = cache.get(name, url)
+        found = cache.get(key)
         assert found in (None, right), f"{name!r}: {found!r}"
     elif what < 0.9:
         order = ReadOrder(f"url {dice.randrange(ITEMS)}" for _ in range(50)) if what < 0.6 else ReadOrder()
-        claims = cache.claims
-        if claims is None or claims.claim(token_of(name)):
-            cache.put(name, url, right, order)
-            if claims is not None:
-                claims.release(token_of(name))
+        claims = cache.claims()
+        if claims.claim(token_of(name)):
+            cache.put(key, right, order)
+            claims.release(token_of(name))
     elif what < 0.97:
-        cache.remove(name, url)
+        cache.remove(key)
     elif what < 0.9995:
         cache.status()
     else:
@@ -204,8 +210,8 @@ def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
     for batch in range(batches):
         disk.fill(False)
         folder = disk.folder / f"files{batch}"
-        cache = open_disk(str(folder), DiskLimits(DISK // 2, 0))
-        run_rounds(BATCH, lambda dice, cache=cache: files_work(cache, dice), disk, dice)  # type: ignore[misc]
+        cache = open_files(folder)
+        run_rounds(BATCH, lambda dice, folder=folder: files_work(open_files(folder), dice), disk, dice)  # type: ignore[misc]
         disk.fill(False)
         assert cache.verify() == [], "no entry without its bytes"
         status = cache.status()
@@ -213,9 +219,9 @@ def test_files_survive_kills_and_full_disks(disk: Disk) -> None:
         assert status["entries"] == len(files)
         assert status["bytes"] >= sum(path.stat().st_blocks * 512 for path in files)
         for number in range(ITEMS):
-            assert cache.get(b"%d" % number, f"url {number}") in (None, value_of(number) or b"")
+            assert cache.get(entry(b"%d" % number, f"url {number}")) in (None, value_of(number) or b"")
         cache.clear()
-        assert cache.put(b"x", "x", b"1", ReadOrder())
+        assert cache.put(entry(b"x", "x"), b"1", ReadOrder())
         cache.close()
         shutil.rmtree(folder)
     soak.count("entries of the cache: rounds of kills", batches * BATCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from fsabs import Memory, from_url
 from fsabs.cache import CachedFS
 from fsabs.core import hooks
-from fsabs.core.fs import FileStat, ListPage
+from fsabs.core.fs import LAST_NAME, FileStat, ListPage
 from tests.cache.stores import Store, noise
 
 PAGE = 1000
@@ -31,10 +32,9 @@ class Paged(Store):
     def _list_page(self, key: str, after: str) -> ListPage | None:
         self._check()
         self.pages.append(after)
-        following = [member for member in self.inner._list(key) if member.listed() > after]
-        files = [member for member in following[:PAGE] if not member.directory]
-        last = following[:PAGE][-1].listed() if following else after
-        return ListPage(files, last, len(following) > PAGE)
+        members = sorted(self.inner._walk(key), key=FileStat.listed)
+        following = [member for member in members if not member.directory and member.filename > after]
+        return ListPage(following[:PAGE], LAST_NAME if len(following) <= PAGE else following[PAGE - 1].filename)
 
     @property
     def requests(self) -> int:
@@ -83,6 +83,73 @@ def test_a_second_epoch_asks_for_a_page_of_a_thousand_names(paged: Paged, folder
     assert paged.requests == 0, "what was asked for holds for a minute"
 
 
+@pytest.mark.parametrize("batch", [0, 4, 64])
+@pytest.mark.parametrize(("directories", "files"), [(1, 1500), (500, 3), (1500, 1)])
+def test_a_second_epoch_of_small_batches_or_directories_fetches_nothing_again(
+    folder: str, directories: int, files: int, batch: int
+) -> None:
+    """A page has a thousand names, in however many directories; a batch is too small to be worth one by itself."""
+    memory = Memory()
+    contents: dict[str, bytes] = {}
+    for directory in range(directories):
+        memory.makedirs(f"train/{directory:04}", exist_ok=True)
+        contents |= {f"train/{directory:04}/{number:04}": b"%d %d" % (directory, number) for number in range(files)}
+    for name, content in contents.items():
+        memory.write_bytes(name, content)
+    store, names = Paged(memory), random.Random(3).sample(sorted(contents), len(contents))
+
+    def epoch(fs: CachedFS) -> None:
+        for start in range(0, len(names), batch or 1):
+            some = names[start : start + (batch or 1)]
+            found = list(fs.read_many(some)) if batch else [fs.read_bytes(some[0])]
+            assert found == [contents[name] for name in some]
+
+    epoch(caching(store, folder))
+    assert store.requests <= 1.01 * len(names) + 5
+    store.forget()
+    epoch(caching(store, folder))
+    assert store.reads <= 4, "nothing is fetched that is here"
+    assert store.requests <= 20
+
+
+def test_without_listings_a_second_epoch_asks_for_stats_and_fetches_nothing(paged: Paged, folder: str) -> None:
+    class Unlisted(Paged):
+        def _list_page(self, key: str, after: str) -> ListPage | None:
+            return None
+
+    store = Unlisted(paged.inner)  # type: ignore[arg-type]
+    for asked in (0, 96):
+        store.forget()
+        fs = caching(store, folder)
+        for start in range(0, 100, 4):
+            assert list(fs.read_many(NAMES[start : start + 4])) == CONTENTS[start : start + 4]
+        assert (store.asked, store.reads) == (asked, 100 - asked)
+
+
+def test_an_own_write_is_read_at_once_whatever_was_asked_for_meanwhile(paged: Paged, folder: str) -> None:
+    """Another thread asks for a stat, or a page, before the write, and gets the answer after it."""
+    assert list(caching(paged, folder).read_many(NAMES[:100])) == CONTENTS[:100]
+    asking, written = threading.Event(), threading.Event()
+
+    class Late(Paged):
+        def _list_page(self, key: str, after: str) -> ListPage | None:
+            page = super()._list_page(key, after)
+            if not written.is_set():
+                asking.set()
+                assert written.wait(20)
+            return page
+
+    fs = caching(Late(paged.inner), folder)  # type: ignore[arg-type]
+    assert fs.read_bytes(NAMES[0]) == CONTENTS[0]
+    reading = threading.Thread(target=lambda: list(fs.read_many(NAMES[:100])))
+    reading.start()
+    assert asking.wait(20)
+    fs.write_bytes(NAMES[7], b"own")
+    written.set()
+    reading.join(20)
+    assert fs.read_bytes(NAMES[7]) == b"own"
+
+
 def test_an_object_that_was_overwritten_is_given_as_it_was_for_the_interval(
     paged: Paged, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +186,7 @@ def test_a_few_files_of_a_very_large_directory_are_not_paid_by_its_listing(folde
 
         def _list_page(self, key: str, after: str) -> ListPage | None:
             self.pages.append(after)
-            return ListPage([FileStat(f"{after}x", 1, version="1")], f"{after}x", True)
+            return ListPage([FileStat(f"{after}x", 1, version="1")], f"{after}x")
 
     memory = Memory()
     memory.mkdir("d")
@@ -168,10 +235,12 @@ def test_a_second_epoch_over_s3(moto: Any, folder: str) -> None:
     page = inner._list_page("train/sub", "")
     assert page is not None
     assert [(stat.filename, stat.version) for stat in page.files] == [
-        (stat.filename, stat.version) for stat in inner.list("train/sub", detail=True) if not stat.directory
+        (stat.filename, stat.version)
+        for stat in inner.list("train/sub", detail=True, recursive=True)
+        if not stat.directory
     ]
-    assert (page.more, page.last) == (False, "below/")
-    assert inner._list_page("train/sub", "0297") == page._replace(files=page.files[-2:])
+    assert page.last == LAST_NAME
+    assert inner._list_page("train/sub", "0297") == page._replace(files=page.files[-3:])
 
 
 def test_a_store_that_cant_list_is_asked_for_each_file(paged: Paged, folder: str) -> None:

@@ -287,8 +287,9 @@ def test_a_backend_may_ask_the_cache(make: Make) -> None:
     assert cache.get_and_cache(3, lambda i: cache.get_and_cache(4, lambda j: b"four")) == b"four"
 
 
-def test_a_slow_filler_is_not_waited_for_longer_than_the_timeout(make: Make) -> None:
-    cache = make(5, claim_timeout=0.05)
+def test_a_slow_filler_is_not_waited_for_longer_than_the_timeout(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsabs.cache.single_flight.TIMEOUT", 0.05)
+    cache = make(5)
     started, go_on = threading.Event(), threading.Event()
 
     def stuck(i: int) -> bytes:

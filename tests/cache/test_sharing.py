@@ -21,7 +21,7 @@ from fsabs.core.blobs import Blob
 from fsabs.core.fs import FileStat, ListPage
 from fsabs.testing.children import Child
 from tests import soak
-from tests.cache.stores import noise
+from tests.cache.stores import entry, noise
 from tests.cache.test_freshness import Paged
 
 FILES = 600
@@ -90,7 +90,7 @@ def _write(folder: str, limit: int, seed: int) -> None:
         urls = [f"{seed}/{number + at}" for at in range(16)]
         number += len(urls)
         size, order = rng.choice([2000, 20_000, 200_000]), ReadOrder(urls)
-        disk.put_many([(url.encode(), url, data[:size]) for url in urls], order)
+        disk.put_many([(entry(url.encode(), url), data[:size]) for url in urls], order)
 
 
 def _verify(folder: str, limit: int) -> None:
@@ -138,5 +138,5 @@ def test_eight_writers_stay_within_the_limit_whoever_is_killed(tmp_path: Path) -
     assert 0.5 * limit < most <= 1.05 * limit + writers * 4 * 1024 * 1024
     disk = open_disk(folder, DiskLimits(limit, 0))
     assert disk.verify() == []
-    assert disk.put(b"last", "last", bytes(1000), ReadOrder(["last"]))
+    assert disk.put(entry(b"last", "last"), bytes(1000), ReadOrder(["last"]))
     assert disk.status()["bytes"] <= 1.05 * limit

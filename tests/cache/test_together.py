@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from fsabs.cache.content import GROUP, GROUP_BYTES, in_groups
-from fsabs.cache.disk import open_disk
-from fsabs.cache.eviction import DiskLimits
-from fsabs.cache.occupancy import size_of
+from fsabs.cache.disk import EntryKey, open_disk
+from fsabs.cache.eviction import DiskLimits, size_of
 from fsabs.cache.policy import ReadOrder
 from fsabs.disk.files import Replacement
 from fsabs.testing.children import forked
-from tests.cache.stores import CONTENTS, NAMES, Store, cached, noise
+from tests.cache.stores import CONTENTS, NAMES, Store, cached, entry, noise
 from tests.cache.test_cold import Far
+
+pytestmark = pytest.mark.quick
 
 PROCESSES = 6
 SIZE = 50_000
@@ -27,8 +28,9 @@ def on_disk(folder: Path) -> list[int]:
     return [path.stat().st_blocks * 512 for path in paths]
 
 
-def entries(prefix: str, count: int, size: int = SIZE) -> list[tuple[bytes, str, bytes]]:
-    return [(f"{prefix}{at}".encode(), f"memory://{prefix}{at}", noise(size, at)) for at in range(count)]
+def entries(prefix: str, count: int, size: int = SIZE) -> list[tuple[EntryKey, bytes]]:
+    names = [f"{prefix}{at}" for at in range(count)]
+    return [(entry(name.encode(), f"memory://{name}"), noise(size, at)) for at, name in enumerate(names)]
 
 
 def test_groups_end_by_number_and_by_size() -> None:

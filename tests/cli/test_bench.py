@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def step(
 
 @pytest.mark.quick
 def test_conclusions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
     latency = [step(1, 1, 10, 0.01), step(1, 16, 159, 0.1), step(1, 32, 315, 0.2), step(2, 32, 629, 0.2)]
     assert throughput.bottleneck(latency).startswith("latency: more in flight is still faster")
     assert throughput.best(latency) == latency[3]
@@ -74,7 +75,7 @@ def test_conclusions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("most", "bound"), [(8, 3554.0), (3, 1e9), (1, 500.0)])
 def test_it_goes_on_until_more_does_not_help(monkeypatch: pytest.MonkeyPatch, most: int, bound: float) -> None:
     """A best at the edge of what was tried proves nothing."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
 
     def run(workers: int, concurrency: int) -> ThroughputStep:
         return step(workers, concurrency, min(bound, 500.0 * min(workers, most) * min(concurrency, 4) / 4), 0.1)

@@ -52,6 +52,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "manifest": [["create", "URL", "m.jsonl"], ["check", "in", "URL"], ["create", "in", "URL"]],
     "pfs": [["ls", "URL"], ["cp", "in", "URL"], ["rm", "-r", "URL"], ["mkdir", "URL"]],
     "prepare": [["in/model.py", "URL", "out", "local"], ["in/model.py", "in", "URL", "local"]],
+    "samples": [["URL", "0", "--loader", "in/model.py:f"], ["0", "--loader", "URL:f"]],
     "tasks": [["status", POSTGRES]],
     "trace": [["summary", "URL"]],
     "config": [["list"], ["check"]],

@@ -130,7 +130,7 @@ def test_control_characters_of_others_are_quoted(tmp_path: Path, refusing: str) 
         (1, "ls", missing),
         (1, "cat", missing, "--debug"),
         (1, "cp", missing, str(tmp_path / "x")),
-        (0, "cp", "-r", "--json", str(folder), str(tmp_path / "copied")),
+        (0, "cp", "-r", "--json", "--progress=none", str(folder), str(tmp_path / "copied")),
         (1, "diff", str(folder), str(tmp_path)),
         (2, "ls", f"--x{HOSTILE}"),
         (0, "ls", f"{tmp_path}/a.zip/"),

@@ -170,6 +170,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_storage_order",
         "_set_modified",
         "_has_content",
+        "_same_content",
         "_check_content",
         "_set_mode",
         "_place",

@@ -23,6 +23,7 @@ from .checkpoints import CheckpointManager, load_checkpoint, save_checkpoint
 from .files import FileDataset
 from .images import ImageFolder, decode_image
 from .loader import Loader
+from .mixture import Mixture
 from .packing import Packing
 from .records import RecordIODataset
 from .sampler import EpochSampler
@@ -39,6 +40,7 @@ __all__ = [
     "FileDataset",
     "ImageFolder",
     "Loader",
+    "Mixture",
     "Packing",
     "PlannedBatches",
     "RecordIODataset",

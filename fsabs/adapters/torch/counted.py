@@ -15,6 +15,8 @@ class Counted(NamedTuple):
     """How many of them are damaged records that were skipped."""
     sample: Any
     """`LOST` where nothing is left."""
+    parts: tuple[int, ...] = ()
+    """Of packed windows, for each document in them: the number of its first token among the positions that are read."""
 
 
 class Weighted(list[Any]):

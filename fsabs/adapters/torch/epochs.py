@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from ...readers.data.order import Interval, drop, length
-from .plan import EpochPlan, Pass, Uneven, WorkerPlace
-from .states import Content, Remainder, plan_of_rank, remainders, state_of
+from .plan import UNEVEN, EpochPlan, Pass, Sharing, WorkerPlace
+from .states import Content, Remainder, State, first_of, plan_of_all, plan_of_rank, remainders, state_of
 
 
 class RankOf:
@@ -67,30 +68,43 @@ def _environments_rank() -> tuple[int, int] | None:
     return (rank, ranks) if 0 <= rank < ranks else None
 
 
+Rebase: TypeAlias = Callable[[EpochPlan, Callable[[], EpochPlan], State], EpochPlan]
+
+
 class Epochs:
     """The plan of the pass that runs or comes next, and which of its samples were consumed.
 
-    `publish(serial, plan)` is called with each new plan.
+    Args:
+        content: what a state has to be of.
+        sharing: how an epoch is divided.
+        rank: of this process.
+        publish: is called with each new plan, as `publish(serial, plan, whole)`: whether it is that of a whole epoch.
+        rebased: returns a plan from a state, which may be of another base, for the present data set; it is called with
+            this rank's plan, a function that returns that of all ranks (`ValueError` if their states are not there),
+            and the state.
+        base: of plans that follow from no state.
     """
 
     def __init__(
         self,
         content: Content,
-        total: int,
+        sharing: Sharing,
         rank: RankOf,
-        uneven: Uneven,
-        publish: Callable[[int, EpochPlan], object] = lambda serial, plan: None,
+        publish: Callable[[int, EpochPlan, bool], object] = lambda serial, plan, whole: None,
+        rebased: Rebase = lambda plan, of_all, state: plan,
+        base: Any = None,
     ) -> None:
-        if uneven not in ("keep", "drop"):
-            raise ValueError(f"uneven is 'keep' or 'drop', not {uneven!r}")
+        if sharing.uneven not in UNEVEN:
+            raise ValueError(f"uneven is one of {', '.join(map(repr, UNEVEN))}, not {sharing.uneven!r}")
         self._rank = rank
         self.content = content
-        self.uneven: Uneven = uneven
-        self.total = total
+        self.sharing = sharing
         self.serial = 0
         """Counts the plans."""
         self.pass_type: type[Pass] = Pass
-        self.plan = EpochPlan.whole(0, total)
+        self._rebased = rebased
+        self._base = base
+        self.plan = self.whole(0)
         self.running: Pass | None = None
         """The pass that runs or has ended; None if none has begun with this plan."""
         self._empty = False  # the pass that runs had no batch at all
@@ -100,11 +114,16 @@ class Epochs:
         self._publish = publish
         self._set(self.plan)
 
+    def whole(self, epoch: int) -> EpochPlan:
+        """Return the plan of a whole epoch, as no state has it."""
+        return EpochPlan.whole(epoch, self._base, self.sharing)
+
     def _set(self, plan: EpochPlan) -> None:
         self.plan = plan
         self.serial += 1
         self.running, self._empty, self._again, self._loaded, self._loaded_by = None, False, False, None, None
-        self._publish(self.serial, plan)
+        settled = plan._replace(base=self.sharing.settled(plan.base, plan.epoch))
+        self._publish(self.serial, plan, settled == self.whole(plan.epoch))
 
     @property
     def place(self) -> WorkerPlace:
@@ -124,11 +143,17 @@ class Epochs:
 
     def whole_length(self) -> int:
         """Return how many samples the rank has in a whole epoch."""
-        return length(EpochPlan.whole(0, self.total).of_rank(self.place, self.uneven))
+        return length(self.whole(0).of_rank(self.place, self.sharing))
 
     # ---- passes
 
-    def begin(self, workers: int = 1, batch_size: int = 1, drop_last: bool = False) -> Pass:
+    def begin(
+        self,
+        workers: int = 1,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        skip: Mapping[int, Sequence[range]] | None = None,
+    ) -> Pass:
         """Return the pass that begins, in so many parts: of the next epoch if anything of this one was consumed."""
         place = self.place._replace(workers=workers)
         if self._loaded_by not in (None, place._replace(workers=1)):
@@ -137,13 +162,20 @@ class Epochs:
                 "after torch.distributed is initialized"
             )
         if self._again:
-            self._set(EpochPlan.whole(self.plan.epoch, self.total))
+            self._set(self.whole(self.plan.epoch))
         elif self.ended or (self.running is not None and self.running.begun):
-            self._set(self.plan.of_epoch(self.plan.epoch + 1, self.total))
+            self._set(self.plan.of_epoch(self.plan.epoch + 1, self.sharing))
         else:
             self._set(self.plan)
-        self.running = self.pass_type(self.plan, place, self.uneven, self.serial, batch_size, drop_last)
+        self.running = self.planned(place, batch_size, drop_last, skip)
         return self.running
+
+    def planned(
+        self, place: WorkerPlace, batch_size: int, drop_last: bool, skip: Mapping[int, Sequence[range]] | None = None
+    ) -> Pass:
+        """Return a pass over the present plan, of any rank."""
+        steps = (skip or {}).get(self.plan.epoch, ())
+        return self.pass_type(self.plan, place, self.sharing, self.serial, batch_size, drop_last, steps)
 
     def batches(self, workers: int, batch_size: int, drop_last: bool) -> tuple[int, int]:
         """Return how many batches of the pass that runs or comes next were consumed before, and how many remain."""
@@ -151,19 +183,16 @@ class Epochs:
         running = self.running
         least = batch_size if drop_last else 1
         if running is None or (running.place, running.batch_size, running.least) != (place, batch_size, least):
-            plan = EpochPlan.whole(0, self.total) if self._again else self.plan
-            running = self.pass_type(plan, place, self.uneven, self.serial, batch_size, drop_last)
+            plan = self.whole(self.plan.epoch) if self._again else self.plan
+            running = self.pass_type(plan, place, self.sharing, self.serial, batch_size, drop_last)
         elif self.ended:
-            running = self.pass_type(
-                self.plan.of_epoch(self.plan.epoch + 1, self.total), place, self.uneven, 0, batch_size, drop_last
-            )
+            following = self.plan.of_epoch(self.plan.epoch + 1, self.sharing)
+            running = self.pass_type(following, place, self.sharing, 0, batch_size, drop_last)
         return running.plan.batches + running.batches, running.batches_left
 
     def skip_to(self, epoch: int) -> None:
         """Make `epoch` the next one, which follows passes that were not seen here."""
-        self._set(
-            self.plan.of_epoch(epoch, self.total) if epoch > self.plan.epoch else EpochPlan.whole(epoch, self.total)
-        )
+        self._set(self.plan.of_epoch(epoch, self.sharing) if epoch > self.plan.epoch else self.whole(epoch))
 
     def check(self, running: Pass) -> None:
         """Raise `RuntimeError` if a pass is not the present one."""
@@ -181,13 +210,18 @@ class Epochs:
         if running.serial == self.serial:
             self._empty = running.exhausted
 
+    def abandon(self, running: Pass) -> None:
+        """Record that the rest of a pass is left out, so that the next one is of the next epoch."""
+        if running.serial == self.serial:
+            self._empty = True
+
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass one of `epoch`; what a loaded state left of that epoch stays in force."""
         if epoch < 0:
             raise ValueError(f"epoch must not be negative: {epoch}")
         if epoch == self.plan.epoch:
             if self.ended:
-                self._set(EpochPlan.whole(epoch, self.total))
+                self._set(self.whole(epoch))
             elif self.running is not None:
                 self._again = self.running.begun
         elif epoch == self._loaded:  # all of it had been consumed
@@ -204,7 +238,8 @@ class Epochs:
     def _emptied(self, epoch: int) -> EpochPlan:
         """Return a plan that leaves nothing of an epoch, and continues with the present one."""
         intervals = tuple(interval for part in self.plan.parts for interval in part)
-        return EpochPlan(epoch, self.plan.scope, (), ((self.plan.epoch, tuple(sorted(intervals))), *self.plan.later))
+        later = ((self.plan.epoch, tuple(sorted(intervals))), *self.plan.later)
+        return EpochPlan(epoch, self.plan.scope, (), later, base=self.plan.base)
 
     # ---- states
 
@@ -219,21 +254,23 @@ class Epochs:
 
     def state_behind(self, taken: int) -> dict[str, Any]:
         """Return what remains of the epoch behind its first `taken` samples, of one worker."""
-        return self._state([list(drop(self.plan.of_worker(self.place, self.uneven), taken))])
+        return self._state([list(drop(self.plan.of_worker(self.place, self.sharing), taken))])
 
     def _own(self) -> list[Interval]:
-        return self.plan.of_rank(self.place, self.uneven)
+        return self.plan.of_rank(self.place, self.sharing)
 
     def _state(self, parts: list[list[Interval]], batches: int = 0) -> dict[str, Any]:
-        later = self.plan.later_of_rank(self.place, self.uneven)
+        later = self.plan.later_of_rank(self.place, self.sharing)
         before = 0 if self.ended else self.plan.batches + batches
         remainder = Remainder(self.place, self.plan.epoch, parts, later, before)
-        return state_of(self.content, remainder, in_worker=False)
+        return state_of(self.content, remainder, in_worker=False, base=self.plan.base)
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue from a state of this rank, or from those of all ranks."""
         place = self.place
-        left = remainders(state_dict, self.content, self.total)
-        self._set(plan_of_rank(left, self.total, place, self.uneven))
+        left, base = remainders(state_dict, self.content, self.sharing)
+        plan = plan_of_rank(left, base, place, self.sharing)
+        of_all = partial(plan_of_all, left, base, place, self.sharing)
+        self._set(self._rebased(plan, of_all, first_of(state_dict)))
         self._loaded = min(one.epoch for one in left)
         self._loaded_by = place

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, default_collate, default_convert
 
 from ...core import hooks
 from ...trace import session
+from .agreement import agreed
+from .resumable import EpochDataset, SamplePlace
 from .sampler import EpochSampler
-from .sharded import ShardedDataset
 from .states import state_of_ranks
 from .tags import Collate, Samples, Tag, Tagged
 
 if TYPE_CHECKING:
-    from .plan import Pass, Uneven
+    from .plan import Pass, Uneven, WorkerPlace
     from .tasks import TaskDataset
 
 
+Skip: TypeAlias = Iterable[int | range] | Mapping[int, Iterable[int | range]]
+"""Numbers of steps, or ranges of them."""
 LENGTH_CHANGED = "the length of the epoch was asked for before a state was loaded"
 
 
@@ -47,6 +51,8 @@ class Loader(DataLoader[Any]):
         batch_size: samples of a batch; None gives single samples.
         seed: shuffles a map-style data set anew in each epoch; None leaves the order alone.
         rank, ranks, uneven: of `EpochSampler`, for a map-style data set; see `ShardedDataset`.
+        skip: steps that are left out, as after a spike of the loss: numbers of batches, or ranges of them, of epoch 0,
+            or a mapping from epochs to such. They count as consumed, and are not read.
         gather: `state_dict()` returns the states of all ranks in one, for any number of ranks. All ranks must call it
             together, as Lightning does.
         collate_fn: makes a batch of a list of samples; torch's own if None.
@@ -67,6 +73,7 @@ class Loader(DataLoader[Any]):
         ranks: int | None = None,
         uneven: Uneven = "keep",
         gather: bool = False,
+        skip: Skip = (),
         collate_fn: Callable[[Any], Any] | None = None,
         drop_last: bool = False,
         **options: Any,
@@ -78,17 +85,18 @@ class Loader(DataLoader[Any]):
         for name in ("shuffle", "sampler", "batch_sampler"):
             if options.pop(name, None):
                 raise TypeError(
-                    f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is a ShardedDataset); "
+                    f"a Loader takes no {name}=: seed= shuffles (of the data set, if it is an EpochDataset); "
                     f"a sampler of yours goes with torch's DataLoader"
                 )
         self.gather = gather
         """Whether a state is that of all ranks."""
+        self._skip = {epoch: [*map(_as_range, steps)] for epoch, steps in _by_epoch(skip).items()}
         self._counted_on: int | None = None  # the length that was asked for before a state was loaded
         self._tasks: TaskDataset | None = None
         self._source: Any
         if collate_fn is None:
             collate_fn = default_convert if batch_size is None else default_collate
-        own_ranks = isinstance(dataset, ShardedDataset) or _is_tasks(dataset)
+        own_ranks = isinstance(dataset, EpochDataset) or _is_tasks(dataset)
         if own_ranks and (seed, rank, ranks, uneven) != (None, None, None, "keep"):
             raise TypeError(f"seed, rank, ranks and uneven of a {type(dataset).__name__} are given to the data set")
         if _is_tasks(dataset):
@@ -96,7 +104,7 @@ class Loader(DataLoader[Any]):
             collate_fn = dataset.tagged(collate_fn, batched=batch_size is not None)
             super().__init__(dataset, batch_size, collate_fn=collate_fn, drop_last=drop_last, **options)
             return
-        if isinstance(dataset, ShardedDataset):
+        if isinstance(dataset, EpochDataset):
             self._source = dataset
         else:
             self._source = EpochSampler(dataset, seed=seed, rank=rank, ranks=ranks, uneven=uneven)
@@ -107,7 +115,7 @@ class Loader(DataLoader[Any]):
         if drop_last and getattr(dataset, "packing", None) is not None:
             raise ValueError("drop_last is not for packed windows, whose number is not known")
         self._planned = _Planned(dataset)
-        self._batches = _Batches(self._source, batch_size, drop_last, options.get("num_workers", 0))
+        self._batches = _Batches(self._source, batch_size, drop_last, options.get("num_workers", 0), self._skip)
         options["collate_fn"] = Collate(collate_fn, batched=batch_size is not None)
         if batch_size is None:
             super().__init__(self._planned, None, sampler=self._batches, **options)
@@ -127,7 +135,20 @@ class Loader(DataLoader[Any]):
             batches = super().__iter__()
         finally:
             self._batches.begun()
-        return _Marked(_Consumed(self._batches.epochs, running, batches, self._planned), begin)
+        consumed: Iterator[Any] = _Consumed(self._batches.epochs, running, batches, self._planned)
+        if running.place.ranks > 1 and self._batches.varies:
+            consumed = agreed(
+                consumed,
+                self._source.uneven == "drop",
+                self._filler,
+                partial(self._batches.epochs.abandon, running),
+            )
+        return _Marked(consumed, begin)
+
+    def _filler(self, batch: Any) -> Any:
+        if self._source.uneven == "repeat" or self._source.packing is None:
+            return batch
+        return self._source.packing.padded(batch)
 
     def __len__(self) -> int:
         """The number of batches of an epoch, with those that were consumed before the state that was loaded.
@@ -158,6 +179,32 @@ class Loader(DataLoader[Any]):
         """Read epoch `epoch` next; what a state that was just loaded left of that epoch stays in force."""
         self._source.set_epoch(epoch)
 
+    def samples(self, step: int) -> dict[int, list[SamplePlace]]:
+        """Return where the samples of a step come from, for each rank: source, shard and record.
+
+        The step is the number of a batch of the epoch that runs or comes next, with those before the state that was
+        loaded; a rank that has fewer has none. It follows from counts alone; windows that are packed are read from that
+        state on, and so are the records of the step where damaged ones are skipped. After a state of this rank alone,
+        only its own are known.
+
+        `LookupError` for a step that the epoch has not, or that lies before the state; `TypeError` for a data set that
+        does not say where its samples come from: map-style ones and a job's tasks.
+        """
+        if not isinstance(self._source, EpochDataset):
+            raise TypeError(f"a {type(self.dataset).__name__} does not say where its samples come from")
+        here = self._source.epochs.place
+        known = range(here.ranks) if self._source.epochs.plan.scope == "all" else [here.rank]
+        found: dict[int, list[SamplePlace]] = {}
+        missing: LookupError | None = None
+        for rank in known:
+            try:
+                found[rank] = self._source.ledger(self._batches.planned(here._replace(rank=rank)), step)
+            except LookupError as exc:  # a rank may have a batch less than others
+                found[rank], missing = [], exc
+        if missing is not None and not any(found.values()):
+            raise missing
+        return found
+
     def state_dict(self) -> dict[str, Any]:
         """Return what remains of the epoch, as plain data: of this rank, or of all ranks with `gather`."""
         state: dict[str, Any] = self._source.state_dict()
@@ -184,6 +231,14 @@ class Loader(DataLoader[Any]):
             )
 
 
+def _by_epoch(skip: Skip) -> Mapping[int, Iterable[int | range]]:
+    return skip if isinstance(skip, Mapping) else {0: skip}
+
+
+def _as_range(steps: int | range) -> range:
+    return steps if isinstance(steps, range) else range(steps, steps + 1)
+
+
 def _is_tasks(dataset: Any) -> bool:
     return callable(getattr(dataset, "of_batches", None))
 
@@ -202,20 +257,36 @@ class _Batches(DistributedSampler[Any]):
     """
 
     def __init__(
-        self, source: EpochSampler | ShardedDataset, batch_size: int | None, drop_last: bool, workers: int
+        self,
+        source: EpochSampler | EpochDataset,
+        batch_size: int | None,
+        drop_last: bool,
+        workers: int,
+        skip: Mapping[int, Sequence[range]],
     ) -> None:
         self._source = source
         self.epochs = source.epochs
         self.batch_size = getattr(source, "batch_size", None) or batch_size or 1
         self.drop_last = drop_last
         self._workers = max(1, workers)
-        self._parts = self._workers if isinstance(source, ShardedDataset) else 1
+        self._parts = self._workers if isinstance(source, EpochDataset) else 1
+        self._skip = skip
         self._drawn: Iterator[_Work] | None = None
+
+    @property
+    def varies(self) -> bool:
+        """True if ranks are to be even, and the number of their batches is not known before they are read."""
+        source = self._source
+        return (
+            isinstance(source, EpochDataset)
+            and source.uneven != "keep"
+            and (source.packing is not None or source.skips)
+        )
 
     def begin(self) -> Pass:
         """Begin the pass that is iterated until `begun` is called."""
-        running = self.epochs.begin(self._parts, self.batch_size, self.drop_last)
-        if isinstance(self._source, ShardedDataset):
+        running = self.epochs.begin(self._parts, self.batch_size, self.drop_last, self._skip)
+        if isinstance(self._source, EpochDataset):
             self._source.begin_counting()
         self._drawn = map(_Work._make, self._source.drawn(running, self._workers))
         return running
@@ -228,6 +299,12 @@ class _Batches(DistributedSampler[Any]):
         if self._drawn is None:
             raise TypeError("the batches of a Loader are the Loader's own: iterate the Loader")
         return self._drawn
+
+    def planned(self, place: WorkerPlace) -> Pass:
+        """Return the pass of a rank that runs or comes next, as a new one."""
+        epochs = self.epochs
+        place = place._replace(workers=self._parts)
+        return epochs.planned(place, self.batch_size, self.drop_last, self._skip)
 
     def counts(self) -> tuple[int, int]:
         """Return how many batches of the epoch were consumed, and how many remain."""
@@ -245,7 +322,7 @@ class _Planned(Dataset[Any]):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._reader = dataset.batch_reader() if isinstance(dataset, ShardedDataset) else None
+        self._reader = dataset.batch_reader() if isinstance(dataset, EpochDataset) else None
 
     def __getitems__(self, work: _Work) -> Samples:
         if self._reader is not None:
@@ -290,8 +367,9 @@ class _Consumed(Iterator[Any]):
             except StopIteration:
                 self._epochs.end(self._running)
                 raise
+            step, taken = self._running.step, self._running.batches
             self._epochs.consumed(self._running, batch.tag)
-            if batch.data is not None:
+            if batch.data is not None and not (self._running.batches > taken and self._running.skips(step)):
                 return batch.data
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:

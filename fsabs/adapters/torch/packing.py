@@ -53,6 +53,12 @@ class Packing(NamedTuple):
         """What the windows follow from, besides documents and tokenizer."""
         return ["packed", self.sequence_length, self.overlap]
 
+    def padded(self, batch: Any) -> dict[str, Any]:
+        """Return a batch (of tensors or arrays) of which all is padding."""
+        if not isinstance(batch, dict) or set(batch) != {"tokens", "segments"}:
+            raise TypeError("uneven='pad' is for batches as they are packed; 'repeat' is for any")
+        return {"tokens": batch["tokens"] * 0 + self.pad, "segments": batch["segments"] * 0 - 1}
+
     def windows(
         self, documents: Callable[[list[Interval]], Iterator[Any]], intervals: list[Interval], start: int
     ) -> Iterator[Counted]:
@@ -122,6 +128,16 @@ class PackedPass(Pass):
         raise TypeError("the number of packed windows is not known before their documents are read")
 
 
+class _Window(NamedTuple):
+    """A window that was cut."""
+
+    end: int
+    """The number of the first position of the next one."""
+    sample: Any
+    parts: tuple[int, ...]
+    """Of each of its documents, the number of the first token."""
+
+
 class _Windows:
     """Cuts runs of tokens to windows, and knows at which position each one begins."""
 
@@ -137,7 +153,7 @@ class _Windows:
     def over(self, runs: Iterable[tuple[int, Any]]) -> Iterator[Counted]:
         """Yield the windows. One is held back: the last one counts all positions to the end of the share."""
         end, lost = self._at, 0
-        waiting: tuple[int, dict[str, Any]] | None = None
+        waiting: _Window | None = None
         for positions, tokens in runs:
             if tokens is None:
                 lost += 1
@@ -147,38 +163,39 @@ class _Windows:
             end += positions
             while self._count >= self._length:
                 if waiting is not None:
-                    yield self._counted(waiting[0], lost, waiting[1])
+                    yield self._counted(waiting, lost)
                     lost = 0
-                sample = self._window()
-                waiting = self._advance(), sample
+                sample, parts = self._window()
+                waiting = _Window(self._advance(), sample, parts)
         if self._count > self._length - self._step or (self._count and waiting is None):
             if waiting is not None:
-                yield self._counted(waiting[0], lost, waiting[1])
+                yield self._counted(waiting, lost)
                 lost = 0
-            waiting = self._total, self._window()
+            waiting = _Window(self._total, *self._window())
         if waiting is not None:
-            yield self._counted(self._total, lost, waiting[1])
+            yield self._counted(waiting._replace(end=self._total), lost)
         elif lost:
-            yield self._counted(self._total, lost, LOST)
+            yield self._counted(_Window(self._total, LOST, ()), lost)
 
-    def _counted(self, end: int, lost: int, sample: Any) -> Counted:
-        positions, self._at = end - self._at, end
-        return Counted(positions, lost, sample)
+    def _counted(self, window: _Window, lost: int) -> Counted:
+        positions, self._at = window.end - self._at, window.end
+        return Counted(positions, lost, window.sample, window.parts)
 
-    def _window(self) -> dict[str, Any]:
+    def _window(self) -> tuple[dict[str, Any], tuple[int, ...]]:
         import numpy as np
 
         tokens = np.full(self._length, self._packing.pad, np.int64)
         segments = np.full(self._length, -1, np.int64)
-        at = 0
-        for number, (_, run) in enumerate(self._runs):
+        at, parts = 0, []
+        for number, (position, run) in enumerate(self._runs):
             part = run[: self._length - at]
             tokens[at : at + len(part)] = part
             segments[at : at + len(part)] = number
+            parts.append(position)
             at += len(part)
             if at == self._length:
                 break
-        return {"tokens": tokens, "segments": segments}
+        return {"tokens": tokens, "segments": segments}, tuple(parts)
 
     def _advance(self) -> int:
         """Drop the tokens before the next window, and return its position."""
@@ -211,4 +228,5 @@ def _batches(windows: Iterator[Counted], size: int) -> Iterator[Counted]:
     for group in _groups(windows, size):
         there = [one.sample for one in group if one.sample is not LOST]
         sample = {key: np.stack([one[key] for one in there]) for key in there[0]} if there else LOST
-        yield Counted(sum(one.positions for one in group), sum(one.lost for one in group), sample)
+        parts = tuple(part for one in group for part in one.parts)
+        yield Counted(sum(one.positions for one in group), sum(one.lost for one in group), sample, parts)

@@ -6,13 +6,15 @@ are in `states`, and the sequence of epochs in `epochs`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ...readers.data.order import Interval, drop, length, part, take, union
+from ...readers.data.order import Interval, between, drop, length, part, take, union
 from .tags import Tag
 
-Uneven = Literal["keep", "drop"]
+Uneven = Literal["keep", "drop", "pad", "repeat"]
+UNEVEN: tuple[Uneven, ...] = ("keep", "drop", "pad", "repeat")
 Scope = Literal["all", "rank", "worker"]
 Intervals = tuple[Interval, ...]
 
@@ -26,6 +28,24 @@ class WorkerPlace(NamedTuple):
     workers: int
 
 
+class EpochShape(NamedTuple):
+    """The positions of an epoch: 0 to `total` - 1. Positions after them stand for no sample: they make ranks even."""
+
+    total: int
+    cuts: tuple[int, ...] = ()
+    """Where all ranks and workers go from one stretch to the next one together."""
+
+
+class Sharing(NamedTuple):
+    """How the samples of an epoch are divided among ranks and workers."""
+
+    uneven: Uneven
+    shape_of: Callable[[int, Any], EpochShape]
+    """Returns the shape of an epoch of a base."""
+    settled: Callable[[Any, int], Any]
+    """Returns a base without what matters only for epochs before one."""
+
+
 class EpochPlan(NamedTuple):
     """The samples to be read: the rest of an epoch for all ranks, for this rank, or for this worker."""
 
@@ -37,43 +57,52 @@ class EpochPlan(NamedTuple):
     """What remains of the epochs that other ranks had begun already, ascending; later epochs than these are whole."""
     batches: int = 0
     """How many batches of the epoch a rank had consumed before."""
+    base: Any = None
+    """What the epoch's order follows from besides the data set, as its state has it; None for nothing."""
 
     @classmethod
-    def whole(cls, epoch: int, total: int) -> EpochPlan:
+    def whole(cls, epoch: int, base: Any, sharing: Sharing) -> EpochPlan:
         """Return the plan of a whole epoch."""
-        return cls(epoch, "all", (((0, total),) if total else (),))
+        total = sharing.shape_of(epoch, base).total
+        return cls(epoch, "all", (((0, total),) if total else (),), base=base)
 
-    def of_epoch(self, epoch: int, total: int) -> EpochPlan:
+    def of_epoch(self, epoch: int, sharing: Sharing) -> EpochPlan:
         """Return the plan of this epoch or a later one, which is whole unless some of it was consumed."""
         if epoch == self.epoch:
             return self
         later = tuple(one for one in self.later if one[0] > epoch)
         for number, intervals in self.later:
             if number == epoch:
-                return EpochPlan(epoch, self.scope, (intervals,), later)
-        return EpochPlan.whole(epoch, total)._replace(later=later)
+                return EpochPlan(epoch, self.scope, (intervals,), later, base=self.base)
+        return EpochPlan.whole(epoch, self.base, sharing)._replace(later=later)
 
-    def of_rank(self, place: WorkerPlace, uneven: Uneven) -> list[Interval]:
+    def of_rank(self, place: WorkerPlace, sharing: Sharing) -> list[Interval]:
         """Return the share of a rank."""
-        return self._share(union(self.parts), place, uneven)
+        return self._share(self.epoch, union(self.parts), place, sharing)
 
-    def later_of_rank(self, place: WorkerPlace, uneven: Uneven) -> list[tuple[int, list[Interval]]]:
+    def later_of_rank(self, place: WorkerPlace, sharing: Sharing) -> list[tuple[int, list[Interval]]]:
         """Return the share of a rank in what remains of later epochs."""
-        return [(epoch, self._share(list(intervals), place, uneven)) for epoch, intervals in self.later]
+        return [(epoch, self._share(epoch, list(intervals), place, sharing)) for epoch, intervals in self.later]
 
-    def _share(self, intervals: list[Interval], place: WorkerPlace, uneven: Uneven) -> list[Interval]:
+    def _share(self, epoch: int, intervals: list[Interval], place: WorkerPlace, sharing: Sharing) -> list[Interval]:
         if self.scope != "all":
             return intervals
-        if uneven == "drop":
-            total = length(intervals)
-            intervals = list(take(intervals, total - total % place.ranks))
-        return part(intervals, place.rank, place.ranks)
+        total, cuts = sharing.shape_of(epoch, self.base)
+        intervals = between(intervals, 0, total)  # without what made other numbers of ranks even
+        left = length(intervals)
+        if sharing.uneven == "drop":
+            intervals = list(take(intervals, left - left % place.ranks))
+        elif sharing.uneven != "keep" and left % place.ranks:
+            intervals.append((total, total + -left % place.ranks))
+        return part(intervals, place.rank, place.ranks, cuts)
 
-    def of_worker(self, place: WorkerPlace, uneven: Uneven) -> list[Interval]:
+    def of_worker(self, place: WorkerPlace, sharing: Sharing) -> list[Interval]:
         """Return the share of a worker."""
         if self.scope != "all" and len(self.parts) == (place.workers if self.scope == "rank" else 1):
             return list(self.parts[place.worker if self.scope == "rank" else 0])
-        return part(self.of_rank(place, uneven), place.worker, place.workers)
+        return part(
+            self.of_rank(place, sharing), place.worker, place.workers, sharing.shape_of(self.epoch, self.base).cuts
+        )
 
 
 class Pass:
@@ -87,18 +116,19 @@ class Pass:
         self,
         plan: EpochPlan,
         place: WorkerPlace,
-        uneven: Uneven,
+        sharing: Sharing,
         serial: int,
         batch_size: int = 1,
         drop_last: bool = False,
+        skip: Sequence[range] = (),
     ) -> None:
-        """`place` gives the rank and the number of workers."""
+        """`place` gives the rank and the number of workers; `skip` has steps that are left out."""
         self.plan = plan
         self.place = place
         self.serial = serial
         self.batches = 0
         """How many batches have been consumed."""
-        self.parts = [plan.of_worker(place._replace(worker=number), uneven) for number in range(place.workers)]
+        self.parts = [plan.of_worker(place._replace(worker=number), sharing) for number in range(place.workers)]
         self._lengths = list(map(length, self.parts))
         self._drawn = [0] * place.workers
         self._coming = [list(reversed(part)) for part in self.parts]  # to be drawn, the first one last
@@ -108,6 +138,17 @@ class Pass:
         self._last = place.workers - 1
         self.batch_size = batch_size
         self.least = batch_size if drop_last else 1
+        self._skip = skip
+        self._step = plan.batches  # of the batch that is drawn next
+
+    def skips(self, step: int) -> bool:
+        """Return whether the batch of this number is left out."""
+        return any(step in steps for steps in self._skip)
+
+    @property
+    def step(self) -> int:
+        """The number of the batch that is handed out next."""
+        return self.plan.batches + self.batches
 
     def draw(self) -> tuple[Tag, Intervals] | None:
         """Return the tag and the positions of the next batch; None if there is none."""
@@ -117,8 +158,25 @@ class Pass:
             count = min(self.batch_size, self._lengths[part] - first)
             if count >= self.least:
                 self._drawn[part] += count
-                return Tag(self.serial, part, first, count), self._next_positions(self._coming[part], count)
+                self._step += 1
+                tag = Tag(self.serial, part, first, count, self.skips(self._step - 1))
+                return tag, self._next_positions(self._coming[part], count)
         return None
+
+    def positions_of(self, step: int) -> Intervals:
+        """Return the positions of the batch of a number, by arithmetic; `LookupError` if the pass has none."""
+        batches = [size // self.batch_size if self.least > 1 else -(-size // self.batch_size) for size in self._lengths]
+        at = step - self.plan.batches
+        if not 0 <= at < sum(batches):
+            first = self.plan.batches
+            raise LookupError(f"step {step} is none of the steps {first} to {first + sum(batches)} of this pass")
+        low, high = 0, max(batches)
+        while high - low > 1:  # after `low` turns of all parts, as far as they have batches, it is not drawn yet
+            middle = (low + high) // 2
+            low, high = (middle, high) if sum(min(middle, one) for one in batches) <= at else (low, middle)
+        in_turn = [number for number, one in enumerate(batches) if one > low]
+        part = in_turn[at - sum(min(low, one) for one in batches)]
+        return tuple(take(drop(self.parts[part], low * self.batch_size), self.batch_size))
 
     def _next_positions(self, coming: list[Interval], count: int) -> Intervals:
         start, end = coming[-1]

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ...core.threads import in_threads
-from ...readers.ahead import Ahead, in_lists
+from ...readers.ahead import Ahead, SharedThreads, in_lists
 from ...readers.data import AbstractDataReader
 from ...readers.data.base import exactly
 from ...readers.data.order import Epoch, Interval
@@ -40,15 +40,18 @@ class EpochRecords:
         self._max_bytes = max_bytes
         self._at_once = _SHARDS_AT_ONCE if max_bytes is not None and reader.reads_ahead else 1
 
-    def read(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
+    def read(
+        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
+    ) -> Iterator[Any]:
         """Yield the records at the positions of `intervals`, from number `start` on; `LOST` for a skipped one."""
         pieces = order.pieces(intervals, start)
         if self._max_bytes is None:
             read = self._buffer if order.shuffles_buffers else self._run
             return chain.from_iterable(read(order, piece) for piece in pieces)
-        chunks = self._buffers if order.shuffles_buffers else self._runs
-        waiting = max(1, self._max_bytes - self._max_bytes // 4)  # the rest is for what is being read
-        return in_lists(Ahead(functools.partial(chunks, order, pieces), waiting, _weigh))
+        most, shared = (self._max_bytes, None) if threads is None else (threads.most, threads.threads)
+        chunks = functools.partial(self._buffers if order.shuffles_buffers else self._runs, order, pieces, most)
+        waiting = max(1, most - most // 4)  # the rest is for what is being read
+        return in_lists(Ahead(chunks, waiting, _weigh, shared=shared))
 
     def _run(self, order: Epoch, piece: Interval) -> Iterator[Any]:
         """Yield the records of a piece that lies in one shard, in its order."""
@@ -57,7 +60,7 @@ class EpochRecords:
         start = int(records[0])
         return self._of_shard((int(shards[0]), range(start, start + last - first)))
 
-    def _runs(self, order: Epoch, pieces: Iterator[Interval]) -> Iterator[list[Any]]:
+    def _runs(self, order: Epoch, pieces: Iterator[Interval], most: int) -> Iterator[list[Any]]:
         chunk: list[Any] = []
         size = 0
         try:
@@ -76,7 +79,7 @@ class EpochRecords:
     def _buffer(self, order: Epoch, piece: Interval) -> list[Any]:
         return self._shuffled([order.locate(*piece)])
 
-    def _buffers(self, order: Epoch, pieces: Iterator[Interval]) -> Iterator[list[Any]]:
+    def _buffers(self, order: Epoch, pieces: Iterator[Interval], most: int) -> Iterator[list[Any]]:
         """Yield the records of buffers in lists, of which several are read together."""
         count, largest = 1, 1
         while group := list(islice(pieces, count)):
@@ -90,9 +93,8 @@ class EpochRecords:
                 largest = max(largest, *map(_size, records))
                 size = max(1, min(_CHUNK, _CHUNK_BYTES // largest))
                 yield from (records[at : at + size] for at in range(0, len(records), size))
-            assert self._max_bytes is not None
             buffer = largest * max(last - first for first, last in group)
-            count = max(1, min(2 * count, self._max_bytes // 4 // buffer))
+            count = max(1, min(2 * count, most // 4 // buffer))
 
     def _shuffled(self, located: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Any]:
         """Return the records of buffers, given by the shards and numbers of each: read in the order of the shards."""

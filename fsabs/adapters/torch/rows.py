@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.threads import in_threads
-from ...readers.ahead import Ahead, in_lists
+from ...readers.ahead import Ahead, SharedThreads, in_lists
 from ...readers.data.base import LOST
 from ...readers.data.order import Epoch, Interval
 from ...readers.data.parquet import Chunk, ParquetDataReader, assembled, rows_of
@@ -54,16 +54,24 @@ class EpochRows:
         self._max_bytes = max_bytes
         self._batch_size = batch_size
 
-    def read(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
+    def read(
+        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
+    ) -> Iterator[Any]:
         """Yield the rows at the positions of `intervals`, from number `start` on; `LOST` for a skipped one."""
-        items = functools.partial(self._items, order, intervals, start)
+        width = 1
+        if threads is None and self._max_bytes is not None and self._reader.reads_ahead:
+            width = max(1, min(_CHUNKS_AT_ONCE, self._max_bytes // 4 // self._reader.largest_chunk))
+        items = functools.partial(self._items, order, intervals, start, width)
         if self._max_bytes is None:
             return (item for chunk in items() for item in chunk)
-        return in_lists(Ahead(items, max(1, self._max_bytes // 2), weight))
+        most, shared = (self._max_bytes, None) if threads is None else (threads.most, threads.threads)
+        return in_lists(Ahead(items, max(1, most // 2), weight, shared=shared))
 
-    def _items(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Weighted]:
+    def _items(self, order: Epoch, intervals: list[Interval], start: int, width: int) -> Iterator[Weighted]:
         """Yield the rows or batches in lists."""
-        tables = self._tables(self._piece(order, piece) for piece in order.pieces(intervals, start))
+        tables = self._in_order(order, intervals, start)
+        if order.shuffles_buffers or width > 1:
+            tables = self._tables((self._piece(order, piece) for piece in order.pieces(intervals, start)), width)
         if self._batch_size is not None:
             for batch in batches_of(tables, self._batch_size):
                 yield Weighted([batch], 0 if batch.sample is LOST else batch.sample.nbytes)
@@ -74,6 +82,27 @@ class EpochRows:
                 there = part[part >= 0]
                 rows = table.slice(int(there[0]), len(there)) if len(there) else None
                 yield Weighted(rows_of(rows, part), 0 if rows is None else _AS_OBJECTS * rows.nbytes)
+
+    def _in_order(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[Any, Numbers]]:
+        """Yield rows that are not shuffled, decoded by this thread."""
+        import numpy as np
+
+        for shard, first, last in self._spans(order, intervals, start):
+            for table, count in self._reader.run(self._names[shard], first, last, self._batch_size or _ROWS):
+                yield table, np.full(count, -1) if table is None else np.arange(count)
+
+    def _spans(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[tuple[int, int, int]]:
+        """Yield runs of rows that follow each other: the number of the shard, the first row, the one after the last."""
+        shard, first, last = -1, 0, 0
+        for begin, end in order.pieces(intervals, start):
+            shards, rows = order.locate(begin, begin + 1)
+            if (int(shards[0]), int(rows[0])) != (shard, last):
+                if first < last:
+                    yield shard, first, last
+                shard, first = int(shards[0]), int(rows[0])
+            last = int(rows[0]) + end - begin
+        if first < last:
+            yield shard, first, last
 
     def _piece(self, order: Epoch, piece: Interval) -> _Piece:
         import numpy as np
@@ -86,12 +115,12 @@ class EpochRows:
         start = int(rows[0]) - chunk.first
         return _Piece([chunk], None, np.array([start, start + last - first]))
 
-    def _tables(self, pieces: Iterator[_Piece]) -> Iterator[tuple[Any, Numbers]]:
+    def _tables(self, pieces: Iterator[_Piece], width: int) -> Iterator[tuple[Any, Numbers]]:
         """Yield the rows of each piece in order: a table, and for each row its number there or -1."""
         import numpy as np
 
         tables: list[Any] = []
-        for piece, table in self._decoded((one, chunk) for one in pieces for chunk in one.chunks):
+        for piece, table in self._decoded(((one, chunk) for one in pieces for chunk in one.chunks), width):
             tables.append(table())
             if len(tables) == len(piece.chunks):
                 if piece.which is None:
@@ -102,18 +131,19 @@ class EpochRows:
                 tables.clear()
                 yield found
 
-    def _decoded(self, jobs: Iterator[tuple[_Piece, Chunk]]) -> Iterator[tuple[_Piece, Callable[[], pa.Table | None]]]:
+    def _decoded(
+        self, jobs: Iterator[tuple[_Piece, Chunk]], width: int
+    ) -> Iterator[tuple[_Piece, Callable[[], pa.Table | None]]]:
         """Yield a function for each chunk that returns its rows, which may have been decoded by another thread."""
-        if self._max_bytes is None or not self._reader.reads_ahead:
-            return ((piece, functools.partial(self._reader.decoded, chunk)) for piece, chunk in jobs)
-        width = max(1, min(_CHUNKS_AT_ONCE, self._max_bytes // 4 // self._reader.largest_chunk))
+        if width == 1:
+            return ((piece, functools.partial(self._reader.decode, chunk)) for piece, chunk in jobs)
         return in_threads(self._decode, jobs, width)
 
     def _decode(self, job: tuple[_Piece, Chunk]) -> tuple[_Piece, Callable[[], pa.Table | None]]:
         piece, chunk = job
         if not chunk.whole:  # parts of a row group are decoded one after the other
             return piece, functools.partial(self._reader.decode, chunk)
-        table = self._reader.decoded(chunk)
+        table = self._reader.decode(chunk)
         return piece, lambda: table
 
 

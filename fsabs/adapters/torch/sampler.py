@@ -10,9 +10,9 @@ from torch.utils.data import BatchSampler, Sampler
 
 from ...readers.data import Shard
 from ...readers.data.base import ShardContent
-from ...readers.data.order import EpochOrder
+from ...readers.data.order import EpochOrder, Interval
 from .epochs import Epochs, RankOf
-from .plan import EpochPlan, Pass, Uneven, WorkerPlace
+from .plan import EpochPlan, EpochShape, Pass, Sharing, Uneven, WorkerPlace
 from .states import Content
 from .tags import Tag
 
@@ -30,8 +30,8 @@ class EpochSampler(Sampler[int]):
         data_source: the data set.
         seed: shuffles anew in each epoch; None leaves the order alone.
         rank, ranks: which of how many training processes this is; see `ShardedDataset`.
-        uneven: "keep" every sample, so that a rank may have one more than another; or "drop" the last ones of the epoch
-            so that all ranks have as many.
+        uneven: "keep" every sample, so that a rank may have one more than another; or, so that all ranks have as many,
+            "drop" the last ones of the epoch, or "repeat" its first ones at its end.
 
     Each iteration is of the next epoch, as with `ShardedDataset`. A loader takes indices before their batches are used:
     iterate it by `consumed(loader)`, and `state_dict()` is exact; or use a `Loader`.
@@ -50,7 +50,9 @@ class EpochSampler(Sampler[int]):
         self._order = EpochOrder([Shard("", 0, total)], seed, buffer_size=total)
         contents = getattr(data_source, "contents", lambda: [(0, total, ShardContent(""))])()
         content = Content(contents, [seed], self._order.fingerprint())
-        self.epochs = Epochs(content, total, RankOf(rank, ranks), uneven)
+        if uneven == "pad":
+            raise ValueError("uneven='pad' is for data sets that are read by positions, and not for map-style ones")
+        self.epochs = Epochs(content, Sharing(uneven, functools.partial(_shape, total), _settled), RankOf(rank, ranks))
         self._counted = False  # the pass that begins is that of `consumed`
         self._uncounted = False  # the pass was begun by a loader whose batches are not counted
 
@@ -65,7 +67,7 @@ class EpochSampler(Sampler[int]):
 
     def _indices(self, plan: EpochPlan, serial: int) -> Iterator[int]:
         order = self._order.epoch(plan.epoch)
-        for start, end in plan.of_worker(self.epochs.place, self.epochs.uneven):
+        for start, end in _wrapped(plan.of_worker(self.epochs.place, self.epochs.sharing), self._order.total):
             if self._uncounted and self.epochs.serial == serial and self.epochs.running is not None:
                 self.epochs.running.taken[0] += 1
             _, numbers = order.locate(start, end)
@@ -94,14 +96,14 @@ class EpochSampler(Sampler[int]):
 
     def following(self) -> Callable[[], Numbers]:
         """Return a function that returns the indices of the next epoch, and can be pickled."""
-        plan = self.epochs.plan.of_epoch(self.epochs.epoch + 1, self.epochs.total)
-        return functools.partial(_indices, self._order, plan, self.epochs.place, self.epochs.uneven)
+        plan = self.epochs.plan.of_epoch(self.epochs.epoch + 1, self.epochs.sharing)
+        return functools.partial(_indices, self._order, plan, self.epochs.place, self.epochs.sharing)
 
     def drawn(self, running: Pass, workers: int) -> Iterator[tuple[Tag, list[int]]]:
         """Yield the tags and the indices of the batches of a pass, for a loader with so many workers."""
         from .batches import announced
 
-        order = _indices(self._order, running.plan, running.place, self.epochs.uneven)
+        order = _indices(self._order, running.plan, running.place, self.epochs.sharing)
         if running.least > 1:  # the last batch is dropped where it is partial
             order = order[: len(order) // running.batch_size * running.batch_size]
         batches = announced(order, running.batch_size, workers, self.following())
@@ -155,13 +157,29 @@ class EpochSampler(Sampler[int]):
 _END = object()
 
 
-def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, uneven: Uneven) -> Numbers:
+def _shape(total: int, epoch: int, base: Any) -> EpochShape:
+    return EpochShape(total)
+
+
+def _settled(base: Any, epoch: int) -> Any:
+    return base
+
+
+def _indices(order: EpochOrder, plan: EpochPlan, place: WorkerPlace, sharing: Sharing) -> Numbers:
     """Return the indices that a rank has of a plan, in order."""
     import numpy as np
 
     epoch = order.epoch(plan.epoch)
-    found = [epoch.locate(start, end)[1] for start, end in plan.of_worker(place, uneven)]
+    found = [epoch.locate(start, end)[1] for start, end in _wrapped(plan.of_worker(place, sharing), order.total)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _wrapped(intervals: Iterable[Interval], total: int) -> Iterator[Interval]:
+    """Yield the intervals, those after the last sample as the first ones again."""
+    for start, end in intervals:
+        if start < total:
+            yield start, min(end, total)
+        yield from ((at % total, at % total + 1) for at in range(max(start, total), end))
 
 
 def _batches_of(loader: Any) -> tuple[int, bool]:

@@ -26,9 +26,8 @@ class EpochNotice:
         self.__dict__.update(state)
         self._words.share_memory_()  # a copy has memory of its own, which is shared anew
 
-    def publish(self, serial: int, plan: EpochPlan, total: int) -> None:
-        """Say which plan is in force."""
-        whole = plan == EpochPlan.whole(plan.epoch, total)
+    def publish(self, serial: int, plan: EpochPlan, whole: bool) -> None:
+        """Say which plan is in force, and whether it is that of a whole epoch."""
         self._words[:] = torch.tensor([serial, plan.epoch if whole else -1, 0], dtype=torch.int64)
 
     def begin_pass(self) -> None:

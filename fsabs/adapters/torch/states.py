@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...readers.data.base import ShardContent
 from ...readers.data.order import Interval, intervals_of, union
-from .plan import EpochPlan, Uneven, WorkerPlace
+from .plan import EpochPlan, Sharing, WorkerPlace
 
 FORMAT = 2
 _GROUPS = 128  # in the digests of a state: the number of shards, or groups of them, that can be distinguished
@@ -29,24 +29,37 @@ class Content:
     ) -> None:
         """`shards`: first record, count and content of each; `first_format`: fingerprint of format 1."""
         self.first_format = first_format
-        self._names = [content.name for _, _, content in shards]
+        self._shards = list(shards)
         self._settings = list(settings)
         self._group = max(1, -(-len(shards) // _GROUPS))
         starts = range(0, len(shards), self._group)
-        self._digests = "".join(_digest(list(shards[at : at + self._group]), 2) for at in starts)
-        self.fingerprint = _digest([shards, self._settings], 16)
+        self._digests = "".join(_digest(self._shards[at : at + self._group], 2) for at in starts)
+        self.fingerprint = _digest([self._shards, self._settings], 16)
+
+    def __len__(self) -> int:
+        """The number of shards."""
+        return len(self._shards)
+
+    def fingerprint_of(self, shards: int) -> str:
+        """Return the fingerprint of the first so many shards."""
+        if shards == len(self):
+            return self.fingerprint
+        return _digest([self._shards[:shards], self._settings], 16)
 
     def described(self) -> dict[str, Any]:
         """Return what a state says of the content."""
         return {
             "fingerprint": self.fingerprint,
             "settings": self._settings,
-            "shards": len(self._names),
+            "shards": len(self),
             "digests": self._digests,
         }
 
     def check(self, state: State) -> None:
-        """Raise `ValueError` if the state is of other content; it names the first shard that differs."""
+        """Raise `ValueError` if the state is of other content; it names the first shard that differs.
+
+        Shards may have been added after those that the state knows.
+        """
         if state["format"] == 1:
             if state["order"] != self.first_format:
                 raise ValueError("the state is of other shards, or of another seed, block_size or buffer_size")
@@ -58,15 +71,20 @@ class Content:
             raise ValueError(
                 f"the state is of another seed, block_size or buffer_size: {theirs['settings']}, not {self._settings}"
             )
-        if theirs["shards"] != len(self._names):
-            raise ValueError(f"the state is of other shards: of {theirs['shards']}, and there are {len(self._names)}")
+        if theirs["shards"] < len(self) and theirs["fingerprint"] == self.fingerprint_of(theirs["shards"]):
+            return
+        if theirs["shards"] != len(self):
+            raise ValueError(
+                f"the state is of other shards: of {theirs['shards']}, and there are {len(self)}, which do not begin "
+                "with those"
+            )
         raise ValueError(f"the state is of other shards: the content of {self._first_other(theirs['digests'])} differs")
 
     def _first_other(self, digests: str) -> str:
-        for group in range(0, len(self._names), self._group):
+        for group in range(0, len(self), self._group):
             at = 4 * (group // self._group)
             if digests[at : at + 4] != self._digests[at : at + 4]:
-                names = self._names[group : group + self._group]
+                names = [content.name for _, _, content in self._shards[group : group + self._group]]
                 return names[0] if len(names) == 1 else f"one of {names[0]} to {names[-1]}"
         return "one of the shards"
 
@@ -91,17 +109,17 @@ class Remainder(NamedTuple):
         """The epoch that is read next."""
         return self.epoch if any(self.parts) else self.epoch + 1
 
-    def of_epoch(self, epoch: int, total: int, uneven: Uneven) -> list[list[Interval]]:
+    def of_epoch(self, epoch: int, base: Any, sharing: Sharing) -> list[list[Interval]]:
         """Return what remains of an epoch, by worker."""
         if epoch <= self.epoch:
             return self.parts if epoch == self.epoch else []
         for number, intervals in self.later:
             if number == epoch:
                 return [intervals]
-        return [EpochPlan.whole(epoch, total).of_rank(self.place, uneven)]
+        return [EpochPlan.whole(epoch, base, sharing).of_rank(self.place, sharing)]
 
 
-def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[str, Any]:
+def state_of(content: Content, remainder: Remainder, in_worker: bool, base: Any = None) -> dict[str, Any]:
     """Return the state of a rank, or of one worker of it: plain data of some hundred bytes."""
     place = remainder.place
     return {
@@ -113,6 +131,7 @@ def state_of(content: Content, remainder: Remainder, in_worker: bool) -> dict[st
         "parts": [[list(interval) for interval in one] for one in remainder.parts],
         "later": [[epoch, [list(interval) for interval in one]] for epoch, one in remainder.later],
         "batches": remainder.batches,
+        **({} if base is None else {"base": base}),
     }
 
 
@@ -122,22 +141,41 @@ def state_of_ranks(states: Sequence[State]) -> dict[str, Any]:
     return {"format": FORMAT, "ranks": tuple(states)}
 
 
-def remainders(states: Any, content: Content, total: int) -> list[Remainder]:
-    """Return what a state, or each of several, says is left; `ValueError` for what is none, or of other content."""
-    found = []
-    for state in _unwrapped([states] if isinstance(states, Mapping) else states):
+def first_of(states: Any) -> State:
+    """Return the first state of several, or the one that is given."""
+    return next(iter(_unwrapped([states] if isinstance(states, Mapping) else states)))
+
+
+def remainders(states: Any, content: Content, sharing: Sharing) -> tuple[list[Remainder], Any]:
+    """Return what a state, or each of several, says is left, and the base of all of them.
+
+    `ValueError` for what is no state, or one of other content.
+    """
+    given = list(_unwrapped([states] if isinstance(states, Mapping) else states))
+    for state in given:
         if not isinstance(state, Mapping) or "format" not in state:
             raise ValueError(f"not a state of a data set: {state!r}")
         if state["format"] not in (1, FORMAT):
             raise ValueError(f"a state of format {state['format']}, which a later version of fsabs wrote")
         content.check(state)
-        worker = state["worker"] or (0, 0)  # 0 workers: the state of a whole rank
-        place = WorkerPlace(*state["rank"], *worker)
-        ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
-        parts = [] if ended else [intervals_of(one, total) for one in state["parts"]]
-        later = [(epoch, intervals_of(one, total)) for epoch, one in state.get("later", ())]
-        found.append(Remainder(place, state["epoch"], parts, later, state.get("batches", 0)))
-    return found
+    first = min((state["epoch"] for state in given), default=0)
+    bases = [sharing.settled(state.get("base"), first) for state in given]
+    if any(base != bases[0] for base in bases):
+        raise ValueError("the states are not of one job: they follow from different states or weights")
+    base = bases[0] if bases else None
+    return [_remainder(state, base, sharing) for state in given], base
+
+
+def _remainder(state: State, base: Any, sharing: Sharing) -> Remainder:
+    place = WorkerPlace(*state["rank"], *(state["worker"] or (0, 0)))  # 0 workers: the state of a whole rank
+    ended = state.get("ended") and not state["worker"]  # format 1: what drop_last left is not to be read
+
+    def intervals(value: Any, epoch: int) -> list[Interval]:
+        return intervals_of(value, sharing.shape_of(epoch, base).total + place.ranks)  # with what makes ranks even
+
+    parts = [] if ended else [intervals(one, state["epoch"]) for one in state["parts"]]
+    later = [(epoch, intervals(one, epoch)) for epoch, one in state.get("later", ())]
+    return Remainder(place, state["epoch"], parts, later, state.get("batches", 0))
 
 
 def _unwrapped(states: Iterable[Any]) -> Iterable[Any]:
@@ -167,15 +205,15 @@ def _of_sampler(state: State) -> list[State]:
     return [found] if isinstance(found, Mapping) and "format" in found else []
 
 
-def plan_of_worker(states: Sequence[Remainder], place: WorkerPlace) -> EpochPlan:
+def plan_of_worker(states: Sequence[Remainder], base: Any, place: WorkerPlace) -> EpochPlan:
     """Return the plan of a worker that continues from its own state, which may leave nothing of the epoch."""
     own = [one for one in states if one.place == place]
     if len(own) != 1 or len(states) != 1:
         raise ValueError(f"worker {place.worker} of {place.workers} needs its own state, not {_places(states)}")
-    return EpochPlan(own[0].epoch, "worker", tuple(map(tuple, own[0].parts)))
+    return EpochPlan(own[0].epoch, "worker", tuple(map(tuple, own[0].parts)), base=base)
 
 
-def plan_of_rank(states: Sequence[Remainder], total: int, place: WorkerPlace, uneven: Uneven) -> EpochPlan:
+def plan_of_rank(states: Sequence[Remainder], base: Any, place: WorkerPlace, sharing: Sharing) -> EpochPlan:
     """Return the plan that continues from the states of this rank, or of all ranks, whose number may have been another.
 
     `ValueError` for states that are not all of a rank's or of a job's, or that overlap.
@@ -185,10 +223,17 @@ def plan_of_rank(states: Sequence[Remainder], total: int, place: WorkerPlace, un
     if len(own) == 1:
         only = own[0]
         first = only.first
-        parts = only.parts if first == only.epoch else only.of_epoch(first, total, uneven)
+        parts = only.parts if first == only.epoch else only.of_epoch(first, base, sharing)
         union(parts)  # raises where they overlap
         later = tuple((epoch, tuple(one)) for epoch, one in only.later if epoch > first)
-        return EpochPlan(first, "rank", tuple(map(tuple, parts)), later, only.batches if first == only.epoch else 0)
+        batches = only.batches if first == only.epoch else 0
+        return EpochPlan(first, "rank", tuple(map(tuple, parts)), later, batches, base)
+    return plan_of_all(states, base, place, sharing)
+
+
+def plan_of_all(states: Sequence[Remainder], base: Any, place: WorkerPlace, sharing: Sharing) -> EpochPlan:
+    """Return the plan of all ranks that continues from the states of all ranks; `ValueError` if one is missing."""
+    of_ranks = _joined(states)
     there = [one.place[:2] for one in of_ranks]
     if not there or sorted(there) != [(rank, there[0][1]) for rank in range(there[0][1])]:
         raise ValueError(
@@ -198,14 +243,14 @@ def plan_of_rank(states: Sequence[Remainder], total: int, place: WorkerPlace, un
     first = min(one.first for one in of_ranks)
     last = max([one.epoch for one in of_ranks] + [epoch for one in of_ranks for epoch, _ in one.later])
     if first > last:  # no rank has begun it
-        return EpochPlan.whole(first, total)
+        return EpochPlan.whole(first, base, sharing)
     left = [
-        [part for one in of_ranks for part in one.of_epoch(epoch, total, uneven)] for epoch in range(first, last + 1)
+        [part for one in of_ranks for part in one.of_epoch(epoch, base, sharing)] for epoch in range(first, last + 1)
     ]
     union(left[0])  # raises where they overlap
     later = tuple((first + number, tuple(union(one))) for number, one in enumerate(left[1:], 1))
     batches = max((one.batches for one in of_ranks if one.epoch == first), default=0)
-    return EpochPlan(first, "all", tuple(map(tuple, left[0])), later, batches)
+    return EpochPlan(first, "all", tuple(map(tuple, left[0])), later, batches, base)
 
 
 def _joined(states: Sequence[Remainder]) -> list[Remainder]:

@@ -23,6 +23,8 @@ class Tag:
     """The number of its first sample in that part."""
     count: int
     """How many samples it has."""
+    skipped: bool = False
+    """It is to be left out."""
 
 
 class Tagged(NamedTuple):

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...readers.ahead import Ahead, in_lists
+from ...readers.ahead import Ahead, SharedThreads, in_lists
 from ...readers.data.order import Epoch, Interval
 from ...readers.data.tokens import TokenDataReader, samples_of
 from .counted import Counted, Weighted, weight
@@ -35,21 +35,22 @@ class EpochWindows:
         self._max_bytes = max_bytes
         self._batch_size = batch_size
 
-    def read(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Any]:
+    def read(
+        self, order: Epoch, intervals: list[Interval], start: int, threads: SharedThreads | None = None
+    ) -> Iterator[Any]:
         """Yield the windows at the positions of `intervals`, from number `start` on."""
-        items = functools.partial(self._items, order, intervals, start)
         if self._max_bytes is None:
-            return (item for group in items() for item in group)
-        return in_lists(Ahead(items, max(1, self._max_bytes // 2), weight))
+            return (item for group in self._items(order, intervals, start, 0) for item in group)
+        most, shared = (self._max_bytes, None) if threads is None else (threads.most, threads.threads)
+        items = functools.partial(self._items, order, intervals, start, most)
+        return in_lists(Ahead(items, max(1, most // 2), weight, shared=shared))
 
-    def _items(self, order: Epoch, intervals: list[Interval], start: int) -> Iterator[Weighted]:
+    def _items(self, order: Epoch, intervals: list[Interval], start: int, most: int) -> Iterator[Weighted]:
         """Yield windows or batches in lists that are read together."""
         size = self._batch_size or 1
-        together = max(_LEAST, size)
-        if self._max_bytes is not None:
-            together = max(together, min(_MOST, self._max_bytes // 8 // (8 * self._reader.length)))
+        together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
         located = (order.locate(*piece) for piece in order.pieces(intervals, start))
-        for shards, windows in _regrouped(located, together // size * size):
+        for shards, windows in _regrouped(located, _LEAST, together, size):
             found = self._reader.take(self._names, shards, windows)
             nbytes = _nbytes(found)
             if self._batch_size is None:
@@ -58,8 +59,14 @@ class EpochWindows:
                 yield Weighted(_batches(found, len(shards), size), nbytes)
 
 
-def _regrouped(located: Iterator[tuple[Numbers, Numbers]], size: int) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield the same numbers of shards and windows, `size` of them at once; the last ones fewer."""
+def _regrouped(
+    located: Iterator[tuple[Numbers, Numbers]], least: int, most: int, size: int
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the same numbers of shards and windows, a multiple of `size` at once; the rest last.
+
+    At first these are `least` or more, then twice as many each time, up to `most` or more: what was located together,
+    as a shuffled buffer, is nearly all read together.
+    """
     import numpy as np
 
     waiting: list[tuple[Numbers, Numbers]] = []
@@ -67,11 +74,12 @@ def _regrouped(located: Iterator[tuple[Numbers, Numbers]], size: int) -> Iterato
     for one in located:
         waiting.append(one)
         count += len(one[0])
-        while count >= size:
+        if count >= least and (whole := count // size * size):
             shards, windows = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
-            yield shards[:size], windows[:size]
-            waiting = [(shards[size:], windows[size:])]
-            count -= size
+            yield shards[:whole], windows[:whole]
+            waiting = [(shards[whole:], windows[whole:])]
+            count -= whole
+            least = min(2 * least, max(least, most))
     if count:
         shards, windows = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
         yield shards, windows

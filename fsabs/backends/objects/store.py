@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ...core import errors, keys
 from ...core.blobs import Blob
-from ...core.fs import FS, Capabilities, FileStat, ListPage, Path, StoreNotes
+from ...core.fs import FS, LAST_NAME, Capabilities, FileStat, ListPage, Path, StoreNotes
 from ...core.writing import Writer
 from . import tree
 from .client import Client, shared
@@ -132,10 +132,15 @@ class ObjectStore(FS):
         if not self.dialect.ordered:
             return None
         prefix = tree.prefix_of(key)
-        page = fetch(self, prefix, "/", after=prefix + after if after else None)
-        members = [member for member in tree.level(self, key, iter([page])) if member is not None]
-        last = members[-1].listed() if members else after
-        return ListPage([member for member in members if not member.directory], last, page.token is not None)
+        page = fetch(self, prefix, after=prefix + after if after else None)
+        names = [name[len(prefix) :] for name in page.keys()]  # noqa: SIM118 - not a dictionary
+        if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
+            return None
+        listed = zip(names, page.objects, strict=True)
+        seconds = self.dialect.seconds
+        files = [tree.to_stat(seconds, name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
+        last = max((*names, *(folder[len(prefix) :] for folder in page.folders)), default=after)
+        return ListPage(files, LAST_NAME if page.token is None else last)
 
     def _existing(self, key: str, members: Iterator[T | None]) -> Iterator[T]:
         """`members` without the Nones, which only show that the directory is there; an error if there is nothing."""

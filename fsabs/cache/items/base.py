@@ -76,7 +76,6 @@ class ItemCache(Cache):
         do_pickle: bool,
         codec: str | Codec | None,
         cache_size_limit: int | None,
-        claim_timeout: float,
     ) -> None:
         if not 0 < length < 1 << 40:
             raise ValueError(f"length has to be between 1 and 2^40, and is {length}")
@@ -88,8 +87,7 @@ class ItemCache(Cache):
         self.codec: Codec = codec_of(codec, do_pickle)
         self.do_pickle: bool = self.codec.name == "pickle"
         self.cache_size_limit: int | None = int(cache_size_limit) if cache_size_limit else None
-        self._claim_timeout = claim_timeout
-        self._fetches = SingleFlight(no_claims, claim_timeout, claim_timeout)
+        self._fetches = SingleFlight(no_claims)
         self._hits = self._misses = self._puts = 0
 
     def __len__(self) -> int:
@@ -175,7 +173,6 @@ class NaiveCache(ItemCache):
         codec: store what a codec makes of items; see `FileCache`.
         cache_size_limit: bytes that items may take together: of buffers and arrays their bytes, of other objects
             `sys.getsizeof`. None or 0 is no limit.
-        claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
     """
 
     def __init__(
@@ -186,9 +183,8 @@ class NaiveCache(ItemCache):
         *,
         codec: str | Codec | None = None,
         cache_size_limit: int | None = None,
-        claim_timeout: float = 60.0,
     ) -> None:
-        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
+        super().__init__(length, do_pickle, codec, cache_size_limit)
         self._coded = do_pickle or codec is not None
         self._items: dict[int, Any] = {}
         self._size = 0

@@ -14,12 +14,11 @@ from typing import Any
 
 from ...core import errors, hooks
 from ...disk.folders import Folder, cache_directory
-from ..frames import crc32c
-from ..single_flight import MISSING, SingleFlight, no_claims
+from ..frames import checksum
+from ..single_flight import MISSING, TIMEOUT, SingleFlight, no_claims
 from . import pfiofile
 from .base import NAME, ItemCache
 from .codecs import Bytes, Codec, View
-from .mapped import LARGE, Mapped
 from .table import (
     BYTES,
     EMPTY,
@@ -35,6 +34,8 @@ from .table import (
 )
 from .table import fingerprint as fingerprint_of
 
+LARGE = 32 * 1024
+"""Bytes from which on the place of a value is checked before it is read."""
 NONE, CODED = 2, 3
 """Kinds: None, and what a codec has to decode; RAW is what is given as it is."""
 
@@ -70,11 +71,10 @@ class StoredItems(ItemCache):
         do_pickle: bool,
         codec: str | Codec | None,
         cache_size_limit: int | None,
-        claim_timeout: float,
         dir: str | os.PathLike[str] | None,
         fingerprint: str | bytes,
     ) -> None:
-        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout)
+        super().__init__(length, do_pickle, codec, cache_size_limit)
         self.dir: str = os.path.abspath(os.fspath(dir)) if dir is not None else default_directory()
         self._fingerprint = fingerprint
         self._full = self._warned = False
@@ -82,15 +82,13 @@ class StoredItems(ItemCache):
 
     def _attach(self, table: ItemTable) -> None:
         """Take a table into use."""
-        self._crc = crc32c()[0]
         view = isinstance(self.codec, View)
         # What `get` looks up by itself: bytes, and views that were checked. The rest is `_look`'s.
         self._fd = table.fd
         self._read_at = table.read_at
         self._slots = table.slots() if isinstance(self.codec, Bytes) and not view else None
         self._views = table.header.length if view and not table.writable else 0
-        self._mapped = Mapped(table.fd)
-        self._fetches = SingleFlight(table.claims, self._claim_timeout, self._claim_timeout)
+        self._fetches = SingleFlight(table.claims, TIMEOUT)
         self._view = memoryview(table.map) if not table.writable and table.map is not None else None
         self._right = bytearray(table.header.length if self._view is not None else 0)  # items whose check was right
         before, self._table = self._table, table
@@ -120,12 +118,9 @@ class StoredItems(ItemCache):
             if type(i) is int and i >= 0:  # a number of NumPy's may overflow below
                 if self._slots is not None:
                     offset, length, check = _bytes(self._slots, i * SLOT_SIZE)
-                    if length < LARGE:
-                        data = _pread(self._fd, length, offset)
-                    else:
-                        data = self._mapped.read(length, offset) or self._read_at(length, offset)
+                    data = _pread(self._fd, length, offset) if length < LARGE else self._read_at(length, offset)
                     if (
-                        self._crc(data) ^ length ^ (_SALT ^ i * NUMBER_FACTOR & 0xFFFFFFFF) == check
+                        checksum(data) ^ length ^ (_SALT ^ i * NUMBER_FACTOR & 0xFFFFFFFF) == check
                     ):  # false for what is not there, and other kinds
                         self._hits += 1
                         if (instrument := hooks.active) is not None:
@@ -243,7 +238,6 @@ class StoredItems(ItemCache):
         self._views = 0
         self._view = None
         self._right = bytearray()
-        self._mapped = Mapped(-1)
 
     def stats(self) -> dict[str, int]:
         """As `ItemCache.stats`, and `disk_bytes` and `damaged`: items found to be wrong, by this object."""
@@ -252,12 +246,12 @@ class StoredItems(ItemCache):
         return {**super().stats(), **(none if table is None else table.usage())}
 
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_crc", "_fd", "_read_at", "_slots", "_views", "_mapped", "_fetches", "_view", "_right")
+        made_anew = ("_fd", "_read_at", "_slots", "_views", "_fetches", "_view", "_right")
         return {name: value for name, value in self.__dict__.items() if name not in made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         table = state.pop("_table", None)
-        self.__dict__.update(state, _fetches=SingleFlight(no_claims, state["_claim_timeout"]))
+        self.__dict__.update(state, _fetches=SingleFlight(no_claims))
         self._nothing()
         self._hits = self._misses = self._puts = 0
         if table is not None:
@@ -288,7 +282,6 @@ class FileCache(StoredItems):
             `decode`.
         fingerprint: what the items are derived from, a URL and version say. It is preserved with the cache, and a
             preload of a cache with another one is a `ValueError`.
-        claim_timeout: seconds to wait for another thread's or process's `backend_get` of the same item.
 
     A full disk, like a limit that is reached, makes `put` return False; there is one `RuntimeWarning`.
     """
@@ -305,9 +298,8 @@ class FileCache(StoredItems):
         *,
         codec: str | Codec | None = None,
         fingerprint: str | bytes = b"",
-        claim_timeout: float = 60.0,
     ) -> None:
-        super().__init__(length, do_pickle, codec, cache_size_limit, claim_timeout, dir, fingerprint)
+        super().__init__(length, do_pickle, codec, cache_size_limit, dir, fingerprint)
         self.verbose = verbose
         table = ItemTable.temporary(
             self.dir,
@@ -337,18 +329,11 @@ class FileCache(StoredItems):
             return False
         if outcome is PutOutcome.STORED:
             self._puts += 1
-            return True
-        self._note(table, outcome, len(content))
-        return False
-
-    def _note(self, table: ItemTable, outcome: PutOutcome, size: int) -> None:
-        """Warn if an item was not stored for a reason that the user can change."""
-        if outcome is not PutOutcome.FULL:
-            return
-        if table.limit is not None and table.used(size) > table.limit:
+        elif outcome is PutOutcome.OVER_LIMIT:
             self._full = True
-        else:
+        elif outcome is PutOutcome.FULL:
             self._warn(f"the disk of the cache {table.path} is full: an item was not stored")
+        return outcome is PutOutcome.STORED
 
     def preserve(self, name: str, overwrite: bool = False) -> bool:
         """Keep the cache as the file `name` in its folder, for `preload`. No process can add items afterwards.
@@ -404,19 +389,9 @@ class MultiprocessFileCache(FileCache):
         *,
         codec: str | Codec | None = None,
         fingerprint: str | bytes = b"",
-        claim_timeout: float = 60.0,
     ) -> None:
-        super().__init__(
-            length,
-            do_pickle=do_pickle,
-            dir=dir,
-            cache_size_limit=cache_size_limit,
-            verbose=verbose,
-            trace=trace,
-            codec=codec,
-            fingerprint=fingerprint,
-            claim_timeout=claim_timeout,
-        )
+        given = length, True, do_pickle, dir, cache_size_limit, verbose, trace
+        super().__init__(*given, codec=codec, fingerprint=fingerprint)
 
 
 class ReadOnlyFileCache(StoredItems):
@@ -439,7 +414,7 @@ class ReadOnlyFileCache(StoredItems):
         codec: str | Codec | None = None,
         fingerprint: str | bytes = b"",
     ) -> None:
-        super().__init__(length, do_pickle, codec, None, 60.0, dir, fingerprint)
+        super().__init__(length, do_pickle, codec, None, dir, fingerprint)
 
     @property
     def frozen(self) -> bool:

@@ -30,7 +30,6 @@ class HTTPCache(ItemCache):
         max_item_bytes: the largest item that is accepted.
         raw: items are their bytes and nothing else, as PFIO has them. **Nothing checks them**: whatever the server
             sends with status 200 is taken for the item. None can't be stored.
-        claim_timeout: seconds to wait for another thread's `backend_get` of the same item.
     """
 
     def __init__(
@@ -42,12 +41,11 @@ class HTTPCache(ItemCache):
         *,
         codec: str | Codec | None = None,
         timeout: float = TIMEOUT,
-        claim_timeout: float = 60.0,
         fingerprint: str | bytes = b"",
         max_item_bytes: int = MAX_ITEM_BYTES,
         raw: bool = False,
     ) -> None:
-        super().__init__(length, do_pickle, codec, None, claim_timeout)
+        super().__init__(length, do_pickle, codec, None)
         self.connector: HTTPConnector = HTTPConnector(url, bearer_token_path, timeout)
         source = fingerprint.hex() if isinstance(fingerprint, bytes) else fingerprint
         self._name = (urllib.parse.urlsplit(self.connector.url).path, self.codec.name, source)

@@ -18,7 +18,6 @@ before have this format, too, and keys behind the slots, which are not read.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import enum
 import errno
@@ -34,12 +33,12 @@ from typing import NamedTuple
 from ...core import errors, process
 from ...disk import mounts
 from ...disk.descriptors import allocate, open_ours
-from ..claims import Claims
 from ..frames import checksum
+from ..single_flight import Claims, no_claims
 
 MAGIC = b"fsabs\x00C\x01"
 VERSION = 2
-HEADER = struct.Struct("@8sIIQQQQ64s32s")
+HEADER = struct.Struct("@8sIIQ8xQQ64s32s")
 HEADER_CHECK = struct.Struct("@I")
 SEALED_AT, CLAIMS_AT, CLAIMS = 1048, 2048, 128
 SLOTS_START = 4096
@@ -53,7 +52,6 @@ FARTHEST = 1 << 43  # bytes; ext4 ends a file at 16 TiB
 LIVE_PREFIX, LIVE_SUFFIX = "fsabs-", ".live"
 _WORD = struct.Struct("@Q")
 _PAGE = 4096
-_KEY_WINDOW = 128  # slots of keys beyond those that a file of the release before had counted
 _LARGE = 256 * 1024  # bytes; a read of more asks for the size of the file first
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -64,8 +62,10 @@ class PutOutcome(enum.Enum):
     STORED = "stored"
     PRESENT = "present"
     """There is an item already, and it stays."""
+    OVER_LIMIT = "over limit"
+    """The values would take more than they may."""
     FULL = "full"
-    """No room: the limit or the disk."""
+    """The disk has no room."""
     FROZEN = "frozen"
     """The cache is preserved, read-only or closed."""
 
@@ -75,8 +75,6 @@ class TableHeader(NamedTuple):
 
     length: int
     """The number of slots."""
-    key_slots: int
-    """Slots for keys in a file of the release before; else 0."""
     align: int
     """Values begin at a multiple of this many bytes, unless two processes append at one moment."""
     contents: bytes
@@ -89,13 +87,11 @@ class TableHeader(NamedTuple):
     @property
     def data_start(self) -> int:
         """The offset of the values."""
-        slots = _up(SLOTS_START + self.length * SLOT_SIZE, _PAGE)
-        keys = (self.key_slots + _KEY_WINDOW) * SLOT_SIZE if self.key_slots else 0
-        return _up(slots + keys, max(_PAGE, self.align))
+        return _up(SLOTS_START + self.length * SLOT_SIZE, max(_PAGE, self.align))
 
     def pack(self) -> bytes:
         """Return the bytes of the header."""
-        fields = self.length, self.key_slots, self.align, self.generation, self.contents, self.fingerprint
+        fields = self.length, self.align, self.generation, self.contents, self.fingerprint
         head = HEADER.pack(MAGIC, VERSION, SLOT_SIZE, *fields)
         return head + HEADER_CHECK.pack(checksum(head))
 
@@ -109,12 +105,13 @@ class ItemTable:
 
     def __init__(self, path: str, fd: int, *, writable: bool, owned: bool = False, limit: int | None = None) -> None:
         """Take over `fd`, which is closed if this raises; `owned`: this process removes the file when it closes it."""
+        self._appending: list[int] = []  # the descriptor that this process appends by
+        made_in = process.generation() if owned else None
+        self._finalizer = weakref.finalize(self, _close, path, fd, self._appending, made_in)
         self.fd: int = fd
         self._lock = process.Lock()
-        self._owned = owned
-        self._appending = self._appends_in = -1
+        self._appends_in = -1
         self.path = path
-        self._made_in = process.generation()
         self.writable = writable
         self.limit = limit
         self.damaged: int = 0
@@ -124,7 +121,6 @@ class ItemTable:
         self.header: TableHeader = _read_header(path, fd, writable)
         size = self.header.data_start if writable else os.fstat(fd).st_size
         self.map = mmap.mmap(fd, size, prot=mmap.PROT_READ)
-        _open_tables[id(self)] = weakref.ref(self)
 
     @classmethod
     def temporary(
@@ -142,7 +138,7 @@ class ItemTable:
         `limit` is how many bytes of values a put may fill it to.
         """
         mounts.refuse_network(folder)
-        header = TableHeader(length, 0, align, contents.encode(), fingerprint, secrets.randbits(63) | 1)
+        header = TableHeader(length, align, contents.encode(), fingerprint, secrets.randbits(63) | 1)
         try:
             os.makedirs(folder, exist_ok=True)
             _sweep(folder)
@@ -176,10 +172,10 @@ class ItemTable:
         """Return the slots, mapped."""
         return memoryview(self.map or b"")[SLOTS_START:][: self.header.length * SLOT_SIZE]
 
-    def claims(self) -> Claims | None:
+    def claims(self) -> Claims:
         """Return this process's claims of items that are being made."""
         if not self.writable or self.fd < 0:
-            return None
+            return no_claims()
         if self._claims is None or self._claims[0] != process.generation():
             self._claims = process.generation(), Claims(self.fd, CLAIMS_AT, CLAIMS)
         return self._claims[1]
@@ -231,9 +227,9 @@ class ItemTable:
             at = SLOTS_START + number * SLOT_SIZE
             if SLOT.unpack_from(mapped, at)[3] != EMPTY:
                 return PutOutcome.PRESENT
-            used = self.used(len(value))
+            used = _up(os.fstat(self.fd).st_size, self.header.align) - self.header.data_start + len(value)
             if used > (FARTHEST if self.limit is None else self.limit):
-                return PutOutcome.FULL
+                return PutOutcome.OVER_LIMIT
             try:
                 offset = self._append(-os.fstat(self.fd).st_size % self.header.align, value)
                 os.pwrite(self.fd, SLOT.pack(offset, len(value), check_of(value, kind, number), kind), at)
@@ -243,19 +239,15 @@ class ItemTable:
                 raise errors.named(exc, "put", self.path) from None
             return PutOutcome.STORED
 
-    def used(self, size: int) -> int:
-        """Return the bytes that values take, with one more of `size` bytes."""
-        return _up(os.fstat(self.fd).st_size, self.header.align) - self.header.data_start + size
-
     def _append(self, gap: int, value: bytes) -> int:
         """Append a value by one write, behind a gap; return the offset that it got."""
         if self._appends_in != process.generation():  # the position belongs to the description that a parent has
             self._reopen()
         size = gap + len(value)
-        written = os.writev(self._appending, [bytes(gap), value])
-        if written != size:
+        [fd] = self._appending
+        if os.writev(fd, [bytes(gap), value]) != size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return os.lseek(self._appending, 0, os.SEEK_CUR) - len(value)
+        return os.lseek(fd, 0, os.SEEK_CUR) - len(value)
 
     def _reopen(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -266,9 +258,9 @@ class ItemTable:
             if not os.path.samestat(os.fstat(fd), os.fstat(self.fd)):
                 os.close(fd)
                 raise
-        before, self._appending, self._appends_in = self._appending, fd, process.generation()
-        if before >= 0:
-            os.close(before)
+        before, self._appending[:], self._appends_in = [*self._appending], [fd], process.generation()
+        for inherited in before:
+            os.close(inherited)
 
     # ---- preserving
 
@@ -335,25 +327,9 @@ class ItemTable:
     def close(self) -> None:
         """Close it in this process, and remove the file if this process made it. Closing twice is no error."""
         with self._lock:
-            fd, self.fd = self.fd, -1
-            appending, self._appending, self._appends_in = self._appending, -1, -1
+            self.fd = -1
             self.map = None  # not closed: views of it may be in use, and it goes with the last of them
-        if fd < 0:
-            return
-        _open_tables.pop(id(self), None)
-        try:
-            if self._owned and not process.inherited(self._made_in):
-                _unlink_if_same(self.path, fd)
-        finally:
-            os.close(fd)
-            if appending >= 0:
-                os.close(appending)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_made_in"):
-            self.close()
-        elif hasattr(self, "fd"):
-            os.close(self.fd)
+        self._finalizer()
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopened, (self.path, self.writable, self.limit, self.header.generation)
@@ -404,7 +380,7 @@ def _unpack(path: str, head: bytes) -> TableHeader:
     """Return the header in the first bytes of a file."""
     if len(head) < HEADER.size + HEADER_CHECK.size:
         raise errors.corrupt(path, f"the file has {len(head)} bytes, less than the header of a cache", "open")
-    magic, version, slot, length, keys, align, generation, contents, source = HEADER.unpack_from(head)
+    magic, version, slot, length, align, generation, contents, source = HEADER.unpack_from(head)
     if magic != MAGIC:
         raise errors.corrupt(path, f"no cache of fsabs: it begins with {magic!r}, not {MAGIC!r}", "open")
     if HEADER_CHECK.unpack_from(head, HEADER.size)[0] != checksum(head[: HEADER.size]):
@@ -412,7 +388,7 @@ def _unpack(path: str, head: bytes) -> TableHeader:
     if version != VERSION or slot != SLOT_SIZE:
         reason = f"the cache has format version {version}, and this is version {VERSION}: remove the file"
         raise errors.corrupt(path, reason, "open")
-    return TableHeader(length, keys, align, contents.rstrip(b"\0"), source, generation)
+    return TableHeader(length, align, contents.rstrip(b"\0"), source, generation)
 
 
 # ---- live files
@@ -486,12 +462,11 @@ def _unlink_if_same(path: str, fd: int) -> None:
             os.unlink(path)
 
 
-_open_tables: dict[int, weakref.ref[ItemTable]] = {}
-
-
-@atexit.register
-def _close_all() -> None:
-    for reference in list(_open_tables.values()):
-        table = reference()
-        if table is not None:
-            table.close()
+def _close(path: str, fd: int, appending: list[int], made_in: int | None) -> None:
+    """Close the descriptors of a table, and remove its file if this process made it."""
+    try:
+        if made_in is not None and not process.inherited(made_in):
+            _unlink_if_same(path, fd)
+    finally:
+        for one in (fd, *appending):
+            os.close(one)

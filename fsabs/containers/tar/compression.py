@@ -25,7 +25,7 @@ from ...core.buffers import BytesBuffer
 from ...core.files import BlobFile
 from ...disk import indexes
 from .. import decoding
-from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Native, Reader, SeekPoint
+from ..decoding import Codec, DecodedBlob, Decoder, Inflate, Native, Reader, SeekPoint, SeekPoints
 
 # ---- gzip: seek points inside of a member
 
@@ -189,6 +189,13 @@ def xz_blocks(blob: Blob) -> Iterator[SeekPoint]:
         out, src = out + size, src + stored + -stored % 4
     if src == index:  # or it is the index of the last of several streams
         yield from found[1:]
+
+
+def add_blocks(points: SeekPoints, compression: TarCodec, blob: Blob, size: int) -> None:
+    """Add the seek points inside of frames that a compressed file of `size` decoded bytes tells: the blocks of xz."""
+    if compression.name == "xz" and size > decoding.SPACING:
+        for block in xz_blocks(blob):
+            points.add(block)
 
 
 def _xz_numbers(data: bytes) -> list[int]:

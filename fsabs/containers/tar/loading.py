@@ -222,7 +222,5 @@ def _scan(blob: Blob, limits: Limits) -> _Scanned:
     index = HeaderScanner(source, blob.url, limits).run()
     if source.drain() and trailing_data(index.end) not in index.problems:
         index = index._replace(problems=(*index.problems, trailing_data(index.end)))
-    if codec.name == "xz" and source.end > SPACING:
-        for block in compression.xz_blocks(blob):
-            points.add(block)
+    compression.add_blocks(points, codec, blob, source.end)
     return index, Decoding(codec, source.end, points)

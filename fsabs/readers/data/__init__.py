@@ -10,11 +10,13 @@ from .archives import ArchiveDataReader
 from .base import AbstractDataReader, Metadata, Mode, Shard, Task, TaskType, shards_of
 from .factory import create_custom_data_reader, create_data_reader, parse_params
 from .images import FileListDataReader, ImageFolderDataReader, RawImage
+from .jsonl import JsonLinesDataReader
 from .mds import MDSDataReader
 from .odps import ODPSDataReader
 from .parquet import ParquetDataReader
 from .recordio import RecordIODataReader
 from .text import TextDataReader
+from .token_files import TokenWriter
 from .tokens import TokenDataReader
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "ArchiveDataReader",
     "FileListDataReader",
     "ImageFolderDataReader",
+    "JsonLinesDataReader",
     "MDSDataReader",
     "Metadata",
     "Mode",
@@ -34,6 +37,7 @@ __all__ = [
     "TaskType",
     "TextDataReader",
     "TokenDataReader",
+    "TokenWriter",
     "create_custom_data_reader",
     "create_data_reader",
     "parse_params",

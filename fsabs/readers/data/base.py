@@ -20,6 +20,8 @@ from ...core.errors import CorruptFileError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from .order import EpochOrder
+
 
 class Mode:
     """The use that shards are made for: training, evaluation or prediction."""
@@ -209,6 +211,13 @@ class AbstractDataReader(metaclass=_CheckedOptions):
         middle = len(numbers) // 2
         yield from self.read_available(shard_name, numbers[:middle])
         yield from self.read_available(shard_name, numbers[middle:])
+
+    def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> EpochOrder | None:
+        """Return the orders of the epochs over shards, of a format whose records are shuffled in windows of chunks.
+
+        None for a format that has no chunks, or whose records are found without them.
+        """
+        return None
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return what tells a shard of `create_shards` from one of other content; here, its name alone."""

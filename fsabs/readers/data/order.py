@@ -9,7 +9,9 @@ and the hash (SplitMix64: Steele, Lea, Flood, OOPSLA 2014) is our own, so that a
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +142,42 @@ class Epoch:
         return row[:, 0], row[:, 1] + positions - (self._ends[block] - row[:, 2])
 
 
+class JoinedEpoch(Epoch):
+    """Epochs over shards that follow each other, one behind the other: of shards that were added later."""
+
+    def __init__(self, epochs: Sequence[Epoch], shards: Sequence[int], totals: Sequence[int]) -> None:
+        """`shards` and `totals` are the numbers of shards and of positions of each."""
+        self._epochs = epochs
+        self._shards = list(itertools.accumulate((0, *shards)))
+        self._starts = list(itertools.accumulate((0, *totals)))
+
+    @property
+    def shuffles_buffers(self) -> bool:
+        """As of each."""
+        return self._epochs[0].shuffles_buffers
+
+    def pieces(self, intervals: Iterable[Interval], taken: int = 0) -> Iterator[Interval]:
+        """The intervals without their first `taken` positions, cut as each epoch cuts them."""
+        for interval in drop(intervals, taken):
+            for epoch, (start, end) in zip(self._epochs, itertools.pairwise(self._starts), strict=True):
+                own = [(first - start, last - start) for first, last in between([interval], start, end)]
+                yield from ((first + start, last + start) for first, last in epoch.pieces(own))
+
+    def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
+        """The numbers of the shards and records at positions of one piece, in order."""
+        number = max(0, bisect_right(self._starts, start, hi=len(self._epochs)) - 1)
+        shards, records = self._epochs[number].locate(start - self._starts[number], end - self._starts[number])
+        return shards + self._shards[number], records
+
+    def shards_in_turn(self, parts: Sequence[Sequence[Interval]]) -> list[int]:
+        """Return the numbers of the shards that readers at the same speed reach."""
+        found = []
+        for number, (start, end) in enumerate(itertools.pairwise(self._starts)):
+            own = [[(one - start, two - start) for one, two in between(part, start, end)] for part in parts]
+            found += [shard + self._shards[number] for shard in self._epochs[number].shards_in_turn(own)]
+        return found
+
+
 _MASK = 2**64 - 1
 _SALT = 0x6A09E667F3BCC908  # the fraction of sqrt(2): so that blocks and buffers are shuffled apart
 
@@ -193,11 +231,34 @@ def take(intervals: Iterable[Interval], count: int) -> Iterator[Interval]:
         count -= end - start
 
 
-def part(intervals: Sequence[Interval], number: int, parts: int) -> list[Interval]:
-    """Part `number` of `parts`: runs of the intervals as they follow each other, in sizes that differ by at most 1."""
-    total = length(intervals)
-    first, last = total * number // parts, total * (number + 1) // parts
-    return list(take(drop(intervals, first), last - first))
+def part(intervals: Sequence[Interval], number: int, parts: int, cuts: Sequence[int] = ()) -> list[Interval]:
+    """Part `number` of `parts`, in sizes that differ by at most 1: runs of the intervals as they follow each other.
+
+    Where there are `cuts`, each stretch between them is divided by itself.
+    """
+    found: list[Interval] = []
+    more = parts - 1  # the next part, backwards, that gets a position more than others
+    for stretch in _stretches(intervals, cuts):
+        least, extra = divmod(length(stretch), parts)
+        before = sum((more - other) % parts < extra for other in range(number))
+        found += take(drop(stretch, number * least + before), least + ((more - number) % parts < extra))
+        more = (more - extra) % parts
+    return found
+
+
+def _stretches(intervals: Sequence[Interval], cuts: Sequence[int]) -> Iterator[list[Interval]]:
+    """Yield the intervals between cuts."""
+    if not cuts:
+        yield list(intervals)
+        return
+    for start, end in itertools.pairwise((0, *cuts, max((end for _, end in intervals), default=0))):
+        yield between(intervals, start, end)
+
+
+def between(intervals: Iterable[Interval], start: int, end: int) -> list[Interval]:
+    """Return what the intervals have from one position to another."""
+    cut = ((max(start, first), min(end, last)) for first, last in intervals)
+    return [(first, last) for first, last in cut if first < last]
 
 
 def union(parts: Iterable[Sequence[Interval]]) -> list[Interval]:

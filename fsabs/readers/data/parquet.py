@@ -54,6 +54,7 @@ _LARGEST_FOOTER = 256 << 20
 _KIND = "parquet-1"
 _FOOTERS_AT_ONCE = 64  # of files whose parsed footers are kept
 _DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
+_OPEN_AT_ONCE = 16  # files that are kept open
 _STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
 
 
@@ -130,6 +131,8 @@ class ParquetDataReader(AbstractDataReader):
         self._schema: Any = None
         self._parsed: OrderedDict[str, Any] = OrderedDict()
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
+        self._located: OrderedDict[str, tuple[list[Chunk], Numbers]] = OrderedDict()
+        self._idle: list[_OpenFile] = []  # files that are open and not in use, the last one used last
         self._scan: _GroupScan | None = None
         self._lock = process.Lock()
 
@@ -192,10 +195,27 @@ class ParquetDataReader(AbstractDataReader):
 
     def chunk_of(self, name: str, row: int) -> Chunk:
         """Return the chunk that holds a row of a file."""
-        for chunk in self._chunks(name):
-            if chunk.first <= row < chunk.first + chunk.rows:
-                return chunk
-        raise ValueError(f"{name} has no row {row}, or the filters leave it out")
+        chunks, firsts = self._chunks_of(name)
+        number = int(firsts.searchsorted(row, side="right")) - 1
+        if number < 0 or row >= chunks[number].first + chunks[number].rows:
+            raise ValueError(f"{name} has no row {row}, or the filters leave it out")
+        return chunks[number]
+
+    def _chunks_of(self, name: str) -> tuple[list[Chunk], Numbers]:
+        """Return the chunks of a file, and the numbers of their first rows."""
+        import numpy as np
+
+        with self._lock:
+            if name in self._located:
+                self._located.move_to_end(name)
+                return self._located[name]
+        chunks = list(self._chunks(name))
+        found = chunks, np.array([chunk.first for chunk in chunks], np.int64)
+        with self._lock:
+            self._located[name] = found
+            if len(self._located) > _FOOTERS_AT_ONCE:
+                self._located.popitem(last=False)
+        return found
 
     # ---- footers
 
@@ -302,8 +322,7 @@ class ParquetDataReader(AbstractDataReader):
         which, within = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         for shard in np.unique(shards).tolist():
             slots = np.flatnonzero(shards == shard)
-            there = list(self._chunks(names[shard]))
-            firsts = np.array([chunk.first for chunk in there], np.int64)
+            there, firsts = self._chunks_of(names[shard])
             found = firsts.searchsorted(rows[slots], side="right") - 1
             used, inverse = np.unique(found, return_inverse=True)
             which[slots] = inverse + len(chunks)
@@ -326,6 +345,53 @@ class ParquetDataReader(AbstractDataReader):
                     kept -= self._decoded.popitem(last=False)[1].nbytes
         return table
 
+    def run(self, name: str, first: int, last: int, size: int) -> Iterator[tuple[pa.Table | None, int]]:
+        """Yield the rows of a file from one number to another, in tables of up to `size` or a chunk, and their counts.
+
+        None is in the place of rows that are skipped. Row groups are decoded batch by batch, one after the other, which
+        takes less memory and time than decoding them whole.
+        """
+        chunks, firsts = self._chunks_of(name)
+        number = int(firsts.searchsorted(first, side="right")) - 1
+        while first < last:
+            if chunks[number].whole:
+                end = number
+                while end < len(chunks) and chunks[end].whole and chunks[end].first < last:
+                    end += 1
+                for table in self._until_damage(name, chunks[number:end], first, last, size):
+                    yield table, table.num_rows
+                    first += table.num_rows
+                number = int(firsts.searchsorted(first, side="right")) - 1
+            if first < last:  # a part of a large row group, or one that is damaged
+                chunk = chunks[number]
+                start, stop = first - chunk.first, min(chunk.rows, last - chunk.first)
+                found = self.decode(chunk)
+                yield None if found is None else found.slice(start, stop - start), stop - start
+                first, number = chunk.first + stop, number + 1
+
+    def _until_damage(self, name: str, chunks: Sequence[Chunk], first: int, last: int, size: int) -> Iterator[pa.Table]:
+        """Yield tables of the rows from one number to another; end where the next ones can't be decoded."""
+        import pyarrow as pa
+
+        opened = self._opened(name)
+        row, groups = chunks[0].first, [chunk.group for chunk in chunks]
+        try:
+            with contextlib.suppress(CorruptFileError), _decoding(opened.blob.url, None):
+                for group in groups:
+                    self._ranges(opened.blob, opened.parsed, group)
+                for batch in opened.file.iter_batches(
+                    size, row_groups=groups, columns=self._columns, use_threads=False
+                ):
+                    start, stop = max(0, first - row), min(batch.num_rows, last - row)
+                    row += batch.num_rows
+                    if start < stop:
+                        table = pa.Table.from_batches([batch.slice(start, stop - start)])
+                        yield table if self._columns is None else table.select(self._columns)
+                    if row >= last:
+                        break
+        finally:
+            opened.blob.close()
+
     def decode(self, chunk: Chunk) -> pa.Table | None:
         """As `decoded`, and keep nothing."""
         try:
@@ -336,15 +402,37 @@ class ParquetDataReader(AbstractDataReader):
             return None
 
     def _whole(self, chunk: Chunk) -> pa.Table:
-        with self._open(self._paths[chunk.name]) as blob, _decoding(blob.url, chunk.group):
-            parsed = self._metadata(chunk.name)
-            ranges = self._ranges(blob, parsed, chunk.group)
-            source = RangeFile(blob, ranges, blob.pread_many([(end - start, start) for start, end in ranges]))
-            file = _parquet_file(source, parsed)
-            table = file.read_row_group(chunk.group, columns=self._columns, use_threads=False)
-            if table.num_rows != chunk.rows:
-                raise errors.corrupt(blob.url, f"row group {chunk.group} has {table.num_rows} rows, not {chunk.rows}")
+        opened = self._opened(chunk.name)
+        blob = opened.blob
+        try:
+            with _decoding(blob.url, chunk.group):
+                opened.source.fetch(self._ranges(blob, opened.parsed, chunk.group))
+                table = opened.file.read_row_group(chunk.group, columns=self._columns, use_threads=False)
+                opened.source.fetch(())
+                if table.num_rows != chunk.rows:
+                    reason = f"row group {chunk.group} has {table.num_rows} rows, not {chunk.rows}"
+                    raise errors.corrupt(blob.url, reason, "read_records")
+        except BaseException:
+            blob.close()
+            raise
+        with self._lock:
+            self._idle.append(opened)
+            closing, self._idle = self._idle[:-_OPEN_AT_ONCE], self._idle[-_OPEN_AT_ONCE:]
+        for one in closing:
+            one.blob.close()
         return table if self._columns is None else table.select(self._columns)
+
+    def _opened(self, name: str) -> _OpenFile:
+        """Return an open file for the caller alone."""
+        with self._lock:
+            for number in reversed(range(len(self._idle))):
+                if self._idle[number].name == name:
+                    return self._idle.pop(number)
+        parsed = self._metadata(name)
+        blob = self._open(self._paths[name])
+        source = RangeFile(blob)
+        with _decoding(blob.url, None):
+            return _OpenFile(name, blob, parsed, source, _parquet_file(source, parsed))
 
     def _ranges(self, blob: Blob, parsed: Any, group: int) -> list[tuple[int, int]]:
         """Return where the wanted columns of a row group lie."""
@@ -421,10 +509,25 @@ class ParquetDataReader(AbstractDataReader):
         """Free what is held in this process."""
         with self._lock:
             self._parsed, self._decoded, self._scan = OrderedDict(), OrderedDict(), None
+            closing, self._idle = self._idle, []
+        for one in closing:
+            one.blob.close()
         self._files.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_parsed": OrderedDict(), "_decoded": OrderedDict(), "_scan": None}
+        none: dict[str, Any] = {"_parsed": OrderedDict(), "_decoded": OrderedDict(), "_scan": None, "_idle": []}
+        return {**self.__dict__, **none}
+
+
+class _OpenFile(NamedTuple):
+    """A file whose row groups are read."""
+
+    name: str
+    blob: Blob
+    parsed: Any
+    source: RangeFile
+    file: Any
+    """A `pyarrow.parquet.ParquetFile` of `source`."""
 
 
 class _GroupScan:
@@ -469,7 +572,7 @@ class _GroupScan:
 
 
 @contextlib.contextmanager
-def _decoding(url: str, group: int) -> Iterator[None]:
+def _decoding(url: str, group: int | None) -> Iterator[None]:
     """Raise what pyarrow raises for damage as a `CorruptFileError`, and errors of the store as they are."""
     import pyarrow as pa
 
@@ -478,7 +581,8 @@ def _decoding(url: str, group: int) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, OverflowError) as exc:
         if isinstance(exc, OSError) and exc.filename is not None:
             raise
-        raise errors.corrupt(url, f"row group {group}: {_first_line(exc)}", "read_records") from exc
+        where = "" if group is None else f"row group {group}: "
+        raise errors.corrupt(url, where + _first_line(exc), "read_records") from exc
 
 
 def _first_line(exc: BaseException) -> str:

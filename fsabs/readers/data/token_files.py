@@ -13,6 +13,7 @@ import contextlib
 import io
 import mmap
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -197,6 +198,78 @@ def _megatron(fs: FS, blob: Blob, path: str, ends: list[bytes]) -> TokenLayout:
             reason = f"its sequences end at {last}, and {blob.url} has {blob.size} bytes"
             raise errors.corrupt(index.url, reason, "open")
         return found._replace(digest=digest_of(*ends, repr(head).encode(), *tail))
+
+
+class TokenWriter:
+    """Writes documents of token ids as Megatron's `.bin` and `.idx`, each of one sequence; a context manager.
+
+    Both files appear when it is closed, and neither after an exception in its block: the `.idx` is the last, and makes
+    the `.bin` one of Megatron's.
+
+    Args:
+        fs: where they are written.
+        path: of both, without the suffixes.
+        dtype: of a token: "uint8", "int8", "int16", "int32", "int64" or "uint16".
+    """
+
+    def __init__(self, fs: FS, path: str, dtype: str = "uint16") -> None:
+        import numpy as np
+
+        codes = {np.dtype(name).name: code for code, name in MEGATRON_TYPES.items() if np.dtype(name).kind in "iu"}
+        if dtype not in codes:
+            raise ValueError(f"dtype is one of {', '.join(codes)}, not {dtype!r}")
+        self.path = path
+        self.dtype = np.dtype(dtype).newbyteorder("<")
+        self._code = codes[dtype]
+        self._fs = fs
+        self._file = fs.open(path + ".bin", "wb")
+        self._lengths = array("i")
+
+    @property
+    def records(self) -> int:
+        """The number of documents so far."""
+        return len(self._lengths)
+
+    def write(self, tokens: Any) -> None:
+        """Write a document: token ids, or their bytes; `ValueError` for ids that are not of the type."""
+        import numpy as np
+
+        if not isinstance(tokens, bytes):
+            ids = np.asarray(tokens, np.int64)
+            found = ids.astype(self.dtype)
+            if ids.ndim != 1 or (found != ids).any():
+                raise ValueError(f"no list of token ids that are {self.dtype.name}")
+            tokens = found.tobytes()
+        self._file.write(tokens)
+        self._lengths.append(len(tokens) // self.dtype.itemsize)
+
+    def close(self) -> None:
+        """Publish both files."""
+        import numpy as np
+
+        if self._file.closed:
+            return
+        lengths = np.array(self._lengths, "<i4")
+        ends = np.cumsum(lengths, dtype="<i8")
+        pointers = (ends - lengths) * self.dtype.itemsize
+        head = MEGATRON_HEAD.pack(MEGATRON, 1, self._code, len(lengths), len(lengths) + 1)
+        parts = [lengths, pointers.astype("<i8"), np.arange(len(lengths) + 1, dtype="<i8")]
+        self._file.close()
+        self._fs.write_bytes(self.path + ".idx", head + b"".join(part.tobytes() for part in parts))
+
+    def abort(self) -> None:
+        """Leave both files out."""
+        if not self._file.closed:
+            self._file.abort()
+
+    def __enter__(self) -> TokenWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
 
 
 # ---- documents

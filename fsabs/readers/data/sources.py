@@ -1,4 +1,4 @@
-"""The data reader of a sharded data set's source."""
+"""reader_of: the data reader of a location, by the names of its files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.fs import FS
-from ...readers.data import AbstractDataReader, ArchiveDataReader, MDSDataReader, RecordIODataReader
-from ...readers.data.base import OnError, adopt
-from ...readers.data.files import Files, Location
-from ...readers.data.mds import INDEX
-from ...readers.data.parquet import SUFFIXES as PARQUET
-from ...readers.data.parquet import ParquetDataReader, is_parquet
+from .archives import ArchiveDataReader
+from .base import AbstractDataReader, OnError, adopt
+from .files import Files, Location
+from .jsonl import SUFFIXES as JSON_LINES
+from .jsonl import JsonLinesDataReader, is_json_lines
+from .mds import INDEX, MDSDataReader
+from .parquet import SUFFIXES as PARQUET
+from .parquet import ParquetDataReader, is_parquet
+from .recordio import RecordIODataReader
 
 _ARCHIVES = (".tar", ".zip", ".tar.gz", ".tgz")
 
@@ -42,6 +45,8 @@ def _reader_of(
         return adopt(source)
     if is_parquet(source):
         return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
+    if is_json_lines(source):
+        return JsonLinesDataReader(source, on_error=on_error)
     files = Files(source, suffixes=_ARCHIVES)
     try:
         names = [stat.filename.lower() for stat in files.list()]
@@ -52,6 +57,8 @@ def _reader_of(
         return MDSDataReader(source)
     if any(name.endswith(PARQUET) for name in names):
         return ParquetDataReader(source, columns=columns, filters=filters, on_error=on_error)
+    if any(name.endswith(JSON_LINES) for name in names):
+        return JsonLinesDataReader(source, on_error=on_error)
     if any(name.endswith(_ARCHIVES) for name in names):
         return ArchiveDataReader(source)
     return RecordIODataReader(source, on_error=on_error)

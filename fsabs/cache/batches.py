@@ -1,0 +1,229 @@
+"""Reading many files through a cache.
+
+A batch is read in windows. The hits of a window are looked up, and its misses are fetched by one call of the inner FS,
+together with whole files that the same call reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from ..core import errors
+from ..core.fs import FS
+from ..core.threads import in_threads
+from .content import in_groups
+from .disk import EntryKey
+
+if TYPE_CHECKING:
+    from .cachedfs import CachedFile, CachedFiles
+
+WINDOW_MISSES = 256
+WINDOW_BYTES = 32 * 1024 * 1024
+"""What is fetched together, and held in memory."""
+WINDOW_SPAN = 1024
+"""Files among which those are."""
+READ_AHEAD = 4
+"""Files are admitted that follow one that is read, within the part of the store's `max_gap_bytes` that this is: so an
+epoch of small files does not read gaps again of which it has the files already."""
+
+
+def read_many(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+    """Yield the contents of files."""
+    start = 0
+    while start < len(wanted):
+        _, data = files.known(wanted[start])
+        if data is not None:
+            files.reached(wanted[start])
+            yield data
+            del data
+            start += 1
+        else:
+            window = _Window(files, wanted[start : start + WINDOW_SPAN], concurrency)
+            yield from window.contents()
+            start += len(window.keys)
+
+
+class _Window:
+    """Files that follow one another in a batch, as many as are fetched together."""
+
+    def __init__(self, files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> None:
+        self.keys: list[str] = []
+        self._files = files
+        self._concurrency = concurrency
+        self._new: list[str] = []  # never seen, or of no version
+        self._found: dict[int, CachedFile] = {}
+        self._missing: dict[int, CachedFile] = {}  # of those, what is fetched together
+        self._data: dict[int, bytes] = {}
+        room = WINDOW_BYTES
+        for key, file in zip(wanted, _find_many(files, wanted, concurrency), strict=True):
+            if isinstance(file, OSError):
+                if not self.keys:
+                    raise file
+                break
+            at = len(self.keys)
+            self.keys.append(key)
+            if file is None or (file.entry is None and file.stat.size and not file.stat.directory):
+                self._new.append(key)
+                continue
+            self._found[at] = file
+            if file.small is None:
+                continue
+            data = files.contents().lookup(file.small)
+            if data is not None and len(data) == file.stat.size:
+                self._data[at] = data
+            elif file.admit:
+                self._missing[at] = file
+            room -= file.stat.size
+            if room <= 0 or len(self._missing) >= WINDOW_MISSES:
+                break
+
+    def contents(self) -> Iterator[bytes]:
+        """Yield the contents."""
+        files = self._files
+        for key in self.keys:
+            files.reached(key)
+        missing = [(self.keys[at], file) for at, file in self._missing.items()]
+        self._data |= zip(self._missing, fetch(files, missing, self._concurrency), strict=False)
+        with contextlib.closing(_read_new(files, self._new, self._concurrency)) as new:
+            for at, key in enumerate(self.keys):
+                if at not in self._found:
+                    yield next(new)
+                elif (data := self._data.pop(at, None)) is not None:
+                    yield data
+                else:
+                    yield self._alone(key, self._found[at])
+
+    def _alone(self, key: str, file: CachedFile) -> bytes:
+        """Return the content of a file that is large, not cached, or could not be fetched with the others."""
+        if file.small is None:
+            return self._files.read(key)
+        return self._files.whole(key, file, self._files.inner._open_from_start)[0]
+
+
+def _find_many(
+    files: CachedFiles, wanted: Sequence[str], concurrency: int | None
+) -> Iterator[CachedFile | OSError | None]:
+    """Yield what is known of files, None for those that are fetched without asking for their stat."""
+
+    def find(key: str) -> CachedFile | OSError:
+        try:
+            return files.find(key, by_listing=False)
+        except OSError as exc:  # raised when its turn comes
+            return exc
+
+    if not files.stat_is_request:
+        yield from map(find, wanted)
+        return
+    stats, urls = files.stats, [files.inner._url(key) for key in wanted]
+    stats.list_for(wanted)
+    fresh = [stats.fresh(key, url) is not None for key, url in zip(wanted, urls, strict=True)]
+    new = [not fresh[at] and stats.is_new(key, urls[at], by_listing=False) for at, key in enumerate(wanted)]
+    unknown = [key for at, key in enumerate(wanted) if not fresh[at] and not new[at]]
+    width = min(concurrency or files.inner.default_concurrency, len(unknown))
+    asked = in_threads(find, unknown, width) if width > 1 else map(find, unknown)
+    for at, key in enumerate(wanted):
+        yield None if new[at] else find(key) if fresh[at] else next(asked)
+
+
+def fetch(files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None) -> list[bytes]:
+    """Return the contents of small files that are not cached, and admit them; of none where one has changed."""
+    entries = [file.small for _, file in missing if file.small is not None]
+    data: list[bytes] = []
+    with contextlib.suppress(OSError):  # each by itself then, and an error in its turn
+        if entries:
+            data = files.contents().fetch(
+                entries, lambda numbers: _read_together(files, [missing[at] for at in numbers], concurrency)
+            )
+            for _, file in missing:
+                files.remember(file)
+    return data
+
+
+def _read_together(
+    files: CachedFiles, missing: Sequence[tuple[str, CachedFile]], concurrency: int | None
+) -> Iterator[bytes]:
+    """Read files by one call of the inner FS; what it reads with them is admitted."""
+    wanted = dict(missing)
+    others: dict[str, CachedFile] = {}
+
+    def admits(key: str) -> bool:
+        try:
+            file = files.find(key, by_listing=False)
+        except OSError:
+            return False
+        if file.small is None or not file.admit:
+            return False
+        others[key] = file
+        return not files.contents().contains(file.small)
+
+    along = _with_neighbours(files.inner, list(wanted), admits)
+    found: dict[str, bytes] = {}
+    for key, (data, version) in zip(along, files.inner._read_many_versioned(along, concurrency), strict=True):
+        file = wanted.get(key) or others[key]
+        if (len(data), version) != (file.stat.size, file.stat.version):
+            raise errors.stale(files.inner._url(key))
+        if key in wanted:
+            found[key] = data
+        elif file.entry is not None:
+            files.contents().admit([(file.entry, data)])
+            files.remember(file)
+    return (found[key] for key, _ in missing)
+
+
+def _with_neighbours(fs: FS, wanted: Sequence[str], admits: Callable[[str], bool]) -> Sequence[str]:
+    """Return the keys `wanted`, each once, in the order in which the files are stored, with neighbours to be admitted.
+
+    Neighbours that `admits` lie in gaps that a request for the others reads over, or close behind one of them.
+    """
+    order = fs._storage_order()
+    if order is None:
+        return wanted
+    following = [(next(files, None), files) for files in map(order.following, wanted)]
+    placed = sorted(((first, files) for first, files in following if first is not None), key=itemgetter(0))
+    found: list[str] = []
+    for at, ((offset, size, key), files) in enumerate(placed):
+        found.append(key)
+        ahead = offset + size + order.max_gap_bytes // READ_AHEAD
+        gap_stop = placed[at + 1][0][0] if at + 1 < len(placed) else ahead + order.max_gap_bytes + 1
+        if gap_stop - ahead <= order.max_gap_bytes:
+            found += filter(admits, _before(gap_stop, files))
+        else:
+            found += itertools.takewhile(admits, _before(ahead, files))
+    return found + [key for key, (first, _) in zip(wanted, following, strict=True) if first is None]
+
+
+def _before(stop: int, files: Iterator[tuple[int, int, str]]) -> Iterator[str]:
+    """Yield the keys of the files that end before the offset `stop`."""
+    for offset, size, key in files:
+        if offset >= stop:
+            return
+        if offset + size <= stop:
+            yield key
+
+
+def _read_new(files: CachedFiles, wanted: Sequence[str], concurrency: int | None) -> Generator[bytes, None, None]:
+    """Yield the contents of files that were never cached, and admit them as what the responses say they are."""
+    asked = time.time()
+    fetched = zip(wanted, files.inner._read_many_versioned(wanted, concurrency), strict=True) if wanted else ()
+    for group in in_groups(fetched, lambda one: len(one[1][0])):
+        found = [files.of_response(key, len(data), version, asked) for key, (data, version) in group]
+        files.is_cached(found[0])
+        parts: list[tuple[EntryKey, bytes]] = []
+        for file, (_, (data, _)) in zip(found, group, strict=True):
+            if file.small is not None:
+                parts.append((file.small, data))
+            elif file.entry is not None:
+                blocks = files.blocks(file.entry, len(data))
+                parts += [(blocks.entry(at), block) for at, block in enumerate(blocks.cut(data))]
+        contents = files.contents()
+        contents.count_misses([file.entry for file in found if file.entry is not None])
+        stored = {entry.url for (entry, _), is_stored in zip(parts, contents.admit(parts), strict=True) if is_stored}
+        for file in found:
+            if file.entry is not None and file.entry.url in stored:
+                files.remember(file)
+        yield from (data for _, (data, _) in group)

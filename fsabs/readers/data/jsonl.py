@@ -1,0 +1,256 @@
+"""JsonLinesDataReader: the lines of JSON Lines files of any FS, plain or compressed (gz, zst, xz, bz2).
+
+A file is read once from front to back to find its chunks: runs of whole lines of about a MiB. That index, and in a
+compressed file where its frames begin, is kept by the file's version and used by all processes of the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...containers.decoding import MAGIC_SIZE, Cursor, SeekPoint, SeekPoints
+from ...containers.tar.compression import TarCodec, add_blocks, codec_of_content, codec_of_name
+from ...core import errors
+from ...core.blobs import Blob
+from ...core.fs import FileStat
+from ...core.readahead import ReadAhead
+from ...core.threads import in_threads
+from ...disk import indexes
+from .base import LOST, Mode, OnError, Shard, ShardContent, check_range, digest_of
+from .files import FileShardsReader, Location
+from .windows import WindowOrder
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+SUFFIXES = tuple(
+    name + compression
+    for name in (".jsonl", ".ndjson", ".json")
+    for compression in (".gz", ".zst", ".xz", ".bz2", "")
+    if name + compression != ".json"
+)
+CHUNK_BYTES = 1 << 20
+_KIND = "json-lines-1"
+_CODECS = ("", "gz", "zst", "xz", "bz2")
+
+
+class LineIndex(NamedTuple):
+    """Where the lines of a file are."""
+
+    codec: str
+    """The name of its compression; empty if there is none."""
+    size: int
+    """Bytes of the decoded content."""
+    checksum: int
+    """CRC-32 of the decoded content."""
+    lines: Numbers
+    """The number of the first line of each chunk, and the number of lines."""
+    offsets: Numbers
+    """Where each chunk begins in the decoded content, and where that ends."""
+    frames: Numbers
+    """Rows of where each frame of a compressed file begins: in the decoded content, and in the file."""
+
+    def pack(self) -> list[bytes]:
+        """Return the index as it is kept."""
+        import numpy as np
+
+        head = [_CODECS.index(self.codec), self.size, self.checksum, len(self.lines), len(self.frames)]
+        parts = [np.array(head, "<i8"), self.lines, self.offsets, self.frames.reshape(-1)]
+        return [part.astype("<i8").tobytes() for part in parts]
+
+    @classmethod
+    def unpack(cls, view: memoryview) -> LineIndex:
+        """Return the index of what was kept."""
+        import numpy as np
+
+        values = np.frombuffer(view, "<i8")
+        number, size, checksum, chunks, frames = values[:5].tolist()
+        ends = 5 + chunks, 5 + 2 * chunks, 5 + 2 * chunks + 2 * frames
+        lines, offsets, rest = values[5 : ends[0]], values[ends[0] : ends[1]], values[ends[1] : ends[2]]
+        return cls(_CODECS[number], size, checksum, lines, offsets, rest.reshape(-1, 2))
+
+
+class JsonLinesDataReader(FileShardsReader[Blob]):
+    """The lines of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
+
+    A record is the value of a line, as `json.loads` makes it. Each file is a shard.
+
+    Args:
+        location: a directory means the files in it, and below, that end in `.jsonl` or `.ndjson`, or in `.json` and a
+            compression: `.gz`, `.zst` (needs `fsabs[zstd]`), `.xz`, `.bz2`.
+        on_error: "raise" a `CorruptFileError` for a line that is not JSON, or "skip" it.
+
+    Compressed files are shuffled best if they have many frames, as those of zstd's `pzstd` and `t2sz`, and of `bgzip`:
+    the chunks of one frame are read one after the other.
+
+    Raises `CorruptFileError` with the file and the line, counted from 1, and `StaleFileError` for a file that changed
+    after `create_shards`.
+    """
+
+    open_at_once = 64
+
+    def __init__(self, location: Location, *, on_error: OnError = "raise") -> None:
+        super().__init__(location)
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        self._on_error = on_error
+        self._stats: dict[str, FileStat] = {}
+        self._indexes: dict[str, LineIndex] = {}
+
+    # ---- shards
+
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        """A shard for each file, whose records are its lines."""
+        self._stats = {self._files.name(stat.filename): stat for stat in self._files.list() if self._is_wanted(stat)}
+        if not self._stats:
+            raise errors.error(2, "list", self._files.fs.url(), "there is no file of JSON lines")
+        width = min(self._files.fs.default_concurrency, len(self._stats))
+        load = in_threads(self._load, self._stats, width) if width > 1 else map(self._load, self._stats)
+        self._indexes = dict(zip(self._stats, load, strict=True))
+        return [Shard(name, 0, int(index.lines[-1])) for name, index in self._indexes.items()]
+
+    def _is_wanted(self, stat: FileStat) -> bool:
+        return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
+
+    def _load(self, name: str) -> LineIndex:
+        with self._open_file(name) as blob:
+            identity = None if blob.url.startswith("memory:") else blob.identity
+            keeps = blob.settled  # asked before anything is read
+            if (cached := indexes.load(_KIND, identity)) is not None:
+                return LineIndex.unpack(cached)
+            index = _scan(blob)
+            if keeps and identity is not None:
+                indexes.save(_KIND, identity, index.pack())
+                if (cached := indexes.load(_KIND, identity)) is not None:
+                    return LineIndex.unpack(cached)  # mapped where it is large: one copy for all processes
+            return index
+
+    def content_of(self, shard_name: str) -> ShardContent:
+        """Return the path, the size, and a digest of the lines' places and checksum."""
+        index = self._indexes[shard_name]
+        digest = digest_of(index.offsets.tobytes(), index.lines.tobytes(), str(index.checksum).encode())
+        return ShardContent(self._files.path(shard_name), self._stats[shard_name].size, digest)
+
+    def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> WindowOrder:
+        """Return the orders of the epochs over shards of this reader."""
+        import numpy as np
+
+        rows, groups = [], 0
+        for number, shard in enumerate(shards):
+            index = self._indexes[shard.name]
+            chunks = len(index.lines) - 1
+            own = np.arange(chunks, dtype=np.int64)
+            if index.codec:  # the chunks that begin in one frame stay together
+                own = index.frames[:, 0].searchsorted(index.offsets[:-1], side="right")
+            counts = np.diff(index.lines)
+            rows.append(np.stack([np.full(chunks, number), index.lines[:-1], counts, own + groups], axis=1))
+            groups += int(own[-1]) + 1 if chunks else 0
+        found = np.concatenate(rows) if rows else np.empty((0, 4), np.int64)
+        return WindowOrder(shards, found.astype(np.int64), seed, window)
+
+    # ---- lines
+
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The lines with these numbers, in the order given."""
+        return (record for record in self.read_available(shard_name, numbers) if record is not LOST)
+
+    def read_available(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The lines with these numbers, in the order given, and `LOST` for those that are skipped."""
+        import numpy as np
+
+        if not len(numbers):
+            return
+        index = self._indexes[shard_name]
+        check_range(shard_name, min(numbers), max(numbers) + 1, int(index.lines[-1]))
+        wanted = np.asarray(numbers, np.int64)
+        chunks = index.lines.searchsorted(wanted, side="right") - 1
+        used, which = np.unique(chunks, return_inverse=True)
+        blob = self._shard(shard_name)
+        ranges = [(int(index.offsets[one + 1] - index.offsets[one]), int(index.offsets[one])) for one in used.tolist()]
+        lines = [data.split(b"\n") for data in blob.pread_many(ranges)]
+        for number, slot, chunk in zip(wanted.tolist(), which.tolist(), chunks.tolist(), strict=True):
+            yield self._value(blob.url, number, lines[slot][number - int(index.lines[chunk])])
+
+    def _value(self, url: str, number: int, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except ValueError as exc:
+            if self._on_error == "skip":
+                return LOST
+            raise errors.corrupt(url, f"line {number + 1} is not JSON: {exc}", "read_records") from None
+
+    # ---- files
+
+    def _open_file(self, name: str) -> Blob:
+        stat = self._stats[name]
+        blob = self._files.fs.open_blob(stat.filename, stat)
+        if (blob.size, blob.version) != (stat.size, stat.version or blob.version):
+            blob.close()
+            raise errors.stale(blob.url, "the file changed since its lines were counted", "read_records")
+        return blob
+
+    def _open_shard(self, shard_name: str) -> Blob:
+        """Return the decoded content of a file."""
+        blob, index = self._open_file(shard_name), self._indexes[shard_name]
+        if not index.codec:
+            return blob
+        points = SeekPoints([SeekPoint(*frame) for frame in index.frames.tolist()])
+        compression = codec_of_name(index.codec)
+        add_blocks(points, compression, blob, index.size)
+        path = self._stats[shard_name].filename
+        return compression.blob(self._files.fs, path, blob, compression.codec, index.size, blob.version, points)
+
+
+def _scan(blob: Blob) -> LineIndex:
+    """Return the index of a file."""
+    import numpy as np
+
+    compression = codec_of_content(blob.pread(MAGIC_SIZE, 0))
+    points = SeekPoints()
+    lines, offsets, checksum, at, count = [0], [0], 0, 0, 0
+    for piece in _pieces(blob) if compression is None else _decoded(blob, compression, points):
+        checksum = zlib.crc32(piece, checksum)
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            count += piece.count(b"\n")
+            lines.append(count)
+            offsets.append(at + cut)
+        at += len(piece)
+    if offsets[-1] < at:  # the last line has no end
+        lines.append(count + 1)
+        offsets.append(at)
+    frames = [(point.out, point.src) for point in points.lasting()] if compression is not None else []
+    return LineIndex(
+        compression.name if compression is not None else "",
+        at,
+        checksum,
+        np.array(lines, np.int64),
+        np.array(offsets, np.int64),
+        np.array(frames, np.int64).reshape(-1, 2),
+    )
+
+
+def _pieces(blob: Blob) -> Iterator[bytes]:
+    source = ReadAhead(blob)
+    for offset in range(0, blob.size, CHUNK_BYTES):
+        yield source.pread(min(CHUNK_BYTES, blob.size - offset), offset)
+
+
+def _decoded(blob: Blob, compression: TarCodec, points: SeekPoints) -> Iterator[bytes]:
+    cursor = Cursor(blob, compression.codec, points)
+    while piece := cursor.read(CHUNK_BYTES):
+        yield piece
+    if cursor.trailing:
+        raise errors.corrupt(blob.url, cursor.trailing, "create_shards")
+
+
+def is_json_lines(location: Any) -> bool:
+    """Return whether a location is called as a file of JSON lines, or a pattern of them."""
+    return isinstance(location, str | os.PathLike) and os.fspath(location).lower().endswith(SUFFIXES)

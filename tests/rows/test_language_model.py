@@ -1,0 +1,94 @@
+"""The program of the page on language models: it learns, is killed, and resumes on another number of ranks."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.moto import MotoServer
+
+pytestmark = pytest.mark.timeout(300)
+
+FOLDER = Path(__file__).parents[2] / "examples" / "language_model"
+LOSS = re.compile(r"^step (\d+): loss (\d+\.\d+)$", re.MULTILINE)
+
+
+@pytest.fixture
+def variables(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment in which `s3://language/text` is the data set."""
+    moto.create_bucket("language")
+    found = {
+        "S3_ENDPOINT": moto.endpoint,
+        "AWS_ACCESS_KEY_ID": moto.access_key,
+        "AWS_SECRET_ACCESS_KEY": moto.secret_key,
+        "AWS_DEFAULT_REGION": moto.region,
+        "FSABS_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    subprocess.run([sys.executable, FOLDER / "make_data.py", "s3://language/text"], check=True, timeout=60)
+    return {**os.environ, **found}
+
+
+def trained(ranks: int, folder: Path, variables: dict[str, str], *arguments: str) -> tuple[int, dict[int, float]]:
+    """Run the program under torchrun; return its exit status, and the loss of each tenth step."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    done = subprocess.run(
+        [*command, str(FOLDER / "train.py"), "s3://language/text", str(folder), *arguments],
+        env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    if "--die-at" not in arguments:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done.returncode, {int(step): float(loss) for step, loss in LOSS.findall(done.stdout)}
+
+
+def test_it_learns_is_killed_and_resumes_on_other_ranks(variables: dict[str, str], tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    status, first = trained(2, checkpoints, variables, "--steps", "60", "--every", "15", "--die-at", "35")
+    assert status != 0
+    status, second = trained(3, checkpoints, variables, "--steps", "60", "--every", "15")
+    assert min(second) == 40  # from the checkpoint of step 30 on
+    assert max(second) == 60
+    assert first[10] > 2.5
+    assert second[60] < 2
+    assert second[60] < first[30]
+
+
+def test_each_document_comes_once_an_epoch_through_the_kill(variables: dict[str, str]) -> None:
+    sys.path.insert(0, str(FOLDER))
+    try:
+        train: Any = importlib.import_module("train")
+    finally:
+        sys.path.remove(str(FOLDER))
+
+    def documents(batches: Any) -> Counter[str]:
+        """The documents that end in some batches."""
+        text = "".join(
+            chr(token) if token < 256 else "\n\n"
+            for batch in batches
+            for window in batch["tokens"].tolist()
+            for token in window[1:]
+        )
+        return Counter(text.split("\n\n")[1:-1])
+
+    whole = documents(train.make_loader("s3://language/text"))
+    assert whole.total() > 1000
+    begun = train.make_loader("s3://language/text")
+    batches = iter(begun)
+    seen = [next(batches) for _ in range(30)]
+    again = train.make_loader("s3://language/text")
+    again.load_state_dict(begun.state_dict())
+    assert documents([*seen, *again]) == whole
+    changed = train.make_loader("s3://language/text", weights={"web": 0.2, "code": 0.8})
+    changed.load_state_dict(begun.state_dict())
+    after = documents(changed)
+    code = sum(count for text, count in after.items() if "def " in text)
+    assert code / after.total() > 0.6
