@@ -11,7 +11,8 @@ import pytest
 from ..core import keys
 from ..core.fs import FS, Path
 from ..core.stats import FileStat
-from .trees import Files, directories_of, listing, members, walked
+from .subjects import Files
+from .trees import directories_of, listing, members, walked
 
 E = TypeVar("E", bound=BaseException)
 

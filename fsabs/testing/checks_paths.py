@@ -6,7 +6,7 @@ import functools
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from errno import EISDIR, ENOTDIR
+from errno import EACCES, EISDIR, ENOTDIR
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -131,6 +131,7 @@ def _assert_refused(fs: FS, paths: Iterable[Any], kind: type[Exception]) -> None
             exc = assert_raises(kind, call)
             if isinstance(exc, OSError):
                 assert_named(exc)
+                assert exc.errno == EACCES
 
 
 def _calls(fs: FS, path: Any) -> Iterator[Callable[[], Any]]:

@@ -6,8 +6,7 @@ import random
 from collections.abc import Iterable
 
 from ..core import keys
-from .subjects import Files as Files
-from .subjects import Subject
+from .subjects import Files, Subject
 
 TREE: dict[str, bytes] = {
     ".hidden": b"a name with a dot in front",
