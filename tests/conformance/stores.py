@@ -19,7 +19,7 @@ from fsabs.core import keys
 from fsabs.core.writing import PARTIAL_SUFFIX
 from fsabs.manifest import ManifestFS
 from fsabs.testing import LocalSubject
-from fsabs.testing.subject import Files, Subject
+from fsabs.testing.subjects import Files, Subject
 from tests.servers.dav import DavServer
 from tests.servers.gcs_store import GcsStore
 from tests.servers.hdfs import HdfsCluster
