@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -42,6 +43,7 @@ _RECORD = struct.Struct("=4sLd16sH")
 """Magic, checksum of the rest, end, digest of the name, size of the address."""
 _CHECKED_FROM = 8
 _DATE = re.compile(r"\d{8}T\d{6}Z").fullmatch
+_SIGNED_FIELDS = re.compile(r"[?&]((?:x-(?:amz|goog)-)?(?:date|expires)|policy)=([^&#]*)", re.IGNORECASE).findall
 
 
 def signed_until(url: str, head: ResponseHead) -> float | None:
@@ -51,15 +53,20 @@ def signed_until(url: str, head: ResponseHead) -> float | None:
     has no signature that is known.
     """
     now = time.time()
-    fields = {name.lower(): value for name, value in urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query)}
-    end = _end_of(fields)
+    end = _end_of({name.lower(): urllib.parse.unquote(value) for name, value in _SIGNED_FIELDS(url)})
     if end is None:
         return None
+    theirs = _seconds_of(head.header(b"date") or "")
+    return now + min(LONGEST, end - (now if theirs is None else theirs) - MARGIN)
+
+
+@functools.lru_cache(maxsize=16)
+def _seconds_of(date: str) -> float | None:
+    """Return the time of a Date field, which many responses have in common."""
     try:
-        theirs = parsedate_to_datetime(head.header(b"date") or "").timestamp()
+        return parsedate_to_datetime(date).timestamp()
     except (ValueError, TypeError):
-        theirs = now
-    return now + min(LONGEST, end - theirs - MARGIN)
+        return None
 
 
 def _end_of(fields: dict[str, str]) -> float | None:

@@ -111,6 +111,8 @@ class Client:
             return self._peer
         location = request.location
         origin = location[: location.index("/", 8)]
+        if (found := self._redirected_to.get(origin)) is not None:
+            return found
         if origin == _origin(self.endpoint.url):
             return self._peer
         with self._lock:
