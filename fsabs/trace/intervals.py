@@ -11,7 +11,7 @@ Array = Any
 Intervals = tuple[Array, Array]
 """The begins and the ends, of one length."""
 
-MOST = 1 << 20
+MOST = 1 << 19
 """Intervals that a `Collector` keeps as they are; of more, those that are close to one another become one."""
 
 
