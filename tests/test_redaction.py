@@ -146,9 +146,9 @@ def test_no_secret_of_an_option_is_shown(name: str, value: Any) -> None:
 @pytest.mark.parametrize("part", ["x", "'", "?", "://a:b", "?a", "&a=", "=;", "://@"])
 def test_texts_of_strangers_take_a_time_in_proportion(part: str) -> None:
     for start in ("", "http://h?", "http://"):
-        begin = time.perf_counter()
+        begin = time.process_time()
         redaction.without_secrets(start + part * 100_000 + "z")
-        assert time.perf_counter() - begin < 5
+        assert time.process_time() - begin < 5
 
 
 def test_what_is_harmless_is_shown() -> None:

@@ -83,7 +83,7 @@ def test_a_host_that_does_not_answer_is_given_up(
         with pytest.raises(TimeoutError, match="no connection within the time limit"):
             READS[read](fs)
         assert 2 < time.monotonic() - begin < 8
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("read", READS)

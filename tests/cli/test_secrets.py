@@ -137,6 +137,7 @@ def test_no_spelling_of_a_secret_in_a_url_is_printed(
             assert SECRET not in out + err, (command, out, err)
 
 
+@pytest.mark.timeout(300)  # some 500 commands
 @pytest.mark.filterwarnings("ignore")
 def test_no_spelling_of_a_secret_in_an_option_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
