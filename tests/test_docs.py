@@ -21,6 +21,7 @@ from fsabs.core import registry
 from tests.servers.azurite import AzuriteServer
 from tests.servers.fixtures import require
 from tests.servers.gcs_emulator import GcsEmulator
+from tests.servers.hub import HubServer
 from tests.servers.moto import MotoServer, missing
 
 ROOT = Path(__file__).parent.parent
@@ -79,7 +80,7 @@ def s3_env() -> Iterator[dict[str, str]]:
 
 
 def clouds_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
-    """The environment in which `gs://bucket/` is an empty bucket, and `az://container/` an empty container."""
+    """The environment of `gs://bucket/` and `az://container/`, which are empty, and `hf://datasets/org/name`."""
     env, code = {}, "".join(FENCE.findall(page))
     if "gs://" in code:
         gcs: GcsEmulator = request.getfixturevalue("gcs")
@@ -90,6 +91,9 @@ def clouds_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
         azurite.create_container("container")
         account = f"AccountName={azurite.account};AccountKey={azurite.key};BlobEndpoint={azurite.endpoint}"
         env["AZURE_STORAGE_CONNECTION_STRING"] = account
+    if "hf://" in code:
+        hub: HubServer = request.getfixturevalue("hub")
+        hub.make("org/name", {f"train/{number:03}.bin": bytes([number]) * 500 for number in range(100)})
     return env
 
 

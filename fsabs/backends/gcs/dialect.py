@@ -359,7 +359,7 @@ def _quoted(text: str) -> str:
 def _object_of(body: bytes) -> dict[str, Any] | None:
     """Return the object of JSON that a body is; None for anything else."""
     try:
-        found = json.loads(body)
+        found = json.loads(body.decode())
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -5,6 +5,7 @@ Everything is parsed in linear time.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 import urllib.parse
@@ -29,7 +30,12 @@ _MAX_SIZE = 64 * 1024 * 1024
 def query_of(**parameters: object) -> str:
     """Return the canonical query string of parameters; `_` in a name stands for `-`, and None leaves one out."""
     pairs = ((name.replace("_", "-"), str(value)) for name, value in parameters.items() if value is not None)
-    return "&".join(sorted(f"{name}={urllib.parse.quote(value, safe='~')}" for name, value in pairs))
+    return "&".join(sorted([f"{name}={_quoted(value)}" for name, value in pairs]))
+
+
+@functools.lru_cache(maxsize=256)  # of a request for each of many objects, most are the same
+def _quoted(value: str) -> str:
+    return urllib.parse.quote(value, safe="~")
 
 
 def text_of(body: bytes, name: bytes) -> str:
