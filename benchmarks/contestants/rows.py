@@ -85,7 +85,7 @@ def fsabs_columns(endpoint: str, rows: int) -> Run:
 def _named(fs: Any, names: list[str]) -> Any:
     """Return an FS whose listing is these names: the server has none."""
 
-    class Named(library("fsabs").LayerFS):  # type: ignore[misc]
+    class Named(library("fsabs.spi").LayerFS):  # type: ignore[misc]
         def _list(self, key: str) -> Any:
             return (self.inner._stat(f"{key}/{name}" if key else name) for name in names)
 

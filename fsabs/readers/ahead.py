@@ -165,7 +165,7 @@ def read_ahead(items: Callable[[], Iterable[T]], size: int) -> Generator[T, None
         yield from ahead
 
 
-def in_lists(chunks: Ahead[list[T]]) -> Iterator[T]:
+def in_lists(chunks: Ahead[list[T]]) -> Generator[T, None, None]:
     """Yield the items of the lists that a thread reads; closing the iterator ends the thread."""
     with contextlib.closing(chunks):
         for chunk in chunks:

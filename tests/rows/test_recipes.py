@@ -195,7 +195,12 @@ def test_torchtitan_resumes_with_other_ranks(folder: Path) -> None:
     assert max(seen.count(number) - expected.count(number) for number in set(seen)) <= 0
 
 
-def test_hugging_faces_trainer_continues_at_the_batch(folder: Path, tmp_path: Path) -> None:
+def _repeated(row: dict[str, int]) -> list[int]:
+    return [row["id"]] * (1 + row["id"] % 7)
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_hugging_faces_trainer_continues_at_the_batch(packs: bool, folder: Path, tmp_path: Path) -> None:
     for package in ("transformers", "accelerate"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
@@ -214,7 +219,10 @@ def test_hugging_faces_trainer_continues_at_the_batch(folder: Path, tmp_path: Pa
             return {"loss": (self.weight - tokens.float().mean()) ** 2}
 
     def trainer(model: Model, steps: int) -> Any:
-        data = TokenDataset(folder / "tokens", 4, layout="documents", seed=2)
+        if packs:
+            data = TokenDataset(folder / "jsonl", 4, tokenize=_repeated, seed=2)
+        else:
+            data = TokenDataset(folder / "tokens", 4, layout="documents", seed=2)
         arguments = TrainingArguments(
             str(tmp_path / "out"), max_steps=steps, save_steps=9, report_to=[], use_cpu=True, disable_tqdm=True
         )

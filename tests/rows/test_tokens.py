@@ -23,6 +23,7 @@ from fsabs.core import errors
 from fsabs.readers.data import TokenDataReader, shards_of
 from fsabs.readers.data.windows import permuted
 from tests.rows import writers
+from tests.rows.test_parquet import Requests
 
 pytestmark = [pytest.mark.quick, pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore:This DataLoader")]
 
@@ -146,6 +147,26 @@ def test_random_files_are_read_as_numpy_reads_them(
     kept = [sample["tokens"][sample["mask"]].tolist() for sample in per_document]
     pieces = [one[at : at + length + 1] for one in documents for at in range(0, len(one), length + 1)]
     assert sorted(kept) == sorted(pieces)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("batch", [None, 4])
+def test_windows_that_touch_are_one_range(overlap: bool, batch: int | None) -> None:
+    tokens = np.arange(8000, dtype=np.uint16)
+    fs = Requests(fsabs.Memory())
+    fs.inner.write_bytes("x.bin", tokens.tobytes())
+    reader = TokenDataReader(fs, 10, overlap=overlap, dtype="uint16")
+    data = TokenDataset(reader, 10, seed=1, block_size=16, buffer_size=64, batch_size=batch, max_bytes=1 << 20)
+    fs.ranges.clear()
+    seen = [window for one in data for window in (one if batch else [one])]
+    assert {window.dtype for window in seen} == {np.dtype(np.int64)}
+    assert (
+        sorted(window.tolist() for window in seen)
+        == [tokens[at : at + 11].tolist() for at in range(0, 8000 - 10, 10 if overlap else 11)][: len(seen)]
+    )
+    assert len(seen) == len(data)
+    assert len(fs.ranges) <= -(-len(seen) // 16) + -(-len(seen) // 64)  # blocks, and those that a buffer cuts
+    assert sum(size for _, size, _ in fs.ranges) <= 1.01 * tokens.nbytes
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 63, 64, 65, 1000, 4097])

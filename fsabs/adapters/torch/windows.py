@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...readers.ahead import Ahead, SharedThreads, in_lists
 from ...readers.data.order import Epoch, Interval
-from ...readers.data.tokens import TokenDataReader, samples_of
+from ...readers.data.tokens import TokenDataReader, samples_of, widened
 from .counted import Counted, Weighted, weight
 
 if TYPE_CHECKING:
@@ -40,23 +41,26 @@ class EpochWindows:
     ) -> Iterator[Any]:
         """Yield the windows at the positions of `intervals`, from number `start` on."""
         if self._max_bytes is None:
-            return (item for group in self._items(order, intervals, start, 0) for item in group)
+            return self._samples(item for group in self._items(order, intervals, start, 0) for item in group)
         most, shared = (self._max_bytes, None) if threads is None else (threads.most, threads.threads)
         items = functools.partial(self._items, order, intervals, start, most)
-        return in_lists(Ahead(items, max(1, most // 2), weight, shared=shared))
+        return self._samples(in_lists(Ahead(items, max(1, most // 2), weight, shared=shared)))
+
+    def _samples(self, items: Generator[Any, None, None]) -> Iterator[Any]:
+        with contextlib.closing(items):
+            for item in items:
+                sample = widened(item)
+                yield sample if self._batch_size is None else Counted(_rows(sample), 0, sample)
 
     def _items(self, order: Epoch, intervals: list[Interval], start: int, most: int) -> Iterator[Weighted]:
-        """Yield windows or batches in lists that are read together."""
+        """Yield windows or batches, as they are in the files, in lists that are read together."""
         size = self._batch_size or 1
-        together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
+        together = max(size, min(_MOST, most // 8 // (4 * self._reader.length)))
         located = (order.locate(*piece) for piece in order.pieces(intervals, start))
         for shards, windows in _regrouped(located, _LEAST, together, size):
             found = self._reader.take(self._names, shards, windows)
-            nbytes = _nbytes(found)
-            if self._batch_size is None:
-                yield Weighted(samples_of(found), nbytes)
-            else:
-                yield Weighted(_batches(found, len(shards), size), nbytes)
+            items = samples_of(found) if self._batch_size is None else _batches(found, size)
+            yield Weighted(items, _nbytes(found))
 
 
 def _regrouped(
@@ -85,11 +89,14 @@ def _regrouped(
         yield shards, windows
 
 
-def _batches(found: Any, count: int, size: int) -> Iterator[Counted]:
-    for at in range(0, count, size):
+def _batches(found: Any, size: int) -> Iterator[Any]:
+    for at in range(0, _rows(found), size):
         rows = slice(at, at + size)
-        part = {key: values[rows] for key, values in found.items()} if isinstance(found, dict) else found[rows]
-        yield Counted(min(size, count - at), 0, part)
+        yield {key: values[rows] for key, values in found.items()} if isinstance(found, dict) else found[rows]
+
+
+def _rows(batch: Any) -> int:
+    return len(batch["tokens"] if isinstance(batch, dict) else batch)
 
 
 def _nbytes(found: Any) -> int:

@@ -372,9 +372,15 @@ class TokenFile:
         if self.mapped is not None:
             return np.lib.stride_tricks.sliding_window_view(self.mapped, length)[starts]
         width = self._dtype.itemsize
-        ranges = [(length * width, self.layout.start + width * start) for start in starts.tolist()]
-        data = b"".join(self._blob.pread_many(ranges))
-        return np.frombuffer(data, self._dtype).reshape(len(ranges), length)
+        order = np.sort(starts)
+        after = np.flatnonzero(np.diff(order) > length) + 1  # windows that overlap or touch are one range
+        firsts = order[np.concatenate([[0], after])]
+        sizes = order[np.concatenate([after - 1, [-1]])] + length - firsts
+        ranges = zip((sizes * width).tolist(), (self.layout.start + width * firsts).tolist(), strict=True)
+        tokens = np.frombuffer(b"".join(self._blob.pread_many(list(ranges))), self._dtype)
+        run = firsts.searchsorted(starts, side="right") - 1
+        places = starts - firsts[run] + (np.cumsum(sizes) - sizes)[run]
+        return np.lib.stride_tricks.sliding_window_view(tokens, length)[places]
 
     def read_runs(self, starts: Sequence[int], lengths: Sequence[int]) -> list[Any]:
         """Return runs of tokens of different lengths."""

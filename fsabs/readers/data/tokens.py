@@ -138,10 +138,10 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
             check_range(shard_name, min(numbers), max(numbers) + 1, self._windows(shard_name))
         for at in range(0, len(numbers), 256):
             part = np.asarray(numbers[at : at + 256], np.int64)
-            yield from samples_of(self.take([shard_name], np.zeros_like(part), part))
+            yield from map(widened, samples_of(self.take([shard_name], np.zeros_like(part), part)))
 
     def take(self, names: Sequence[str], shards: Numbers, windows: Numbers) -> Any:
-        """Return windows in order: an array with a row for each, or a dict of such arrays.
+        """Return windows in order: an array with a row for each, or a dict of such arrays; see `widened`.
 
         Args:
             names: of the shards.
@@ -176,7 +176,7 @@ class TokenDataReader(FileShardsReader["_OpenFile"]):
         if self.layout == "documents":
             return self._of_documents(file, windows)
         starts = windows * self.step
-        tokens = file.tokens.read(starts, self.length).astype(np.int64)
+        tokens = file.tokens.read(starts, self.length)
         if self.layout == "stream":
             return tokens
         positions = starts[:, None] + np.arange(self.length)
@@ -267,7 +267,14 @@ def _from_zero(documents: Numbers) -> Numbers:
 def samples_of(batch: Any) -> Iterator[Any]:
     """Yield the samples of a batch, an array or a dict of arrays with a row for each."""
     if isinstance(batch, dict):
-        for row in range(len(next(iter(batch.values())))):
+        for row in range(len(batch["tokens"])):
             yield {key: values[row] for key, values in batch.items()}
     else:
         yield from batch
+
+
+def widened(sample: Any) -> Any:
+    """Return a sample, or a batch of them, with its tokens as int64: as late as can be, for they take less before."""
+    if isinstance(sample, dict):
+        return {**sample, "tokens": widened(sample["tokens"])}
+    return sample.astype("int64", copy=False)
