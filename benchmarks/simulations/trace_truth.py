@@ -78,6 +78,7 @@ class Job(NamedTuple):
     compute: float = 0.0
     """Seconds of each sample, of the CPU."""
     step: float = 0.005
+    """Seconds of each step, asleep."""
     epochs: int = 1
     cache: int = 0
     """Bytes of a cache on disk; 0 is none."""
@@ -204,7 +205,7 @@ WORKLOADS = (
         {"block": 16_384},
         rest="disk",
     ),
-    Workload("healthy", "", NEAR, LOOP._replace(samples=64, step=1.0), {}, methods=METHODS),
+    Workload("healthy", "", NEAR, LOOP._replace(samples=32, step=2.0), {}, methods=METHODS),
 )
 
 

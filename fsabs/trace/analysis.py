@@ -23,18 +23,6 @@ UPWARD = frozenset({"put", "post", "upload", "upload_part", "write", "append", "
 """Operations of requests whose bytes go to the store."""
 
 
-class _Sum:
-    """Calls, and how long they took."""
-
-    def __init__(self) -> None:
-        self.count = self.nanoseconds = 0
-
-    def add(self, durations: Array) -> None:
-        """Add some."""
-        self.count += len(durations)
-        self.nanoseconds += int(durations.sum())
-
-
 class _Pass:
     """The one pass."""
 
@@ -57,15 +45,17 @@ class _Pass:
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
+        import numpy as np
+
         busy, under_way = Grid(self.zero), Collector()
-        calls, batches = _Sum(), _Sum()
+        calls, batches = np.zeros(2), np.zeros(2)  # how many, and their nanoseconds
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():
             self._add(some, source.number)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
-            calls.add(some.duration[mine])
-            batches.add(some.duration[some.of("fetch")])
+            for sums, which in ((calls, mine), (batches, some.of("fetch"))):
+                sums += (which.sum(), some.duration[which].sum())
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
         busy.spread(*under_way.get(), 1.0)
         self.table.end_process(source.tallies)
@@ -78,9 +68,10 @@ class _Pass:
         info = source.info(first, max(first, last))
         self.processes.append(info)
         self.cores = min(self.cores, max(1, source.header["cores"]))
-        done = batches if batches.count >= FEW_BATCHES else calls
-        if done is batches or done.count >= FEW_CALLS:
-            self.batches.append(Batches(info.label, done.count, done.nanoseconds / 1e9, info.begin, info.end))
+        fetches = batches[0] >= FEW_BATCHES
+        count, nanoseconds = batches if fetches else calls
+        if fetches or count >= FEW_CALLS:
+            self.batches.append(Batches(info.label, int(count), float(nanoseconds) / 1e9, info.begin, info.end))
 
     def _add(self, some: Columns, process: int) -> None:
         self.table.add(some)

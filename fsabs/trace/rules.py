@@ -64,6 +64,9 @@ CROWDED = 1.5
 """F027: so many workers for each CPU."""
 
 MORE_WORKERS = frozenset({"F008", "F022"})
+"""Not given where a cause of the same waiting costs a third as much: more workers would hide it."""
+OTHER_TIME = frozenset({"F019", "F020", "F021", "F026"})
+"""Findings about time that more workers don't change."""
 
 Evidence = Mapping[str, float | int | str]
 
@@ -101,8 +104,9 @@ def find(facts: Facts) -> list[Finding]:
     """Return all findings, the most expensive first."""
     found = [finding for rule in RULES if (finding := rule.find(facts)) is not None]
     for general in [finding for finding in found if finding.code in MORE_WORKERS]:
-        if any(other.seconds >= 0.5 * general.seconds for other in found if other is not general):
-            found.remove(general)  # they would hide what another finding removes
+        causes = [finding for finding in found if finding.code not in MORE_WORKERS | OTHER_TIME]
+        if any(cause.seconds >= general.seconds / 3 for cause in causes):
+            found.remove(general)
     return sorted(found, key=lambda finding: (-finding.seconds, finding.code))
 
 
