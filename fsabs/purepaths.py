@@ -6,6 +6,7 @@ A path is a `pathlib.PurePosixPath` on a base: the store of a URL, the local dis
 from __future__ import annotations
 
 import abc
+import functools
 import os
 import re
 from collections.abc import Sequence
@@ -135,6 +136,7 @@ class PathParts(os.PathLike[str]):
         return False
 
 
+@functools.total_ordering
 class PurePath(PathParts):
     """The methods and attributes of `pathlib.PurePath`."""
 
@@ -299,15 +301,6 @@ class PurePath(PathParts):
 
     def __lt__(self, other: PurePath) -> bool:
         return self._comparable() < other._comparable() if isinstance(other, PurePath) else NotImplemented
-
-    def __le__(self, other: PurePath) -> bool:
-        return self._comparable() <= other._comparable() if isinstance(other, PurePath) else NotImplemented
-
-    def __gt__(self, other: PurePath) -> bool:
-        return self._comparable() > other._comparable() if isinstance(other, PurePath) else NotImplemented
-
-    def __ge__(self, other: PurePath) -> bool:
-        return self._comparable() >= other._comparable() if isinstance(other, PurePath) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self._base, str(self._pure))

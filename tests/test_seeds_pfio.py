@@ -92,9 +92,9 @@ def test_container_utilities(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/x", "hdfs:///x", "file:///x", "gs://bucket/x"])
 def test_cloud_storage_and_on_premise_systems(url: str) -> None:
-    """Google Cloud Storage and Amazon S3, on-premise filesystems like HDFS: by one API (gs:// through fsspec)."""
+    """Google Cloud Storage and Amazon S3, on-premise filesystems like HDFS: by one API."""
     opener, _, _, _ = schemes.backend(parse(url), {}, strict=True)
-    assert opener.name in ("S3", "Hdfs", "Local", "gs")
+    assert opener.name in ("S3", "Hdfs", "Local", "GCS")
 
 
 def test_data_is_cached_for_the_repeated_reading_of_training(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import TypeVar
 
 from .redaction import without_secrets as without_secrets
@@ -122,6 +123,14 @@ def _is_of(module: str | None, package: str) -> bool:
         return importlib.util.find_spec(module) is None
     except ImportError:
         return True
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the end of a message about a name that is not known: the nearest known one, or else `otherwise`."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 def named(exc: E, operation: str, url: str) -> E:

@@ -12,7 +12,7 @@ from ..cache.cachedfs import CachedFS, SmallArchives
 from ..cache.httpfs import HTTPCachedFS
 from ..core.fs import FS
 from . import config
-from .schemes import known_options
+from .schemes import known_options, unknown_option
 
 _OFF = ("false", "no", "off", "0", "none", "")
 _ON = ("true", "yes", "on", "1")
@@ -40,15 +40,16 @@ def cache_options(option: Any) -> dict[str, Any] | None:
     """The options of `CachedFS` that an option of `from_url` stands for; None for no cache."""
     if option is None or isinstance(option, bool):
         return {} if option else None
+    known = {"dir": None, **known_options(CachedFS)}
     if isinstance(option, Mapping):
-        return _checked({"dir": None, **known_options(CachedFS)}, option, "cache")
+        return _checked(known, option, "cache")
     text = str(option) if isinstance(option, int) else os.fspath(option).strip()
     if text.lower() in _OFF:
         return None
     if text.lower() in _ON:
         return {}
     if "=" in text and not text.startswith(("/", ".", "~")):
-        return _checked({"dir": None, **known_options(CachedFS)}, _named(text, "cache"), "cache")
+        return _checked(known, _named(text, "cache"), "cache")
     if _QUANTITY.fullmatch(text) and not os.path.isdir(text):
         raise ValueError(f"cache= is True, a folder or a mapping; a limit is cache={{'max_bytes': {option!r}}}")
     near = difflib.get_close_matches(text.lower(), [*_ON, *_OFF[:-1]], n=1, cutoff=0.7)
@@ -87,14 +88,11 @@ def _checked(known: dict[str, Any], options: Mapping[str, Any], name: str) -> di
     """`options`, all of them known; text becomes what an option is annotated with."""
     for key in options:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(sorted(known))}"
-            raise TypeError(f"{name} has no option {key!r}; {hint}")
-    return {key: value if _is_size(known[key]) else _typed(known, key, value, name) for key, value in options.items()}
-
-
-def _typed(known: dict[str, Any], key: str, value: Any, name: str) -> Any:
-    return config.convert(value, known[key], f"{name} {key}")
+            raise TypeError(unknown_option(str(key), known, name))
+    return {
+        key: value if _is_size(known[key]) else config.convert(value, known[key], f"{name} {key}")
+        for key, value in options.items()
+    }
 
 
 def _is_size(annotation: Any) -> bool:

@@ -34,7 +34,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core import keys, redaction, registry
+from ..core import errors, keys, redaction, registry
 from ..core.errors import ConfigError, ConfigWarning
 from ..core.limits import Limits
 
@@ -153,11 +153,8 @@ def datacenter(name: str, report: Report = raise_fault) -> Datacenter:
     """Return a datacenter; `ConfigError` if the file has none of that name."""
     section = get_custom_scheme(name)
     if section is None or not _is_datacenter(section):
-        import difflib
-
         known = list(filter(is_datacenter, sections()))
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = errors.did_you_mean(name, known)
         raise ConfigError(
             f"no datacenter {name!r}: it is a section with username= and endpoint=, or pfs=, in {config_path()}{hint}; "
             f"known: {', '.join(known) or 'none'}"

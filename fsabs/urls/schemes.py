@@ -7,7 +7,7 @@ import inspect
 import types
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..core import errors, keys, registry
@@ -144,15 +144,13 @@ def _fsspec_opener(scheme: str, location: Location) -> BackendOpener:
     from ..backends import fsspec
 
     if not fsspec.knows(scheme):
-        known = ", ".join([*registry.schemes(), *config.custom_schemes()])
+        schemes = [*registry.schemes(), *config.custom_schemes()]
+        known = ", ".join(schemes)
         if scheme != location.scheme:
-            import difflib
-
-            near = difflib.get_close_matches(scheme, [*registry.schemes(), *config.custom_schemes()], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UnknownSchemeError(
-                f"the custom scheme [{location.scheme}] has scheme = {scheme}, which is unknown{hint}; known: "
-                f"{known}, and what fsspec knows ({config.config_path()})"
+                f"the custom scheme [{location.scheme}] has scheme = {scheme}, which is unknown"
+                f"{errors.did_you_mean(scheme, schemes)}; known: {known}, and what fsspec knows "
+                f"({config.config_path()})"
             )
         raise UnknownSchemeError(
             f"unknown scheme {location.scheme!r} in {location.text!r}; known: {known}, and what fsspec knows. "
@@ -222,10 +220,12 @@ def only(options: dict[str, Any], opener: BackendOpener, location: Location) -> 
 
 
 def _unknown(name: str, known: Mapping[str, Any], owner: str) -> str:
-    import difflib
+    text = unknown_option(name, known, owner, (*SETTINGS, FSSPEC))
+    without = " Without an endpoint, requests go to amazonaws.com"
+    return text + without if owner == "S3" and text.endswith("'endpoint'?") else text
 
-    near = difflib.get_close_matches(name, [*known, *SETTINGS, FSSPEC], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
-    if near == ["endpoint"] and owner == "S3":
-        hint += " Without an endpoint, requests go to amazonaws.com"
+
+def unknown_option(name: str, known: Mapping[str, Any], owner: str, others: Iterable[str] = ()) -> str:
+    """Return the message about an option that `owner` doesn't have; `others` may be meant, too."""
+    hint = errors.did_you_mean(name, [*known, *others], f"; it has: {', '.join(sorted(known)) or 'none'}")
     return f"{owner} has no option {name!r}{hint}"

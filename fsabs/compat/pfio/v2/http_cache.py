@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import IO, Any
 
 from ....core.blobs import Blob, BytesBlob
 from ....core.layers import LayerFS
 from ..cache import HTTPConnector
-from .fs import FS, FileStat
+from .fs import FS
 from .zip import Zip
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    """Return a method that calls the one of that name of the inner FS."""
+
+    def method(self: HTTPCachedFS, *args: Any, **kwargs: Any) -> Any:
+        """As the inner FS."""
+        return getattr(self.fs, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
 
 
 class HTTPCachedFS(FS):
@@ -67,37 +78,14 @@ class HTTPCachedFS(FS):
             return self.fs.open(file_path, mode, *args, **kwargs)
         return self.fsabs.open(self._path(file_path), mode, *args, **kwargs)
 
-    def list(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """As the inner FS."""
-        return self.fs.list(*args, **kwargs)
-
-    def stat(self, *args: Any, **kwargs: Any) -> FileStat:
-        """As the inner FS."""
-        return self.fs.stat(*args, **kwargs)
-
-    def isdir(self, *args: Any, **kwargs: Any) -> bool:
-        """As the inner FS."""
-        return self.fs.isdir(*args, **kwargs)
-
-    def mkdir(self, *args: Any, **kwargs: Any) -> None:
-        """As the inner FS."""
-        return self.fs.mkdir(*args, **kwargs)
-
-    def makedirs(self, *args: Any, **kwargs: Any) -> None:
-        """As the inner FS."""
-        return self.fs.makedirs(*args, **kwargs)
-
-    def exists(self, *args: Any, **kwargs: Any) -> bool:
-        """As the inner FS."""
-        return self.fs.exists(*args, **kwargs)
-
-    def rename(self, *args: Any, **kwargs: Any) -> None:
-        """As the inner FS."""
-        return self.fs.rename(*args, **kwargs)
-
-    def remove(self, *args: Any, **kwargs: Any) -> None:
-        """As the inner FS."""
-        return self.fs.remove(*args, **kwargs)
+    list = _forwarded("list")
+    stat = _forwarded("stat")
+    isdir = _forwarded("isdir")
+    mkdir = _forwarded("mkdir")
+    makedirs = _forwarded("makedirs")
+    exists = _forwarded("exists")
+    rename = _forwarded("rename")
+    remove = _forwarded("remove")
 
     def glob(self, pattern: str) -> Any:
         """As the inner FS."""

@@ -18,6 +18,26 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+def _only_following(follow_symlinks: bool) -> None:
+    if not follow_symlinks:
+        raise NotImplementedError("`follow_symlinks=False` is unsupported on this system")
+
+
+def _refuse(name: str) -> NoReturn:
+    raise NotImplementedError(f"`{name}` is unsupported on this system")
+
+
+def _unsupported(name: str) -> Callable[[Any], NoReturn]:
+    """Return a method that raises `NotImplementedError`."""
+
+    def method(self: Any) -> NoReturn:
+        """Raise `NotImplementedError`."""
+        _refuse(name)
+
+    method.__name__ = name
+    return method
+
+
 class Path(PurePath):
     """`pathlib.PosixPath`'s interface for a path on an FS, as far as PFIO has it.
 
@@ -26,6 +46,19 @@ class Path(PurePath):
 
     def _key(self) -> str:
         return str(self._pure).removeprefix(self.anchor)
+
+    # what PFIO has as a name alone
+    expanduser = _unsupported("expanduser")
+    group = _unsupported("group")
+    is_mount = _unsupported("is_mount")
+    is_symlink = _unsupported("is_symlink")
+    is_socket = _unsupported("is_socket")
+    is_fifo = _unsupported("is_fifo")
+    is_block_device = _unsupported("is_block_device")
+    is_char_device = _unsupported("is_char_device")
+    lstat = _unsupported("lstat")
+    owner = _unsupported("owner")
+    readlink = _unsupported("readlink")
 
     @classmethod
     def cwd(cls) -> Self:
@@ -51,10 +84,6 @@ class Path(PurePath):
         _only_following(follow_symlinks)
         return self.is_file() or self.is_dir()
 
-    def expanduser(self) -> Self:
-        """Raise `NotImplementedError`."""
-        _refuse("expanduser")
-
     def glob(self, pattern: str, *, case_sensitive: bool | None = None) -> Iterator[Self]:
         """Yield the paths below this one that match a pattern as pathlib has them; `**` at the end matches files, too.
 
@@ -79,10 +108,6 @@ class Path(PurePath):
         except FileNotFoundError:
             return
 
-    def group(self) -> str:
-        """Raise `NotImplementedError`."""
-        _refuse("group")
-
     def is_dir(self) -> bool:
         """Return whether there is a directory."""
         if isinstance(self._fs, Zip) and not self.parts:
@@ -97,30 +122,6 @@ class Path(PurePath):
     def is_junction(self) -> bool:
         """Return False: only Windows has junctions."""
         return False
-
-    def is_mount(self) -> bool:
-        """Raise `NotImplementedError`."""
-        _refuse("is_mount")
-
-    def is_symlink(self) -> bool:
-        """Raise `NotImplementedError`."""
-        _refuse("is_symlink")
-
-    def is_socket(self) -> bool:
-        """Raise `NotImplementedError`."""
-        _refuse("is_socket")
-
-    def is_fifo(self) -> bool:
-        """Raise `NotImplementedError`."""
-        _refuse("is_fifo")
-
-    def is_block_device(self) -> bool:
-        """Raise `NotImplementedError`."""
-        _refuse("is_block_device")
-
-    def is_char_device(self) -> bool:
-        """Raise `NotImplementedError`."""
-        _refuse("is_char_device")
 
     def iterdir(self) -> Iterator[Self]:
         """Yield the paths in a directory."""
@@ -138,10 +139,6 @@ class Path(PurePath):
     def lchmod(self, mode: int) -> None:
         """Raise `NotImplementedError`."""
         _refuse("lchmod")
-
-    def lstat(self) -> FileStat:
-        """Raise `NotImplementedError`."""
-        _refuse("lstat")
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         """Make a directory; on S3 nothing happens, since there are none."""
@@ -163,10 +160,6 @@ class Path(PurePath):
         options: Any = {"mode": mode, "buffering": buffering}
         return self._fs.open(self._key(), **options, encoding=encoding, errors=errors, newline=newline)
 
-    def owner(self) -> str:
-        """Raise `NotImplementedError`."""
-        _refuse("owner")
-
     def read_bytes(self) -> bytes:
         """Return the content of the file."""
         with self.open("rb") as file:
@@ -178,10 +171,6 @@ class Path(PurePath):
         with self.open("rt", encoding=encoding, errors=errors) as file:
             content: str = file.read()
         return content
-
-    def readlink(self) -> Self:
-        """Raise `NotImplementedError`."""
-        _refuse("readlink")
 
     def rename(self, target: str | PurePath) -> Self:
         """Move the file or directory; return the new path."""
@@ -285,12 +274,3 @@ def unlink(target: Path) -> None:
     if not path.exists():
         raise RuntimeError(f"unexpected storage object: {path.as_uri()}")
     path._fs.remove(path._key(), recursive=path.is_dir())
-
-
-def _only_following(follow_symlinks: bool) -> None:
-    if not follow_symlinks:
-        raise NotImplementedError("`follow_symlinks=False` is unsupported on this system")
-
-
-def _refuse(name: str) -> NoReturn:
-    raise NotImplementedError(f"`{name}` is unsupported on this system")
