@@ -342,8 +342,8 @@ def test_a_state_is_below_a_kilobyte(tmp_path: Path) -> None:
     sources = {}
     for number in range(16):
         with (tmp_path / f"{number:02}.bin").open("wb") as out:
-            out.truncate(2 * 10**9 + 2 * number)
-        sources[f"source-{number}"] = TokenDataset(tmp_path / f"{number:02}.bin", 1024, dtype="uint16", seed=number)
+            out.truncate(16 * 10**6 + 2 * number)
+        sources[f"source-{number}"] = TokenDataset(tmp_path / f"{number:02}.bin", 4, dtype="uint16", seed=number)
 
     def loader(weights: Any, rank: int = 0, ranks: int = 2) -> Loader:
         return Loader(Mixture(sources, weights, ending="repeat", rank=rank, ranks=ranks), 8, num_workers=8)
