@@ -60,7 +60,7 @@ def run(page: str, folder: Path, env: dict[str, str] | None = None) -> subproces
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,  # pages import torch and Lightning, on a machine that is busy
     )
 
 
@@ -93,6 +93,7 @@ def clouds_env(page: str, request: pytest.FixtureRequest) -> dict[str, str]:
     return env
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_code_of_a_page_runs(
     path: Path, tmp_path: Path, s3_env: dict[str, str], request: pytest.FixtureRequest

@@ -495,7 +495,7 @@ def test_blocks_of_a_shard_cost_their_own_bytes(workers: int, tmp_path: Path) ->
         states.append(first.state_dict())
         if len(states) == 1:
             before = fs.read()
-            assert workers or before < 0.25 * total  # workers have read on by now
+            assert workers or before < 0.6 * total  # the thread may be two lists of a MiB ahead, and workers at the end
     assert sorted(seen) == list(range(800))
     assert before + fs.read() < 1.1 * total
     resumed = loader()

@@ -12,6 +12,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,11 @@ def pandas() -> None:
     """pandas with the URLs of fsabs."""
     import pandas
 
-    fsabs.from_url("memory://m").write_bytes("a.csv", b"x,y\n1,2\n")
-    with fsabs.patch("pandas"):
-        assert pandas.read_csv("memory://m/a.csv")["y"].tolist() == [2]
+    with tempfile.TemporaryDirectory() as folder:
+        with fsabs.from_url(f"{folder}/a.zip", mode="w") as archive:
+            archive.write_bytes("a.csv", b"x,y\n1,2\n")
+        with fsabs.patch("pandas"):
+            assert pandas.read_csv(f"file://{folder}/a.zip/a.csv")["y"].tolist() == [2]
 
 
 def ray() -> None:

@@ -326,8 +326,9 @@ def test_arguments_that_do_not_fit(store: fsabs.FS) -> None:
         Mixture(sources, length=5)
     with pytest.raises(ValueError, match="needs a source"):
         Mixture({})
-    with pytest.raises(TypeError, match="pack the mixture"):
-        Mixture({"a": TokenDataset(store.subfs("a"), 8, tokenize=list)})
+    for packs in (TokenDataset(store.subfs("a"), 8, tokenize=list), packed(store, FIRST)):
+        with pytest.raises(TypeError, match=r"'a' packs .* pack the mixture \(packing=Packing\(.*files of tokens"):
+            Mixture({"a": packs, "b": ["x"]})
     with pytest.raises(ValueError, match="'b' has no samples"):
         Mixture({"a": ["x"], "b": []}, {"a": 1, "b": 1})
     with pytest.raises(TypeError, match="padding="):
@@ -446,6 +447,21 @@ def tokens_of(batches: Any) -> list[int]:
     return [
         int(token) for batch in batches for token in np.asarray(batch["tokens"])[np.asarray(batch["segments"]) >= 0]
     ]
+
+
+def test_sources_with_tokenizers_of_their_own_are_packed_together(store: fsabs.FS) -> None:
+    sources = {
+        "a": ShardedDataset(store.subfs("a"), lambda record: [1] * len(record), seed=1),
+        "b": ShardedDataset(store.subfs("b"), lambda record: [2] * len(record), seed=2),
+    }
+    windows = list(Mixture(sources, ending="leave", packing=Packing(list, 15, overlap=False)))
+    expected = Counter(
+        {
+            number + 1: sum(len(record) for record in ShardedDataset(store.subfs(name)))
+            for number, name in enumerate("ab")
+        }
+    )
+    assert Counter(tokens_of(windows)) == expected
 
 
 def test_a_mixture_of_documents_is_packed_and_resumed(store: fsabs.FS) -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ...core.threads import Threads
 from ...readers.ahead import SharedThreads
-from ...readers.data import Shard
-from ...readers.data.base import ShardContent
+from ...readers.data import AbstractDataReader, Mode, Shard, Task
+from ...readers.data.base import ShardContent, digest_of
 from ...readers.data.mixing import Ending, Mixing, Schedule, Unread, Weights, schedule_of
 from ...readers.data.order import Interval, between, drop, length, union
 from ...readers.data.windows import RandomOrder
@@ -26,6 +26,7 @@ from .files import Transform
 from .packing import Packing
 from .plan import EpochPlan, EpochShape, Uneven
 from .resumable import EpochDataset, SamplePlace
+from .sharded import ShardedDataset
 from .states import Content, State
 
 if TYPE_CHECKING:
@@ -242,9 +243,12 @@ class Mixture(EpochDataset):
 
 
 def _source(name: str, given: Any, seed: int) -> EpochDataset:
-    source = given if isinstance(given, EpochDataset) else IndexedDataset(given, seed)
+    source = given if isinstance(given, EpochDataset) else ShardedDataset(_IndexedReader(given), seed=seed)
     if source.packing is not None:
-        raise TypeError(f"{name!r} packs windows, whose number is not known: mix documents, and pack the mixture")
+        raise TypeError(
+            f"{name!r} packs windows, whose number is not known before they are read: mix the documents, and pack the "
+            "mixture (packing=Packing(tokenize, sequence_length)); or mix the windows of prepared files of tokens"
+        )
     if source.batch_size is not None:
         raise TypeError(f"{name!r} makes batches: a mixture takes single samples")
     return source
@@ -484,76 +488,30 @@ def _without(intervals: Iterable[Interval], start: int, end: int) -> list[Interv
 # ---- map-style sources
 
 
-class IndexedDataset(EpochDataset):
-    """A map-style data set, as one whose epochs are shared: in an order of each epoch's own."""
+class _IndexedReader(AbstractDataReader):
+    """A map-style data set as one shard, whose records are its samples; each epoch has an order of its own."""
 
-    def __init__(self, dataset: Any, seed: int | None) -> None:
+    def __init__(self, dataset: Any) -> None:
+        super().__init__()
         self._dataset = dataset
         self._shard = Shard(type(dataset).__name__, 0, len(dataset))
-        self._order = RandomOrder([self._shard], seed)
-        content = ShardContent(self._shard.name, self._shard.count)
-        contents = getattr(dataset, "contents", lambda: [(0, self._shard.count, content)])()
-        super().__init__(
-            _IndexedRecords(dataset),
-            Content(contents, self._order.settings, self._order.fingerprint()),
-            None,
-            rank=None,
-            ranks=None,
-            uneven="keep",
-            padding=None,
-            batch_size=None,
-            packing=None,
-            skips=False,
-            max_skipped=None,
-        )
 
-    def order(self, epoch: int, base: Any) -> Any:
-        """Return the order of an epoch."""
-        return self._order.epoch(epoch)
+    def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
+        return [self._shard]
 
-    def shape(self, epoch: int, base: Any) -> EpochShape:
-        """Return the shape of an epoch."""
-        return EpochShape(self._shard.count)
+    def content_of(self, shard_name: str) -> ShardContent:
+        contents: Any = getattr(self._dataset, "contents", list)()
+        return ShardContent(shard_name, self._shard.count, digest_of(repr(contents).encode("utf-8", "surrogatepass")))
 
-    def total_of(self, shards: int) -> int:
-        """Return the number of samples."""
-        return self._shard.count
+    def order(self, shards: Sequence[Shard], seed: int | None, window: int) -> RandomOrder:
+        return RandomOrder(shards, seed)
 
-    def rebased(self, plan: EpochPlan, of_all: Callable[[], EpochPlan], state: State) -> EpochPlan:
-        """Return the plan."""
-        return plan
+    def read_records(self, task: Task) -> Iterator[Any]:
+        return self.read_at(task.shard_name, range(task.start, task.end))
 
-    def places(self, epoch: int, base: Any, start: int, end: int) -> list[SamplePlace]:
-        """Return the numbers of the samples at positions."""
-        _, numbers = self._order.epoch(epoch).locate(start, end)
-        return [SamplePlace("", self._shard.name, number) for number in numbers.tolist()]
-
-    @property
-    def shuffles(self) -> bool:
-        """True: each epoch has an order of its own."""
-        return True
-
-    @property
-    def name(self) -> str:
-        """The data set's type."""
-        return self._shard.name
+    def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
+        many: Any = getattr(self._dataset, "__getitems__", None)
+        return iter(many(list(numbers)) if many else map(self._dataset.__getitem__, numbers))
 
     def close(self) -> None:
-        """Free what the data set holds in this process, if it holds anything."""
         getattr(self._dataset, "close", lambda: None)()
-
-
-class _IndexedRecords:
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-
-    def read(
-        self, order: Any, intervals: list[Interval], start: int, threads: SharedThreads | None = None
-    ) -> Iterator[Any]:
-        many: Any = getattr(self._dataset, "__getitems__", None)
-        for piece in order.pieces(intervals, start):
-            numbers = order.locate(*piece)[1].tolist()
-            found = list(many(numbers) if many else map(self._dataset.__getitem__, numbers))
-            if len(found) != len(numbers):
-                raise ValueError(f"{type(self._dataset).__name__} gave {len(found)} samples for {len(numbers)} indices")
-            yield from found

@@ -10,16 +10,22 @@ import errno
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ...core import errors, keys, process
+from ...core.blobs import Blob
 from ...core.files import ReadFile
 from ...core.fs import FS, FileStat
+from ...core.threads import in_threads
+from ...disk import indexes
 from ...urls import opening
 from ..locate import check_published, is_pattern, locate
 from ..prefetch import hand_over, is_immediate
 from .base import AbstractDataReader, Task, numbers_of, shard_name_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Location = str | os.PathLike[str] | FS
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -130,6 +136,8 @@ class Closable(Protocol):
 
 
 S = TypeVar("S", bound=Closable)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class FileShardsReader(AbstractDataReader, Generic[S]):
@@ -143,12 +151,35 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
     def __init__(self, location: Location, *, suffixes: Sequence[str] = ()) -> None:
         super().__init__()
         self._files = Files(location, suffixes=suffixes)
+        self._stats: dict[str, FileStat] = {}  # by the names of the files
         self._shards_open: OrderedDict[str, S] = OrderedDict()
         self._lock = process.Lock()
 
     @abc.abstractmethod
     def _open_shard(self, shard_name: str) -> S:
         """Open a shard; two threads may do so at once."""
+
+    def _list(self, wanted: Callable[[FileStat], bool], what: str) -> builtins.list[FileStat]:
+        """List the files that are read, and return all that are there; `FileNotFoundError` if there is no `what`."""
+        stats = self._files.list()
+        self._stats = {self._files.name(stat.filename): stat for stat in stats if wanted(stat)}
+        if not self._stats:
+            raise errors.error(errno.ENOENT, "list", self._files.fs.url(), f"there is no {what}")
+        return stats
+
+    def _open_listed(self, name: str) -> Blob:
+        """Open a file that was listed; `StaleFileError` if it has changed."""
+        stat = self._stats[name]
+        blob = self._files.fs.open_blob(stat.filename, stat)
+        if (blob.size, blob.version) != (stat.size, stat.version or blob.version):
+            blob.close()
+            raise errors.stale(blob.url, "the file changed since it was listed", "read_records")
+        return blob
+
+    def _of_all(self, load: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """Yield `load` of each item, in order, as many at once as the store likes."""
+        width = min(self._files.fs.default_concurrency, len(items))
+        return in_threads(load, items, width) if width > 1 else map(load, items)
 
     def _shard(self, shard_name: str) -> S:
         """Return an open shard, which is not to be closed."""
@@ -192,6 +223,19 @@ class FileShardsReader(AbstractDataReader, Generic[S]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shards_open": OrderedDict()}
+
+
+def derived(kind: str, blob: Blob, parts: Callable[[], Iterable[Buffer]]) -> memoryview:
+    """Return what `parts` makes of a file, kept for its version: one copy, mapped by all processes of the user.
+
+    `parts` may be called twice where it can't be kept.
+    """
+    identity = None if blob.url.startswith("memory:") else blob.identity
+    keeps = blob.settled  # asked before anything is read
+    found = indexes.load(kind, identity)
+    if found is None and keeps and indexes.save(kind, identity, parts()):
+        found = indexes.load(kind, identity)
+    return memoryview(b"".join(parts())) if found is None else found
 
 
 def _directory(text: str, files: tuple[str, ...]) -> FS:

@@ -6,6 +6,7 @@ compressed file where its frames begin, is kept by the file's version and used b
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import zlib
@@ -18,10 +19,8 @@ from ...core import errors
 from ...core.blobs import Blob
 from ...core.fs import FileStat
 from ...core.readahead import ReadAhead
-from ...core.threads import in_threads
-from ...disk import indexes
 from .base import LOST, Mode, OnError, Shard, ShardContent, check_range, digest_of
-from .files import FileShardsReader, Location
+from .files import FileShardsReader, Location, derived
 from .windows import WindowOrder
 
 if TYPE_CHECKING:
@@ -101,36 +100,23 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
         self._on_error = on_error
-        self._stats: dict[str, FileStat] = {}
         self._indexes: dict[str, LineIndex] = {}
 
     # ---- shards
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file, whose records are its lines."""
-        self._stats = {self._files.name(stat.filename): stat for stat in self._files.list() if self._is_wanted(stat)}
-        if not self._stats:
-            raise errors.error(2, "list", self._files.fs.url(), "there is no file of JSON lines")
-        width = min(self._files.fs.default_concurrency, len(self._stats))
-        load = in_threads(self._load, self._stats, width) if width > 1 else map(self._load, self._stats)
-        self._indexes = dict(zip(self._stats, load, strict=True))
+        self._list(self._is_wanted, "file of JSON lines")
+        self._indexes = dict(zip(self._stats, self._of_all(self._load, list(self._stats)), strict=True))
         return [Shard(name, 0, int(index.lines[-1])) for name, index in self._indexes.items()]
 
     def _is_wanted(self, stat: FileStat) -> bool:
         return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
 
     def _load(self, name: str) -> LineIndex:
-        with self._open_file(name) as blob:
-            identity = None if blob.url.startswith("memory:") else blob.identity
-            keeps = blob.settled  # asked before anything is read
-            if (cached := indexes.load(_KIND, identity)) is not None:
-                return LineIndex.unpack(cached)
-            index = _scan(blob)
-            if keeps and identity is not None:
-                indexes.save(_KIND, identity, index.pack())
-                if (cached := indexes.load(_KIND, identity)) is not None:
-                    return LineIndex.unpack(cached)  # mapped where it is large: one copy for all processes
-            return index
+        with self._open_listed(name) as blob:
+            parts = functools.cache(lambda: _scan(blob).pack())
+            return LineIndex.unpack(derived(_KIND, blob, parts))
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path, the size, and a digest of the lines' places and checksum."""
@@ -188,17 +174,9 @@ class JsonLinesDataReader(FileShardsReader[Blob]):
 
     # ---- files
 
-    def _open_file(self, name: str) -> Blob:
-        stat = self._stats[name]
-        blob = self._files.fs.open_blob(stat.filename, stat)
-        if (blob.size, blob.version) != (stat.size, stat.version or blob.version):
-            blob.close()
-            raise errors.stale(blob.url, "the file changed since its lines were counted", "read_records")
-        return blob
-
     def _open_shard(self, shard_name: str) -> Blob:
         """Return the decoded content of a file."""
-        blob, index = self._open_file(shard_name), self._indexes[shard_name]
+        blob, index = self._open_listed(shard_name), self._indexes[shard_name]
         if not index.codec:
             return blob
         points = SeekPoints([SeekPoint(*frame) for frame in index.frames.tolist()])

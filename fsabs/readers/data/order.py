@@ -56,6 +56,8 @@ class EpochOrder:
             for start in range(shard.start, shard.end, block_size or max(1, shard.count))
         ]
         self.blocks: Numbers = np.array(blocks, np.int64).reshape(-1, 3)
+        self.groups: Numbers = np.arange(len(blocks), dtype=np.int64)
+        """The number of each block's group: blocks of one stay together."""
         self.total = int(self.blocks[:, 2].sum())
 
     def fingerprint(self) -> str:
@@ -78,8 +80,7 @@ class Epoch:
         self._key = None if order.seed is None else key_of(order.seed, number)
         self._blocks = order.blocks
         if self._key is not None:
-            ranks = _hashed(np.arange(len(order.blocks), dtype=np.uint64), self._key)
-            self._blocks = order.blocks[np.argsort(ranks, kind="stable")]
+            self._blocks = order.blocks[np.argsort(shuffled(order.groups, self._key), kind="stable")]
         self._ends: Numbers = np.cumsum(self._blocks[:, 2])
 
     @property
@@ -91,15 +92,18 @@ class Epoch:
         """The intervals without their first `taken` positions, cut where a buffer or (with none) a block ends."""
         for start, end in drop(intervals, taken):
             while start < end:
-                cut = min(end, self._cut(start))
+                cut = min(end, self._piece_at(start)[1])
                 yield start, cut
                 start = cut
 
-    def _cut(self, position: int) -> int:
+    def _piece_at(self, position: int) -> Interval:
+        """Return the positions that are cut nowhere, around one: those of a buffer or of a block."""
         size = self._order.buffer_size
         if size > 1:
-            return (position // size + 1) * size
-        return int(self._ends[self._ends.searchsorted(position, side="right")])
+            first = position // size * size
+            return first, min(first + size, self._order.total)
+        number = int(self._ends.searchsorted(position, side="right"))
+        return int(self._ends[number] - self._blocks[number, 2]), int(self._ends[number])
 
     def shards_in_turn(self, parts: Sequence[Sequence[Interval]]) -> list[int]:
         """Return the numbers of the shards that readers at the same speed reach, each of them once, in order.
@@ -127,12 +131,10 @@ class Epoch:
         import numpy as np
 
         at = np.arange(start, end, dtype=np.int64)
-        size = self._order.buffer_size
-        if size > 1 and self._key is not None:
-            first = start // size * size
-            whole = np.arange(first, min(first + size, self._order.total), dtype=np.int64)
-            ranks = _hashed(whole.astype(np.uint64), self._key ^ _SALT)
-            at = whole[np.argsort(ranks, kind="stable")][start - first : end - first]
+        if self.shuffles_buffers and self._key is not None:
+            first, last = self._piece_at(start)
+            whole = np.arange(first, last, dtype=np.int64)
+            at = whole[np.argsort(shuffled(whole, self._key, 1), kind="stable")][start - first : end - first]
         return self.at(at)
 
     def at(self, positions: Numbers) -> tuple[Numbers, Numbers]:
@@ -188,21 +190,17 @@ def key_of(seed: int, epoch: int) -> int:
     return int.from_bytes(digest, "little")
 
 
-def _hashed(numbers: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
-    """SplitMix64 of each number, under a key; it maps no two numbers to one."""
+def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64]:
+    """Return a hash of each number, by which they are ordered in a shuffle; `salt` tells shuffles of one key apart.
+
+    It is SplitMix64 under the key, which maps no two numbers to one.
+    """
     import numpy as np
 
-    mixed = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & _MASK)
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key ^ salt * _SALT & _MASK)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def shuffled(numbers: Numbers, key: int, salt: int = 0) -> npt.NDArray[np.uint64]:
-    """Return a hash of each number, by which they are ordered in a shuffle; `salt` tells shuffles of one key apart."""
-    import numpy as np
-
-    return _hashed(numbers.astype(np.uint64), key ^ salt * _SALT & _MASK)
 
 
 # ---- intervals

@@ -8,32 +8,18 @@ in parts of some rows where it is large.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core import errors, process
+from ...core import errors
 from ...core.blobs import Blob
 from ...core.errors import CorruptFileError
 from ...core.fs import FileStat
-from ...core.threads import in_threads
-from ...disk import indexes
-from .base import (
-    LOST,
-    AbstractDataReader,
-    Metadata,
-    Mode,
-    OnError,
-    Shard,
-    ShardContent,
-    Task,
-    check_range,
-    digest_of,
-    numbers_of,
-    shard_name_of,
-)
-from .files import Files, Location
+from .base import LOST, Metadata, Mode, OnError, Shard, ShardContent, check_range, digest_of
+from .files import FileShardsReader, Location, derived
 from .predicates import Predicate
 from .ranges import RangeFile
 from .windows import WindowOrder
@@ -52,7 +38,6 @@ not depend on which of them are read."""
 _TAIL = 64 << 10  # bytes that are read for a footer: enough for most
 _LARGEST_FOOTER = 256 << 20
 _KIND = "parquet-1"
-_FOOTERS_AT_ONCE = 64  # of files whose parsed footers are kept
 _DECODED = 64 << 20  # bytes of decoded row groups that are kept for reads by number
 _OPEN_AT_ONCE = 16  # files that are kept open
 _STREAM = 1 << 20  # bytes that are fetched at once of a column of a row group that is read in parts
@@ -86,7 +71,7 @@ class Chunk(NamedTuple):
     """It is the whole row group."""
 
 
-class ParquetDataReader(AbstractDataReader):
+class ParquetDataReader(FileShardsReader["_Groups"]):
     """The rows of the Parquet files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A record is a dict of the columns' values, as `pyarrow.Table.to_pylist` makes them. Each file is a shard, or several
@@ -105,6 +90,8 @@ class ParquetDataReader(AbstractDataReader):
     or has with another type than the first file, and `StaleFileError` for a file that changed after `create_shards`.
     """
 
+    open_at_once = 64
+
     def __init__(
         self,
         location: Location,
@@ -114,40 +101,30 @@ class ParquetDataReader(AbstractDataReader):
         on_error: OnError = "raise",
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        super().__init__()
+        super().__init__(location)
         if columns is not None and (isinstance(columns, str) or not columns):
             raise ValueError(f"columns is a list of names, or None for all, not {columns!r}")
         if chunk_bytes < 1:
             raise ValueError(f"chunk_bytes must be at least 1, not {chunk_bytes}")
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
-        self._files = Files(location)
         self._columns = None if columns is None else list(columns)
         self._predicate = None if filters is None else Predicate(filters)
         self._on_error = on_error
         self._chunk_bytes = chunk_bytes
         self._footers: dict[str, Footer] = {}
-        self._paths: dict[str, FileStat] = {}
         self._schema: Any = None
-        self._parsed: OrderedDict[str, Any] = OrderedDict()
         self._decoded: OrderedDict[Chunk, Any] = OrderedDict()
-        self._located: OrderedDict[str, tuple[list[Chunk], Numbers]] = OrderedDict()
         self._idle: list[_OpenFile] = []  # files that are open and not in use, the last one used last
         self._scan: _GroupScan | None = None
-        self._lock = process.Lock()
 
     # ---- shards
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """The runs of row groups that are read, of each file."""
-        stats = {self._files.name(stat.filename): stat for stat in self._files.list() if self._is_wanted(stat)}
-        if not stats:
-            raise errors.error(2, "list", self._files.fs.url(), "there is no Parquet file")
-        self._paths = stats
-        width = min(self._files.fs.default_concurrency, len(stats))
-        load = in_threads(self._load, stats, width) if width > 1 else map(self._load, stats)
-        self._footers = dict(zip(stats, load, strict=True))
-        return [shard for name in stats for shard in self._runs(name)]
+        self._list(self._is_wanted, "Parquet file")
+        self._footers = dict(zip(self._stats, self._of_all(self._load, list(self._stats)), strict=True))
+        return [shard for name in self._stats for shard in self._runs(name)]
 
     def _is_wanted(self, stat: FileStat) -> bool:
         return self._files.is_chosen or stat.filename.lower().endswith(SUFFIXES)
@@ -203,26 +180,20 @@ class ParquetDataReader(AbstractDataReader):
 
     def _chunks_of(self, name: str) -> tuple[list[Chunk], Numbers]:
         """Return the chunks of a file, and the numbers of their first rows."""
+        groups = self._shard(name)
+        return groups.chunks, groups.firsts
+
+    def _open_shard(self, shard_name: str) -> _Groups:
         import numpy as np
 
-        with self._lock:
-            if name in self._located:
-                self._located.move_to_end(name)
-                return self._located[name]
-        chunks = list(self._chunks(name))
-        found = chunks, np.array([chunk.first for chunk in chunks], np.int64)
-        with self._lock:
-            self._located[name] = found
-            if len(self._located) > _FOOTERS_AT_ONCE:
-                self._located.popitem(last=False)
-        return found
+        chunks = list(self._chunks(shard_name))
+        return _Groups(chunks, np.array([chunk.first for chunk in chunks], np.int64))
 
     # ---- footers
 
     def _load(self, name: str) -> Footer:
         """Read and check a file's footer."""
-        stat = self._paths[name]
-        with self._open(stat) as blob:
+        with self._open_listed(name) as blob:
             tail = _footer(blob)
             found = _parse(blob.url, tail)
             rows = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
@@ -255,33 +226,16 @@ class ParquetDataReader(AbstractDataReader):
 
     def _metadata(self, name: str) -> Any:
         """Return a file's parsed footer."""
-        with self._lock:
-            if name in self._parsed:
-                self._parsed.move_to_end(name)
-                return self._parsed[name]
-        with self._open(self._paths[name]) as blob:
-            tail = _footer(blob)
-            if digest_of(tail) != self._footers[name].digest:
-                raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
-            parsed = _parse(blob.url, tail)
-        with self._lock:
-            self._parsed[name] = parsed
-            if len(self._parsed) > _FOOTERS_AT_ONCE:
-                self._parsed.popitem(last=False)
-        return parsed
-
-    def _open(self, stat: FileStat) -> Blob:
-        blob = self._files.fs.open_blob(stat.filename, stat)
-        if (blob.size, blob.version) != (stat.size, stat.version or blob.version):
-            blob.close()
-            raise errors.stale(blob.url, "the file changed since it was listed", "read_records")
-        return blob
+        groups = self._shard(name)
+        if groups.parsed is None:
+            with self._open_listed(name) as blob:
+                tail = _footer(blob)
+                if digest_of(tail) != self._footers[name].digest:
+                    raise errors.stale(blob.url, "the file changed since its rows were counted", "read_records")
+                groups.parsed = _parse(blob.url, tail)
+        return groups.parsed
 
     # ---- rows
-
-    def read_records(self, task: Task) -> Iterator[Any]:
-        """The rows of a task."""
-        return self.read_at(shard_name_of(task), numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The rows with these numbers, in the order given."""
@@ -429,7 +383,7 @@ class ParquetDataReader(AbstractDataReader):
                 if self._idle[number].name == name:
                     return self._idle.pop(number)
         parsed = self._metadata(name)
-        blob = self._open(self._paths[name])
+        blob = self._open_listed(name)
         source = RangeFile(blob)
         with _decoding(blob.url, None):
             return _OpenFile(name, blob, parsed, source, _parquet_file(source, parsed))
@@ -459,7 +413,7 @@ class ParquetDataReader(AbstractDataReader):
         with self._lock:
             scan, self._scan = self._scan, None
         if scan is None or not scan.reaches(chunk):
-            blob = self._open(self._paths[chunk.name])
+            blob = self._open_listed(chunk.name)
             parsed = self._metadata(chunk.name)
             self._ranges(blob, parsed, chunk.group)
             scan = _GroupScan(blob, parsed, chunk, self._columns)
@@ -469,11 +423,6 @@ class ParquetDataReader(AbstractDataReader):
         return table if self._columns is None else table.select(self._columns)
 
     # ---- the rest of the interface
-
-    @property
-    def reads_ahead(self) -> bool:
-        """True unless the files are on a local disk."""
-        return self._files.reads_ahead
 
     @property
     def largest_chunk(self) -> int:
@@ -503,20 +452,33 @@ class ParquetDataReader(AbstractDataReader):
 
     def set_order(self, shard_names: Iterable[str]) -> None:
         """Hand the files of these shards, in order, to a cache below."""
-        self._files.set_order(map(self._files.path, dict.fromkeys(shard_names)))
+        super().set_order(dict.fromkeys(shard_names))
 
     def close(self) -> None:
         """Free what is held in this process."""
         with self._lock:
-            self._parsed, self._decoded, self._scan = OrderedDict(), OrderedDict(), None
+            self._decoded, self._scan = OrderedDict(), None
             closing, self._idle = self._idle, []
         for one in closing:
             one.blob.close()
-        self._files.close()
+        super().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        none: dict[str, Any] = {"_parsed": OrderedDict(), "_decoded": OrderedDict(), "_scan": None, "_idle": []}
-        return {**self.__dict__, **none}
+        return {**super().__getstate__(), "_decoded": OrderedDict(), "_scan": None, "_idle": []}
+
+
+class _Groups:
+    """What is known of a file's row groups."""
+
+    def __init__(self, chunks: list[Chunk], firsts: Numbers) -> None:
+        self.chunks = chunks
+        self.firsts = firsts
+        """The number of the first row of each chunk."""
+        self.parsed: Any = None
+        """The footer, once it was asked for."""
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
 
 
 class _OpenFile(NamedTuple):
@@ -598,10 +560,10 @@ def _parquet_file(source: RangeFile, parsed: Any, buffer_size: int = 0) -> Any:
 
 def _footer(blob: Blob) -> bytes:
     """Return a file's footer with the 8 bytes after it; kept by the file's version."""
-    identity = None if blob.url.startswith("memory:") else blob.identity
-    keeps = blob.settled  # asked before anything is read
-    if (cached := indexes.load(_KIND, identity)) is not None:
-        return bytes(cached)
+    return bytes(derived(_KIND, blob, functools.cache(lambda: [_tail(blob)])))
+
+
+def _tail(blob: Blob) -> bytes:
     tail = blob.pread(min(_TAIL, blob.size), max(0, blob.size - _TAIL))
     if tail[-4:] == b"PARE":
         raise errors.unsupported("open", blob.url, "its footer is encrypted")
@@ -612,10 +574,7 @@ def _footer(blob: Blob) -> bytes:
         raise errors.corrupt(blob.url, f"a footer of {size} bytes; {_LARGEST_FOOTER} are read", "create_shards")
     if size > len(tail):
         tail = blob.pread(size, blob.size - size)
-    tail = tail[-size:]
-    if keeps:
-        indexes.save(_KIND, identity, [tail])
-    return tail
+    return tail[-size:]
 
 
 def _parse(url: str, tail: bytes) -> Any:

@@ -12,7 +12,6 @@ from ...backends.memory import Memory
 from ...core import errors
 from ...core.errors import CorruptFileError
 from ...core.fs import FS
-from ...core.threads import in_threads
 from .. import recordio
 from ..locate import check_one_run
 from ..recordio.scan import FIRST_WINDOW, LARGEST_WINDOW
@@ -57,12 +56,15 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
             where = f"no files below {self._files.fs.url()}" if self._given else "no data_dir is given"
             warnings.warn(f"there are no shards: {where}", stacklevel=2)
         shards = []
-        for path, index in zip(paths, _indexes(self._files.fs, paths, self._on_error), strict=True):
+        for path, index in zip(paths, self._of_all(self._index, paths), strict=True):
             name = self._files.name(path)
             self._seen[name] = (index.size, index.version)
             self._indexes[name] = index
             shards.append(Shard(name, 0, index.records))
         return shards
+
+    def _index(self, path: str) -> recordio.Index:
+        return recordio.Index.load(self._files.fs, path, on_error=self._on_error)
 
     def content_of(self, shard_name: str) -> ShardContent:
         """Return the path below the directory, the size, and a digest of the headers of all chunks."""
@@ -167,15 +169,6 @@ class RecordIODataReader(FileShardsReader[recordio.RecordReader]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_indexes": {}}
-
-
-def _indexes(fs: FS, paths: Sequence[str], on_error: OnError) -> Iterator[recordio.Index]:
-    """The indexes of files, in order, as many at once as the store likes."""
-    workers = min(fs.default_concurrency, len(paths))
-    if workers <= 1:
-        yield from (recordio.Index.load(fs, path, on_error=on_error) for path in paths)
-        return
-    yield from in_threads(lambda path: recordio.Index.load(fs, path, on_error=on_error), paths, workers)
 
 
 def _scan_available(reader: recordio.RecordReader, start: int, stop: int, window: int) -> Iterator[Any]:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ...core import errors
 from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
-from ...disk import indexes
 from .base import digest_of
+from .files import derived
 
 if TYPE_CHECKING:
     import numpy as np
@@ -285,15 +285,7 @@ def document_ends(fs: FS, layout: TokenLayout) -> Numbers:
     if layout.ends is None:
         return np.array([layout.tokens] if layout.tokens else [], np.int64)
     with fs.open_blob(layout.ends) as blob:
-        keeps = blob.settled  # asked before anything is read
-        identity = None if blob.url.startswith("memory:") else blob.identity
-        if (cached := indexes.load(_KIND, identity)) is not None:
-            return np.frombuffer(cached, np.int64)
-        if keeps:
-            indexes.save(_KIND, identity, (part.data for part in _ends(blob, layout)))
-            if (cached := indexes.load(_KIND, identity)) is not None:
-                return np.frombuffer(cached, np.int64)
-        return np.concatenate([np.empty(0, np.int64), *_ends(blob, layout)])
+        return np.frombuffer(derived(_KIND, blob, lambda: (part.data for part in _ends(blob, layout))), np.int64)
 
 
 def _ends(blob: Blob, layout: TokenLayout) -> Iterator[Numbers]:

@@ -7,16 +7,14 @@ size. Only documents need an index, which is the format's own (`token_files`).
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...core import errors, keys, process
+from ...core import keys
 from ...core.fs import FS, FileStat
 from ...core.threads import in_threads
-from ...disk import indexes
-from .base import AbstractDataReader, Mode, Shard, ShardContent, Task, check_range, numbers_of, shard_name_of
-from .files import Files, Location
+from .base import Mode, Shard, ShardContent, check_range
+from .files import FileShardsReader, Location, derived
 from .token_files import FORMATS, Format, TokenFile, TokenLayout, document_ends, layout_of
 
 if TYPE_CHECKING:
@@ -26,11 +24,10 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 Layout = Literal["stream", "packed", "documents"]
-_OPEN_AT_ONCE = 256  # files
 _SUFFIXES = (".bin", ".ds")
 
 
-class TokenDataReader(AbstractDataReader):
+class TokenDataReader(FileShardsReader["_OpenFile"]):
     """Windows over the tokens of the files at `location`: a URL, a path, a glob pattern, a directory, an FS.
 
     A window has `sequence_length` + 1 tokens, of which the first `sequence_length` are a model's input and the last
@@ -51,6 +48,8 @@ class TokenDataReader(AbstractDataReader):
         pad: fills up windows of documents.
     """
 
+    open_at_once = 256
+
     def __init__(
         self,
         location: Location,
@@ -62,14 +61,19 @@ class TokenDataReader(AbstractDataReader):
         dtype: str | None = None,
         pad: int = 0,
     ) -> None:
-        super().__init__()
+        try:
+            super().__init__(location)
+        except FileNotFoundError:
+            if isinstance(location, FS) or keys.name(os.fspath(location)).endswith(".bin"):
+                raise
+            # Megatron's programs name a pair of files without its suffixes.
+            super().__init__(os.fspath(location) + ".bin")
         if sequence_length < 1:
             raise ValueError(f"sequence_length must be at least 1, not {sequence_length}")
         if layout not in ("stream", "packed", "documents"):
             raise ValueError(f"layout is 'stream', 'packed' or 'documents', not {layout!r}")
         if format is not None and format not in FORMATS:
             raise ValueError(f"format is one of {', '.join(FORMATS)}, or None, not {format!r}")
-        self._files = _files(location)
         self._format: Format | None = format
         self._dtype = dtype
         self.layout: Layout = layout
@@ -79,22 +83,16 @@ class TokenDataReader(AbstractDataReader):
         """Tokens from the start of a window to that of the next one."""
         self._pad = pad
         self._layouts: dict[str, TokenLayout] = {}
-        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
-        self._lock = process.Lock()
 
     def create_shards(self, mode: str = Mode.TRAINING) -> list[Shard]:
         """A shard for each file, whose records are its windows."""
-        stats = self._files.list()
+        stats = self._list(self._is_wanted, "file of tokens")
         names = {stat.filename for stat in stats} | self._beside(stats)
-        wanted = [stat for stat in stats if self._is_wanted(stat)]
-        if not wanted:
-            raise errors.error(2, "list", self._files.fs.url(), "there is no file of tokens")
-        width = min(self._files.fs.default_concurrency, len(wanted))
 
-        def load(stat: FileStat) -> tuple[str, TokenLayout]:
-            return self._files.name(stat.filename), layout_of(self._files.fs, stat, names, self._format, self._dtype)
+        def load(name: str) -> TokenLayout:
+            return layout_of(self._files.fs, self._stats[name], names, self._format, self._dtype)
 
-        self._layouts = dict(in_threads(load, wanted, width) if width > 1 else map(load, wanted))
+        self._layouts = dict(zip(self._stats, self._of_all(load, list(self._stats)), strict=True))
         return [Shard(name, 0, self._windows(name)) for name in self._layouts]
 
     def _is_wanted(self, stat: FileStat) -> bool:
@@ -131,10 +129,6 @@ class TokenDataReader(AbstractDataReader):
         return ShardContent(self._files.path(shard_name), layout.size, unit)
 
     # ---- windows
-
-    def read_records(self, task: Task) -> Iterator[Any]:
-        """The windows of a task."""
-        return self.read_at(shard_name_of(task), numbers_of(task))
 
     def read_at(self, shard_name: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The windows with these numbers, in the order given."""
@@ -206,17 +200,10 @@ class TokenDataReader(AbstractDataReader):
 
     def open(self, name: str) -> _OpenFile:
         """Return the open file of a shard; it stays open for a while, and is not to be closed."""
-        with self._lock:
-            found = self._open.get(name)
-            if found is not None:
-                self._open.move_to_end(name)
-                return found
-        found = _OpenFile(self._files.fs, self._layouts[name], self.length)
-        with self._lock:
-            self._open[name] = found
-            if len(self._open) > _OPEN_AT_ONCE:
-                self._open.popitem(last=False)  # not closed: a thread may be reading it
-        return found
+        return self._shard(name)
+
+    def _open_shard(self, shard_name: str) -> _OpenFile:
+        return _OpenFile(self._files.fs, self._layouts[shard_name], self.length)
 
     def offset_of(self, name: str, window: int) -> int:
         """Return the number of the first token of a window in its file."""
@@ -226,26 +213,6 @@ class TokenDataReader(AbstractDataReader):
         document = int(file.pieces.searchsorted(window, side="right"))
         begin, before = (int(file.ends[document - 1]), int(file.pieces[document - 1])) if document else (0, 0)
         return begin + (window - before) * self.length
-
-    @property
-    def reads_ahead(self) -> bool:
-        """True unless the files are on a local disk."""
-        return self._files.reads_ahead
-
-    def set_order(self, shard_names: Iterable[str]) -> None:
-        """Hand the files of these shards, in order, to a cache below."""
-        self._files.set_order(map(self._files.path, shard_names))
-
-    def close(self) -> None:
-        """Close the files that are open in this process."""
-        with self._lock:
-            opened, self._open = list(self._open.values()), OrderedDict()
-        for one in opened:
-            one.tokens.close()
-        self._files.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": OrderedDict()}
 
 
 class _OpenFile:
@@ -275,23 +242,18 @@ class _OpenFile:
             path = layout.ends or layout.path
             kind = f"document-windows-{self._length}"
             with self._fs.open_blob(path) as blob:
-                identity = None if blob.url.startswith("memory:") else blob.settled_identity
-            cached = indexes.load(kind, identity)
-            if cached is None:
-                pieces = np.cumsum(-(-np.diff(self.ends, prepend=0) // self._length)).astype(np.int64)
-                indexes.save(kind, identity, [pieces.data])
-                cached = pieces.data
-            self._pieces = np.frombuffer(cached, np.int64)
+                self._pieces = np.frombuffer(derived(kind, blob, self._counted), np.int64)
         return self._pieces
 
+    def _counted(self) -> list[bytes]:
+        import numpy as np
 
-def _files(location: Location) -> Files:
-    try:
-        return Files(location)
-    except FileNotFoundError:
-        if isinstance(location, FS) or keys.name(os.fspath(location)).endswith(".bin"):
-            raise
-        return Files(os.fspath(location) + ".bin")  # Megatron's programs name a pair of files without its suffixes
+        counts = -(-np.diff(self.ends, prepend=0) // self._length)
+        return [np.cumsum(counts).astype(np.int64).tobytes()]
+
+    def close(self) -> None:
+        """Close the file."""
+        self.tokens.close()
 
 
 def _from_zero(documents: Numbers) -> Numbers:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .base import Shard
-from .order import Epoch, EpochOrder, Interval, drop, key_of, shuffled
+from .order import Epoch, EpochOrder, Interval, key_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,35 +61,17 @@ class _WindowEpoch(Epoch):
 
         super().__init__(order, number)
         self._window = order.window
-        if self._key is not None:
-            ranks = shuffled(order.groups, self._key)
-            self._blocks = order.blocks[np.argsort(ranks, kind="stable")]
-            self._ends = np.cumsum(self._blocks[:, 2])
         step = max(1, self._window)
-        self._cuts = self._ends[step - 1 :: step]
-        if not len(self._cuts) or self._cuts[-1] != order.total:
-            self._cuts = np.append(self._cuts, order.total)
+        self._cuts = np.unique(np.concatenate([[0], self._ends[step - 1 :: step], [order.total]]))
 
     @property
     def shuffles_buffers(self) -> bool:
         """Return whether the positions of each window are shuffled among each other."""
         return self._window > 0
 
-    def _cut(self, position: int) -> int:
-        return int(self._cuts[self._cuts.searchsorted(position, side="right")])
-
-    def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
-        """The numbers of the shards and records at positions of one piece, in order."""
-        import numpy as np
-
-        at = np.arange(start, end, dtype=np.int64)
-        if self._window and self._key is not None:
-            last = self._cut(start)
-            number = int(self._cuts.searchsorted(last))
-            first = int(self._cuts[number - 1]) if number else 0
-            whole = np.arange(first, last, dtype=np.int64)
-            at = whole[np.argsort(shuffled(whole, self._key, 1), kind="stable")][start - first : end - first]
-        return self.at(at)
+    def _piece_at(self, position: int) -> Interval:
+        number = int(self._cuts.searchsorted(position, side="right"))
+        return int(self._cuts[number - 1]), int(self._cuts[number])
 
 
 class RandomOrder(EpochOrder):
@@ -123,8 +105,9 @@ class _RandomEpoch(Epoch):
         """True: pieces hold records of any shards."""
         return True
 
-    def _cut(self, position: int) -> int:
-        return (position // self._piece + 1) * self._piece
+    def _piece_at(self, position: int) -> Interval:
+        first = position // self._piece * self._piece
+        return first, first + self._piece
 
     def locate(self, start: int, end: int) -> tuple[Numbers, Numbers]:
         """The numbers of the shards and records at positions, in order."""
@@ -174,9 +157,3 @@ def _round_keys(key: int) -> tuple[np.uint64, ...]:
 
     digest = hashlib.blake2b(key.to_bytes(8, "little"), digest_size=8 * _ROUNDS).digest()
     return tuple(np.frombuffer(digest, np.uint64))
-
-
-def pieces_of(intervals: Iterable[Interval], size: int, taken: int = 0) -> Iterator[Interval]:
-    """Yield the intervals without their first `taken` positions, cut to `size` positions at most."""
-    for start, end in drop(intervals, taken):
-        yield from ((at, min(end, at + size)) for at in range(start, end, size))
