@@ -419,11 +419,7 @@ class Path(PurePath):
     @property
     def _is_local(self) -> bool:
         """Return whether the operating system knows the path: it is on the local disk, and in no container."""
-        if isinstance(self._base, FSBase):
-            return False
-        if self._base != LocalBase():
-            return False
-        return not any(
+        return isinstance(self._base, LocalBase) and not any(
             registry.container_of(above.name) and os.path.isfile(str(above))
             for above in self._pure.parents
             if above.name

@@ -1,6 +1,6 @@
 """The `fsabs` command: `main` is its entry point.
 
-A command is a module of this package and a line in `COMMANDS`, in `commands.py`.
+A command is a function in a module of this package, and a line in `COMMANDS`, in `commands.py`.
 """
 
 from __future__ import annotations

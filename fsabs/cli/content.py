@@ -1,15 +1,18 @@
-"""Contents of files on the standard output: all of it, its first or its last lines or bytes."""
+"""`fsabs cat`, `head` and `tail`: contents of files, or their first or last lines or bytes."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from ..core.readahead import pieces
-from .paths import PIPE, Paths
-from .program import FAILED, Invocation
+from .paths import each_path, path_argument
+from .program import Invocation, common
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
@@ -18,32 +21,66 @@ if TYPE_CHECKING:
 _BLOCK = 64 * 1024
 
 
-def write_each(
+def _amount(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how much of each file is written."""
+    count = click.IntRange(min=0)
+    lines = click.option("-n", "--lines", type=count, default=10, show_default=True, help="How many lines.")
+    size = click.option("-c", "--bytes", "size", type=count, help="How many bytes, in place of lines.")
+    return lines(size(command))
+
+
+@click.command()
+@path_argument("paths", count=-1)
+@common
+def cat(invocation: Invocation, paths: tuple[str, ...]) -> int:
+    """Write files to the standard output. `-` is the standard input.
+
+    \b
+    Example: fsabs cat s3://bucket/logs/*.txt.zip/events.csv
+    """
+    return _write_each(invocation, paths, write_content, _write_pipe)
+
+
+@click.command()
+@path_argument("paths", count=-1)
+@_amount
+@common
+def head(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int | None) -> int:
+    """Write the first lines of files to the standard output; only what is needed is read.
+
+    \b
+    Example: fsabs head -n 5 s3://bucket/train.zip/labels.csv
+    """
+    return _write_each(invocation, paths, lambda fs, path: _write_first(fs, path, lines, size))
+
+
+@click.command()
+@path_argument("paths", count=-1)
+@_amount
+@common
+def tail(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int | None) -> int:
+    """Write the last lines of files to the standard output; only what is needed is read.
+
+    \b
+    Example: fsabs tail -n 5 s3://bucket/train.zip/labels.csv
+    """
+    return _write_each(invocation, paths, lambda fs, path: _write_last(fs, path, lines, size))
+
+
+def _write_each(
     invocation: Invocation,
     paths: tuple[str, ...],
     write: Callable[[FS, str], None],
     write_pipe: Callable[[], None] | None = None,
 ) -> int:
-    """Call `write` for each file that paths name, and return the exit code; an error does not stop the others.
-
-    `write_pipe`, if given, is called for the path `-`.
-    """
-    code = 0
-    with Paths() as resolver:
-        for text in paths:
-            if write_pipe is not None and text == PIPE:
-                write_pipe()
-                continue
-            try:
-                for found in resolver.expand(text):
-                    write(found.fs, found.path)
-            except (OSError, ValueError) as exc:
-                if isinstance(exc, BrokenPipeError) and exc.filename is None:
-                    raise
-                invocation.error(exc)
-                code = FAILED
-        sys.stdout.buffer.flush()
+    """Call `write` for each file that paths name, and return the exit code."""
+    code = each_path(invocation, paths, lambda found: write(found.fs, found.path), pipe=write_pipe)
+    sys.stdout.buffer.flush()
     return code
+
+
+def _write_pipe() -> None:
+    shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
 
 
 def write_content(fs: FS, path: str) -> None:
@@ -53,11 +90,11 @@ def write_content(fs: FS, path: str) -> None:
             sys.stdout.buffer.write(piece)
 
 
-def write_first(fs: FS, path: str, lines: int | None, size: int | None) -> None:
-    """Write the first lines, or the first bytes, and read no more than that takes."""
+def _write_first(fs: FS, path: str, lines: int, size: int | None) -> None:
+    """Write the first lines, or the first `size` bytes, and read no more than that takes."""
     with fs.open(path, "rb") as file:
         for block in _forward(file.raw.blob, file.raw.blob.size if size is None else min(size, file.raw.blob.size)):
-            if lines is None:
+            if size is not None:
                 sys.stdout.buffer.write(block)
                 continue
             end = _end_of_lines(block, lines)
@@ -67,11 +104,11 @@ def write_first(fs: FS, path: str, lines: int | None, size: int | None) -> None:
                 return
 
 
-def write_last(fs: FS, path: str, lines: int | None, size: int | None) -> None:
-    """Write the last lines, or the last bytes, and read no more than that takes."""
+def _write_last(fs: FS, path: str, lines: int, size: int | None) -> None:
+    """Write the last lines, or the last `size` bytes, and read no more than that takes."""
     with fs.open(path, "rb") as file:
         blob = file.raw.blob
-        start = max(0, blob.size - size) if size is not None else _start_of_lines(blob, lines or 0)
+        start = max(0, blob.size - size) if size is not None else _start_of_lines(blob, lines)
         with closing(pieces(blob, start)) as found:
             for piece in found:
                 sys.stdout.buffer.write(piece)

@@ -7,8 +7,7 @@ import click
 from .output import size_text
 from .paths import path_argument
 from .program import FAILED, Invocation, common
-from .progress import ProgressDisplay, ProgressMode, progress_option
-from .summary import Summary
+from .progress import ProgressDisplay, ProgressMode, Summary, progress_option
 
 
 @click.group()

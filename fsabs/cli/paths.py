@@ -244,10 +244,12 @@ def each_path(
     *,
     patterns: bool = True,
     ignore_missing: bool = False,
+    pipe: Callable[[], None] | None = None,
 ) -> int:
     """Call `act` for each path that arguments name, and return the exit code; an error does not stop the others.
 
-    With `patterns` an argument may be one; `ignore_missing` makes a path that is not there no error.
+    With `patterns` an argument may be one; `ignore_missing` makes a path that is not there no error. `pipe`, if given,
+    is called for the path `-`.
     """
     code = 0
 
@@ -263,6 +265,9 @@ def each_path(
 
     with Paths() as paths:
         for text in texts:
+            if pipe is not None and text == PIPE:
+                pipe()
+                continue
             with reported():
                 for found in paths.expand(text) if patterns else (paths.resolve(text),):
                     with reported():

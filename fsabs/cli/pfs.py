@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from ..urls import locations
-from . import entries, rm
-from .cp import existing_of
+from .changing import make_all, remove_all
+from .copying import existing_of
 from .filters import Filters
+from .listing import is_listed, listed_stats, stat_values, time_column
 from .paths import Paths, ResolvedPath, each_path, path_argument
 from .program import Invocation, common
 from .progress import ProgressMode, progress_option
@@ -93,7 +94,7 @@ def remove(invocation: Invocation, paths: tuple[str, ...], recursive: bool, dry_
     Example: fsabs pfs rm -r /pfs/datacenter_1/home/me/old
     """
     _check_pfs(paths)
-    return rm.remove_all(invocation, paths, recursive, False, False, dry_run, verbose)
+    return remove_all(invocation, paths, recursive, False, False, dry_run, verbose)
 
 
 @command.command("mkdir")
@@ -106,8 +107,6 @@ def make(invocation: Invocation, paths: tuple[str, ...], dry_run: bool) -> int:
     \b
     Example: fsabs pfs mkdir /pfs/datacenter_1/home/me/data
     """
-    from .mkdir import make_all
-
     _check_pfs(paths)
     return make_all(invocation, paths, True, dry_run)
 
@@ -125,13 +124,13 @@ class _PfsTransfer(Transfer):
 
 def _list(invocation: Invocation, found: ResolvedPath, recursive: bool) -> None:
     output = invocation.output
-    directory = entries.is_listed(found)
-    for stat in entries.stats(found.fs, found.path, recursive) if directory else [found.stat()]:
+    directory = is_listed(found)
+    for stat in listed_stats(found.fs, found.path, recursive) if directory else [found.stat()]:
         if output.json:
             one = found.member(stat.filename) if directory else found
-            output.record(entries.values(stat, stat.filename, one.url), "")
+            output.record(stat_values(stat, stat.filename, one.url), "")
         else:
-            when = entries.time_column(stat.last_modified)
+            when = time_column(stat.last_modified)
             name = stat.filename if stat.filename.endswith("/") else stat.listed()
             output.line(f"{when:<19} {output.name(name, stat.directory)}")
 

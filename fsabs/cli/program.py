@@ -54,8 +54,7 @@ class _Program(click.Group):
         line = COMMANDS.get(cmd_name)
         if line is None:
             return None
-        module = importlib.import_module(f".{line.module}", __package__)
-        command: click.Command = module.command
+        command: click.Command = getattr(importlib.import_module(f".{line.module}", __package__), line.name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

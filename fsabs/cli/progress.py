@@ -1,4 +1,4 @@
-"""Progress of a command that moves files, on the standard error: a line that is redrawn, plain lines, or nothing.
+"""Progress of a command on the standard error, and the summary at its end: how much was copied, skipped, failed.
 
 On a terminal one line is redrawn; `--progress=plain` writes a line every few seconds, for logs; where the standard
 error is no terminal, nothing is written unless `--progress` asks for it.
@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import click
 
-from .output import START_OF_LINE, printable, size_text, terminal_columns
+from ..core import hooks
+from .output import START_OF_LINE, CommandOutput, printable, size_text, terminal_columns
 
 ProgressMode = Literal["auto", "line", "plain", "none"]
 _SECONDS = {"line": 0.1, "plain": 5.0}
@@ -104,3 +105,63 @@ def progress_text(
         left = max(0, round((total_size - size) / rate))
         text += f"  {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
     return text
+
+
+class Summary:
+    """Counts of a command, under the names of what was done (`copied`, `skipped`, `removed`); zeros are not shown.
+
+    `failed` and `retried` are always shown by a command that counts them: pass them to `__init__`.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(names, 0)
+        self.bytes = 0
+
+    def add(self, name: str, count: int = 1, size: int = 0) -> None:
+        """Count something that was done."""
+        self.counts[name] = self.counts.get(name, 0) + count
+        self.bytes += size
+
+    def text(self) -> str:
+        """Return the summary as one line: `copied 3 (1.2 MB), skipped 0, failed 0, retried 0`."""
+        parts = [f"{name} {count:,}" for name, count in self.counts.items()]
+        if parts and self.bytes:
+            parts[0] += f" ({size_text(self.bytes)})"
+        return ", ".join(parts)
+
+    def write(self, output: CommandOutput, before: str = "") -> None:
+        """Write the summary: a line on the standard error, or with `--json` an object on the standard output."""
+        if output.json:
+            output.record({"summary": {**self.counts, "bytes": self.bytes}}, "")
+        else:
+            output.flush()
+            sys.stderr.write(f"{before}{self.text()}\n")
+
+
+class Retries(hooks.Instrument):
+    """Counts the requests that were repeated, and passes everything on to the instrument that was installed before."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before = hooks.install(self)
+        self.calls = self._before is not None and self._before.calls
+
+    def record_span(
+        self, kind: str, name: str, begin: int, size: int = 0, where: Any = "", error: str = "", offset: int = -1
+    ) -> None:
+        """Pass a span on."""
+        if self._before is not None:
+            self._before.record_span(kind, name, begin, size, where, error, offset)
+
+    def record_event(self, kind: str, name: str, size: int = 1, where: Any = "") -> None:
+        """Count a retry; pass the event on."""
+        if kind == "retry":
+            self.count += size
+        if self._before is not None:
+            self._before.record_event(kind, name, size, where)
+
+    def __enter__(self) -> Retries:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        hooks.install(self._before)

@@ -1,11 +1,12 @@
-"""`fsabs tasks`: the state of a dispatcher's job, its failed tasks, and what puts them back."""
+"""`fsabs job` and `tasks`: a dispatcher's job is created; its state, its failed tasks, and what puts them back."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -15,8 +16,52 @@ if TYPE_CHECKING:
     from ..dispatch import Counters, Status, TaskDispatcher
 
 
+class _JobParser(argparse.ArgumentParser):
+    """A parser whose errors are the command's."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error of wrong usage."""
+        raise click.UsageError(message)
+
+
 @click.group()
-def command() -> None:
+def job() -> None:
+    """Create a job whose tasks are dispatched to workers; `fsabs tasks` shows and steers it.
+
+    \b
+    Example: fsabs job create --training_data_dir=data/train --minibatch_size=64 --task_database=sqlite:///job.db
+    """
+
+
+@job.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@common
+def create(invocation: Invocation, arguments: tuple[str, ...]) -> None:
+    """Create a job, or find it created with the same data and settings; --help shows ElasticDL's arguments.
+
+    \b
+    Example: fsabs job create --training_data=data/train --records_per_task=4096 --task_database=sqlite:///job.db
+    """
+    try:
+        from ..dispatch.arguments import add_arguments, create_job
+    except ImportError as exc:
+        raise click.ClickException(str(exc)) from exc
+    parser = _JobParser("fsabs job create", allow_abbrev=False, description="Create a job, by ElasticDL's arguments.")
+    add_arguments(parser)
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit:  # of --help
+        return
+    created = create_job(given)
+    with created.dispatcher as dispatcher:
+        status = dispatcher.status()
+    values = {"job": given.job_name, "state": status.state, "tasks": status.tasks.todo, "epochs": status.num_epochs}
+    text = f"job {given.job_name!r}: {status.tasks.todo} tasks; workers open it by the URL of its database"
+    invocation.output.record(values, text)
+
+
+@click.group()
+def tasks() -> None:
     """Show and steer a job whose tasks are dispatched to workers.
 
     URL is that of the job's database: sqlite:///path or postgresql+psycopg://user@host/name.
@@ -43,7 +88,7 @@ def _opened(url: str, job: str, wait: float) -> Iterator[TaskDispatcher]:
         yield dispatcher
 
 
-@command.command()
+@tasks.command()
 @_job
 @common
 def status(invocation: Invocation, url: str, job: str, wait: float) -> None:
@@ -57,7 +102,7 @@ def status(invocation: Invocation, url: str, job: str, wait: float) -> None:
     invocation.output.record(_values(found), _text(found))
 
 
-@command.command()
+@tasks.command()
 @_job
 @click.option("--interval", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Seconds.")
 @common
@@ -80,7 +125,7 @@ def watch(invocation: Invocation, url: str, job: str, wait: float, interval: flo
             time.sleep(interval)
 
 
-@command.command()
+@tasks.command()
 @_job
 @common
 def failed(invocation: Invocation, url: str, job: str, wait: float) -> None:
@@ -95,7 +140,7 @@ def failed(invocation: Invocation, url: str, job: str, wait: float) -> None:
     invocation.output.table(columns, rows)
 
 
-@command.command()
+@tasks.command()
 @_job
 @common
 def retry(invocation: Invocation, url: str, job: str, wait: float) -> None:
@@ -109,7 +154,7 @@ def retry(invocation: Invocation, url: str, job: str, wait: float) -> None:
     invocation.output.record({"retried": count}, f"{count} tasks put back")
 
 
-@command.command()
+@tasks.command()
 @_job
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common

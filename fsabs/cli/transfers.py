@@ -17,8 +17,7 @@ from ..transfer.walks import entry
 from .filters import Filters, ordered
 from .paths import Paths, ResolvedPath
 from .program import FAILED, Invocation
-from .progress import ProgressDisplay, ProgressMode, progress_option
-from .summary import Retries, Summary
+from .progress import ProgressDisplay, ProgressMode, Retries, Summary, progress_option
 
 _Pair = tuple[ResolvedPath, ResolvedPath]
 _WOULD = {"copied": "would copy", "moved": "would move", "removed": "would remove"}
@@ -52,23 +51,12 @@ def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that `cp`, `mv` and `sync` share to a command, as its parameter `options`."""
 
     @functools.wraps(command)
-    def with_options(
-        *args: Any,
-        verbose: bool,
-        jobs: int | None,
-        include: tuple[str, ...],
-        exclude: tuple[str, ...],
-        progress: ProgressMode,
-        dry_run: bool,
-        links: bool,
-        backup_dir: str | None,
-        **others: Any,
-    ) -> Any:
+    def with_options(*args: Any, include: tuple[str, ...], exclude: tuple[str, ...], **given: Any) -> Any:
         invocation = click.get_current_context().find_object(Invocation)
         assert invocation is not None
         filters = Filters(ordered(invocation.arguments) if include or exclude else ())
-        options = TransferOptions(verbose, jobs, filters, progress, dry_run, links, backup_dir)
-        return command(*args, options=options, **others)
+        shared = {name: given.pop(name) for name in TransferOptions._fields if name != "filters"}
+        return command(*args, options=TransferOptions(filters=filters, **shared), **given)
 
     found: Callable[..., Any] = with_options
     for option in (

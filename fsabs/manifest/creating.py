@@ -65,7 +65,7 @@ def create(
     with opening.open_url(target, "wb") as file:
         entries = listed(fs, only, file.name)
         if digest is not None:
-            entries = _Digests(fs, digest, versions, progress, concurrency).of(entries)
+            entries = _Digests(fs, digest, progress, concurrency).of(entries)
         elif progress is not None:
             entries = _counted(entries, progress)
         if not versions:
@@ -78,15 +78,11 @@ def listed(fs: FS, only: Iterable[Path], left_out: str) -> Iterator[ManifestEntr
     found = (
         _entry(fs, path, stat)
         for path in sorted({fs._key(path, "manifest") for path in only})
-        for stat in _below(fs, path)
+        for stat in fs.list("/" + path, recursive=True, detail=True)
     )
     shown = (entry for entry in found if entry.name and fs.url(entry.name) != left_out)
     ordered = shown if fs.capabilities.ordered else in_order(shown)
     return without_full_directories(name for name, _ in itertools.groupby(ordered))
-
-
-def _below(fs: FS, path: str) -> Iterator[FileStat]:
-    return fs.list("/" + path, recursive=True, detail=True)
 
 
 def _entry(fs: FS, path: str, stat: FileStat) -> ManifestEntry:
@@ -117,13 +113,11 @@ class _Digests:
         self,
         fs: FS,
         algorithm: str,
-        versions: bool,
         progress: Callable[[int, int], None] | None,
         concurrency: int | None,
     ) -> None:
         self._fs = fs
         self._algorithm = algorithm
-        self._versions = versions
         self._progress = progress
         self._concurrency = concurrency
         self._files = self._bytes = 0

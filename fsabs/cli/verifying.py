@@ -1,4 +1,4 @@
-"""`fsabs verify`: read containers and RecordIO files to their ends, and show all that is wrong with them."""
+"""`fsabs verify` and `repair`: what is damaged in containers and RecordIO files, and what is good in the latter."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
+from ..core import registry
 from .paths import Paths, ResolvedPath, path_argument
 from .program import FAILED, Invocation, common
-from .summary import Summary
+from .progress import Summary
 
 
 @click.command()
 @path_argument("paths", count=-1)
 @click.option("--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Shards that are read at once.")
 @common
-def command(invocation: Invocation, paths: tuple[str, ...], jobs: int) -> int:
+def verify(invocation: Invocation, paths: tuple[str, ...], jobs: int) -> int:
     """Read all of containers (zip, tar, HDF5) and of sharded RecordIO data sets, and show what is wrong with them.
 
     A path is a container, a RecordIO file, or a directory of them. The exit code is 1 if anything is wrong.
@@ -41,7 +42,6 @@ def command(invocation: Invocation, paths: tuple[str, ...], jobs: int) -> int:
 
 
 def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tuple[dict[str, Any], str]]:
-    from ..core import registry
 
     if registry.container_of(found.path) and not found.is_directory():
         with found.fs.open_container(found.path) as container:
@@ -64,3 +64,31 @@ def _problems(found: ResolvedPath, jobs: int, summary: Summary) -> Iterator[tupl
     for kind, urls in (("missing", report.missing), ("stale", report.stale)):
         for url in urls:
             yield {"url": url, "kind": kind, "detail": ""}, f"{url}: {kind}"
+
+
+@click.command()
+@path_argument("paths", count=-1)
+@common
+def repair(invocation: Invocation, paths: tuple[str, ...]) -> None:
+    """Replace each damaged file of RecordIO data sets by one with its good chunks, and show what was lost.
+
+    A file is replaced whole or not at all; one that is not damaged is not touched. `fsabs verify` shows what would be
+    lost before.
+
+    \b
+    Example: fsabs repair s3://bucket/shards/
+    """
+    from ..readers import shards
+
+    summary = Summary("checked", "repaired")
+    for path in paths:
+        if registry.container_of(path.rstrip("/")):
+            raise ValueError(f"{path}: only RecordIO files are repaired; unpack what is good of a container")
+        report = shards.repair(path)
+        for shard in report.shards:
+            summary.add("checked")
+            summary.add("repaired", not shard.ok)
+            for skipped in shard.damage:
+                values = {"url": shard.url, "kept_records": shard.records, "lost": str(skipped)}
+                invocation.output.record(values, f"lost: {skipped}")
+    summary.write(invocation.output)

@@ -1,4 +1,4 @@
-"""`fsabs rm`: files and trees removed."""
+"""`fsabs mkdir` and `rm`: directories made, files and trees removed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,42 @@ from .program import Invocation, common
 
 @click.command()
 @path_argument("paths", count=-1)
+@click.option(
+    "-p", "--parents", is_flag=True, help="Make what is missing above, too; a directory that is there is fine."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be made.")
+@common
+def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool, dry_run: bool) -> int:
+    """Make directories.
+
+    \b
+    Example: fsabs mkdir -p hdfs:///user/me/runs/7
+    """
+    return make_all(invocation, paths, parents, dry_run)
+
+
+def make_all(invocation: Invocation, paths: tuple[str, ...], parents: bool, dry_run: bool = False) -> int:
+    """Make directories, and return the exit code."""
+
+    def make(found: ResolvedPath) -> None:
+        if not dry_run:
+            found.fs.makedirs(found.path, exist_ok=True) if parents else found.fs.mkdir(found.path)
+            return
+        values = {"action": "made", "url": found.url, "dry_run": True}
+        invocation.output.record(values, f"would make {invocation.output.name(found.shown)}")
+
+    return each_path(invocation, paths, make, patterns=False)
+
+
+@click.command()
+@path_argument("paths", count=-1)
 @click.option("-r", "--recursive", is_flag=True, help="Remove directories with all that is in them.")
 @click.option("-f", "ignore_missing", is_flag=True, help="Ignore paths that are missing.")
 @click.option("--force", is_flag=True, help="Remove also the working directory, a home, a root, and what these are in.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
 @click.option("-v", "--verbose", is_flag=True, help="Write a line for each path.")
 @common
-def command(
+def rm(
     invocation: Invocation,
     paths: tuple[str, ...],
     recursive: bool,

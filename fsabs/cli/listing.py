@@ -1,0 +1,383 @@
+"""`fsabs ls`, `tree`, `du`, `stat` and `find`: what there is, in order; as lines, or as JSON objects."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import itertools
+import json
+import os
+import re
+import stat as stat_bits
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..core import registry
+from ..core.stats import TreeCounts
+from .output import size_text
+from .paths import Paths, ResolvedPath, each_path, path_argument
+from .program import Invocation, common
+
+if TYPE_CHECKING:
+    from ..core.fs import FS
+    from ..core.stats import FileStat
+
+T = TypeVar("T")
+
+SORTED = 10_000
+"""Entries that are sorted where a store gives them in no order; of more, the first ones would have to wait."""
+
+
+def listed_names(fs: FS, path: str, recursive: bool = False) -> Iterator[str]:
+    """Yield the names in a directory, in order, a directory's with a `/` at its end."""
+    return _in_order(fs, fs.list(path, recursive), str)
+
+
+def listed_stats(fs: FS, path: str, recursive: bool = False) -> Iterator[FileStat]:
+    """Yield the stats in a directory, in the order of their names."""
+    return _in_order(fs, fs.list(path, recursive, detail=True), lambda stat: stat.filename)
+
+
+def _in_order(fs: FS, items: Iterator[T], key: Callable[[T], str]) -> Iterator[T]:
+    if fs.capabilities.ordered:
+        return items
+    first = list(itertools.islice(items, SORTED + 1))
+    if len(first) <= SORTED:
+        first.sort(key=key)
+    return itertools.chain(first, items)
+
+
+def size_column(stat: FileStat, human: bool) -> str:
+    """Return a file's size for people or in bytes; `-` for a directory."""
+    if stat.directory:
+        return "-"
+    return size_text(stat.size) if human else str(stat.size)
+
+
+def time_column(when: float | None) -> str:
+    """Return a time in the local zone; `-` if there is none."""
+    return "-" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+
+
+def iso(when: float | None) -> str | None:
+    """Return a time as ISO 8601 in UTC."""
+    return None if when is None else datetime.fromtimestamp(when, UTC).isoformat().replace("+00:00", "Z")
+
+
+def stat_values(stat: FileStat, name: str, url: str) -> dict[str, Any]:
+    """Return a file or directory as an object of `--json`."""
+    return {
+        "name": name,
+        "url": url,
+        "type": "directory" if stat.directory else "file",
+        "size": None if stat.directory else stat.size,
+        "modified": iso(stat.last_modified),
+        "version": stat.version,
+    }
+
+
+def is_listed(found: ResolvedPath) -> bool:
+    """Return whether a path names a directory or the members of a container; `FileNotFoundError` if nothing is there.
+
+    A file that is written with a `/` at its end is a `NotADirectoryError`, when it is listed.
+    """
+    return found.contents or found.stat().directory
+
+
+@click.command(context_settings={"help_option_names": ["--help"]})
+@path_argument("paths", count=-1, required=False)
+@click.option("-l", "long", is_flag=True, help="Show size and time of modification.")
+@click.option("-R", "recursive", is_flag=True, help="Show what is in directories, too.")
+@click.option("-h", "--human", is_flag=True, help="Show sizes for people: 1.5 MB.")
+@common
+def ls(invocation: Invocation, paths: tuple[str, ...], long: bool, recursive: bool, human: bool) -> int:
+    """List directories and containers; files are listed as themselves.
+
+    A container at the end of a path is a file; with a / behind it, its members are listed. Directories end in /.
+
+    \b
+    Example: fsabs ls -lR s3://bucket/train.zip/images/
+    """
+    listing = _Listing(invocation, long, recursive, human)
+    return each_path(invocation, paths or (".",), lambda found: listing.add(found, heading=len(paths) > 1))
+
+
+class _Listing:
+    """Writes the entries of directories."""
+
+    def __init__(self, invocation: Invocation, long: bool, recursive: bool, human: bool) -> None:
+        self._output = invocation.output
+        self._long = long
+        self._recursive = recursive
+        self._human = human
+        self._blocks = 0
+
+    def add(self, found: ResolvedPath, heading: bool) -> None:
+        """Write a directory, or a file."""
+        if not is_listed(found):
+            self._blocks += 1
+            stat = found.stat()
+            if self._output.json:
+                self._output.record(stat_values(stat, found.shown, found.url), "")
+            else:
+                self._output.line(self._text(stat, self._output.name(found.shown)))
+            return
+        if not (self._long or self._output.json):
+            names = listed_names(found.fs, found.path, self._recursive)
+            self._begin(found, heading)
+            for listed in names:
+                self._output.line(self._output.name(listed, listed[-1] == "/"))
+            return
+        stats = listed_stats(found.fs, found.path, self._recursive)
+        self._begin(found, heading)
+        for stat in stats:
+            if self._output.json:
+                self._output.line(json.dumps(stat_values(stat, stat.filename, found.member(stat.filename).url)))
+            else:
+                self._output.line(self._text(stat, self._output.name(stat.filename, stat.directory)))
+
+    def _begin(self, found: ResolvedPath, heading: bool) -> None:
+        """Write the heading of a directory, which is there."""
+        if heading and not self._output.json:
+            self._output.line(f"\n{found.shown}:" if self._blocks else f"{found.shown}:")
+        self._blocks += 1
+
+    def _text(self, stat: FileStat, shown: str) -> str:
+        if not self._long:
+            return shown
+        size, modified = size_column(stat, self._human), time_column(stat.last_modified)
+        return f"{size:>13}  {modified:<19}  {shown}"
+
+
+@click.command()
+@path_argument("path", required=False)
+@click.option("-L", "--depth", type=click.IntRange(min=1), help="Levels to show.")
+@common
+def tree(invocation: Invocation, path: str | None, depth: int | None) -> None:
+    """Show a directory or a container as a tree.
+
+    \b
+    Example: fsabs tree -L 2 s3://bucket/train.zip/
+    """
+    with Paths() as resolver:
+        for found in resolver.expand(path or "."):
+            try:
+                _Tree(invocation, found, depth).show()
+            except NotADirectoryError as exc:
+                if found.contents or registry.container_of(os.path.basename(found.path)) is None:
+                    raise
+                reason = "a container is a directory with a / at its end, else a file"
+                raise NotADirectoryError(errno.ENOTDIR, reason, found.shown) from exc
+
+
+class _Tree:
+    """Writes one tree: a directory's files first, then its directories, each with what is in it."""
+
+    def __init__(self, invocation: Invocation, top: ResolvedPath, depth: int | None) -> None:
+        self._output = invocation.output
+        self._top = top
+        self._depth = depth
+        self._files = self._directories = 0
+        self._open: list[tuple[str, list[str]]] = []
+        """The directories that lead to the current one, with their directories that were not shown yet."""
+
+    def show(self) -> None:
+        """Write the tree, and how many directories and files are in it."""
+        if not self._output.json:
+            self._output.line(self._output.name(self._top.shown, directory=True))
+        for path, directories, files in self._top.fs.walk(self._top.path):
+            self._enter(path)
+            deep = self._depth is not None and len(self._open) + 1 >= self._depth
+            self._open.append((path, list(directories)))
+            for at, name in enumerate(files, 1):
+                self._write(name, False, last=at == len(files) and not directories)
+            if deep:
+                self._leave_one()
+                directories.clear()
+        while self._open:
+            self._leave_one()
+        counts = {"directories": self._directories, "files": self._files}
+        self._output.record(counts, f"\n{self._directories:,} directories, {self._files:,} files")
+
+    def _enter(self, path: str) -> None:
+        """Write the directory that is entered, and those before it that were not: links that lead back."""
+        while self._open and os.path.dirname(path) != self._open[-1][0]:
+            self._leave_one()
+        if self._open:
+            name, waiting = os.path.basename(path), self._open[-1][1]
+            while waiting and (first := waiting.pop(0)) != name:
+                self._write(first, True, last=False)
+            self._write(name, True, last=not waiting)
+
+    def _leave_one(self) -> None:
+        waiting = self._open[-1][1]
+        while waiting:
+            name = waiting.pop(0)
+            self._write(name, True, last=not waiting)
+        self._open.pop()
+
+    def _write(self, name: str, directory: bool, last: bool) -> None:
+        self._directories += directory
+        self._files += not directory
+        above = self._open[-1][0]
+        path = f"{above}/{name}" if above else name
+        if self._output.json:
+            kind = "directory" if directory else "file"
+            self._output.record({"url": self._top.fs.url(path), "type": kind, "depth": len(self._open)}, "")
+            return
+        lines = "".join("│   " if waiting else "    " for _, waiting in self._open[:-1])
+        branch = "└── " if last else "├── "
+        self._output.line(lines + branch + self._output.name(name + "/" * directory, directory))
+
+
+@click.command(context_settings={"help_option_names": ["--help"]})
+@path_argument("paths", count=-1, required=False)
+@click.option("-h", "--human", is_flag=True, help="Show sizes for people: 1.5 MB.")
+@common
+def du(invocation: Invocation, paths: tuple[str, ...], human: bool) -> int:
+    """Sum up the bytes and the files below each path.
+
+    A container at the end of a path counts as a file; with a / behind it, its members count, with their sizes when
+    they are read.
+
+    \b
+    Example: fsabs du -h s3://bucket/train.zip/ s3://bucket/val/
+    """
+
+    def show(found: ResolvedPath) -> None:
+        usage = found.fs.usage(found.path) if is_listed(found) else TreeCounts(1, bytes=found.stat().size)
+        counts = {"url": found.url, "files": usage.files, "bytes": usage.bytes}
+        shown = size_text(usage.bytes) if human else str(usage.bytes)
+        invocation.output.record(counts, f"{shown:>15}  {usage.files:>12,} files  {found.shown}")
+
+    return each_path(invocation, paths or (".",), show)
+
+
+@click.command()
+@path_argument("paths", count=-1)
+@common
+def stat(invocation: Invocation, paths: tuple[str, ...]) -> int:
+    """Show what is known of files and directories: type, size, time, mode, version.
+
+    \b
+    Example: fsabs stat s3://bucket/train.zip
+    """
+
+    def show(found: ResolvedPath) -> None:
+        stat = found.stat()
+        mode = stat_bits.filemode(stat.mode)
+        values = {**stat_values(stat, found.shown, found.url), "mode": mode}
+        lines = {
+            "url": found.url,
+            "type": values["type"],
+            "size": "-" if stat.directory else f"{stat.size} ({size_text(stat.size)})",
+            "modified": time_column(stat.last_modified),
+            "mode": mode,
+            "version": stat.version or "-",
+        }
+        invocation.output.record(values, "\n".join(f"{name + ':':10}{value}" for name, value in lines.items()))
+
+    return each_path(invocation, paths, show)
+
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+Test = Callable[["FileStat"], bool]
+
+
+@click.command()
+@path_argument("paths", count=-1)
+@click.option("--name", multiple=True, help="A pattern for the last segment; one of several has to match.")
+@click.option("--path", "whole", multiple=True, help="A pattern for the path below PATHS; * matches / too.")
+@click.option("--type", "kind", type=click.Choice(["f", "d"]), help="Files or directories only.")
+@click.option("--size", help="+1M: larger than 1 MB; -20k: smaller.")
+@click.option("--newer", help="Modified since: 2026-01-31, or 12h, 7d ago.")
+@click.option("--older", help="Modified before: 2026-01-31, or 12h, 7d ago.")
+@click.option("-0", "--print0", is_flag=True, help="End each path by a NUL, for xargs -0.")
+@common
+def find(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    name: tuple[str, ...],
+    whole: tuple[str, ...],
+    kind: str | None,
+    size: str | None,
+    newer: str | None,
+    older: str | None,
+    print0: bool,
+) -> None:
+    """Find files and directories, at any depth below the paths.
+
+    \b
+    Example: fsabs find s3://bucket/train/ --name '*.jpg' --size +1M
+    """
+    tests = _tests(name, whole, kind, size, newer, older)
+    output = invocation.output
+    with Paths() as resolver:
+        for top in resolver.expand_all(paths):
+            prefix = top._replace(text=top.shown)
+            for stat in listed_stats(top.fs, top.path, recursive=True):
+                if not all(test(stat) for test in tests):
+                    continue
+                if output.json:
+                    output.line(json.dumps(stat_values(stat, stat.filename, top.member(stat.filename).url)))
+                elif print0:
+                    sys.stdout.write(prefix.member(stat.filename.removesuffix("/")).text + "\0")
+                else:
+                    output.line(output.name(prefix.member(stat.filename.removesuffix("/")).text, stat.directory))
+
+
+def _tests(
+    name: tuple[str, ...],
+    whole: tuple[str, ...],
+    kind: str | None,
+    size: str | None,
+    newer: str | None,
+    older: str | None,
+) -> list[Test]:
+    """Return what a stat has to pass."""
+    found: list[Test] = []
+    if kind:
+        found.append(lambda stat: stat.directory == (kind == "d"))
+    if name:
+        named = _matcher(name)
+        found.append(lambda stat: named(stat.filename.rstrip("/").rpartition("/")[2]) is not None)
+    if whole:
+        placed = _matcher(whole)
+        found.append(lambda stat: placed(stat.filename.rstrip("/")) is not None)
+    if size:
+        above, limit = _limit(size)
+        found.append(lambda stat: not stat.directory and (stat.size > limit if above else stat.size < limit))
+    if newer:
+        since = _moment(newer, "--newer")
+        found.append(lambda stat: stat.last_modified is not None and stat.last_modified >= since)
+    if older:
+        until = _moment(older, "--older")
+        found.append(lambda stat: stat.last_modified is not None and stat.last_modified < until)
+    return found
+
+
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
+
+
+def _limit(text: str) -> tuple[bool, int]:
+    match = re.fullmatch(r"([+-])(\d+)([kMGT]?)B?", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: a size is +1M or -20k", param_hint="--size")
+    return match[1] == "+", int(match[2]) * _UNITS[match[3]]
+
+
+def _moment(text: str, option: str) -> float:
+    if match := re.fullmatch(r"(\d+)([smhdw])", text):
+        return time.time() - int(match[1]) * _SPANS[match[2]]
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: a date is 2026-01-31, or 12h, 7d ago", param_hint=option) from None
