@@ -173,7 +173,7 @@ class S3(FS):
         warn_ignored("S3.open", kwargs)
         with _client_errors("HeadObject" if "r" in mode else "PutObject"):
             if "b" not in mode:
-                buffering = max(buffering, 1) if buffering > 1 else -1
+                buffering = buffering if buffering > 1 else -1
                 return keep_if_dropped(self.fsabs.open(self._path(path), mode, buffering, **known))
             if "r" not in mode:
                 return keep_if_dropped(self.fsabs.open(self._path(path), mode))
