@@ -39,7 +39,7 @@ def test_paths_choose_files() -> None:
     assert {Path(file.path).parent.name for file in parts.files(["tests/cli", "tests/trace"])} == {"cli", "trace"}
     [file] = parts.files(["tests/test_dataloader.py"])
     assert file.with_torch
-    assert file.servers == ("azurite", "ceph", "gcs", "hdfs", "moto")
+    assert file.servers == ("azurite", "ceph", "dav", "gcs", "hdfs", "moto")
 
 
 FILE = """
