@@ -10,8 +10,10 @@ import hashlib
 import hmac
 import html
 import http.client
+import os
 import re
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
@@ -53,7 +55,17 @@ def install() -> None:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="azurite-download-") as tmp:
             fresh = Path(tmp, "fresh")
             command = ["npm", "install", "--prefix", str(fresh), "--no-audit", "--no-fund", f"azurite@{VERSION}"]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            trusted = {
+                "NODE_EXTRA_CA_CERTS": ssl.get_default_verify_paths().cafile or ""
+            }  # as pip does; Node has its own
+            done = subprocess.run(
+                command,
+                env={**trusted, **os.environ},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
             fresh.rename(folder)
