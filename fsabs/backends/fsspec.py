@@ -47,13 +47,6 @@ _OBJECT_STORES = frozenset({"abfs", "abfss", "adl", "az", "gcs", "gs", "oci", "o
 _TIMES = ("mtime", "created", "LastModified", "last_modified", "updated", "last_commit")
 _VERSIONS = ("ETag", "etag", "generation", "md5Hash", "version_id", "ino", *_TIMES)
 
-_QUERY = re.compile(r"([^?#]*)([?#]?)(.*)", re.DOTALL)
-_ENCODED_DOTS = re.compile(r"(?<![^/])(?:\.|%2e){1,2}(?![^/])", re.IGNORECASE)
-
-
-def _decoded_dots(segment: re.Match[str]) -> str:
-    return segment[0].lower().replace("%2e", ".")
-
 
 def knows(scheme: str) -> bool:
     """Return whether fsspec has an implementation for `scheme`."""
@@ -100,10 +93,8 @@ class Fsspec(FS):
     def _key(self, path: Path, operation: str) -> str:
         if self.scheme not in ("http", "https"):
             return super()._key(path, operation)
-        # Keys are URLs as they are written: %2e is a dot to a server, and its path ends before a query.
-        text, mark, rest = _QUERY.match(os.fspath(path)).groups()  # type: ignore[union-attr]  # matches any text
-        key = super()._key(_ENCODED_DOTS.sub(_decoded_dots, text), operation)
-        return key + "/" * (bool(mark) and text.endswith("/")) + mark + rest
+        text, rest = keys.verbatim(os.fspath(path))  # keys are URLs as they are written
+        return super()._key(text, operation) + rest
 
     @property
     def implementation(self) -> Any:

@@ -101,7 +101,7 @@ class _Window:
     def _alone(self, key: str, file: CachedFile) -> bytes:
         """Return the content of a file that is large, not cached, or could not be fetched with the others."""
         if file.small is None:
-            return self._files.read(key)
+            return self._files.read(key, file)
         return self._files.whole(key, file, self._files.inner._open_from_start)[0]
 
 

@@ -108,7 +108,8 @@ class CachedFS(LayerFS):
         files = self._files
         if files.order.is_known or files.prefetched.is_known:
             files.reached(key)
-        return files.read(key)
+        file, data = files.known(key)
+        return files.read(key, file) if data is None else data
 
     def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
         return batches.read_many(self._files, wanted, concurrency)
@@ -481,12 +482,8 @@ class CachedFiles:
             return self.block_blob(key, file, opened)
         return WholeBlob(self._fs, key, *self.whole(key, file, open_inner, opened))
 
-    def read(self, key: str) -> bytes:
-        """Return the content of a file."""
-        known, data = self.known(key)
-        return self._read(key, known) if data is None else data
-
-    def _read(self, key: str, known: CachedFile | None) -> bytes:
+    def read(self, key: str, known: CachedFile | None) -> bytes:
+        """Return the content of a file of which `known` has found no content."""
         for _ in range(_ATTEMPTS):
             file, data, opened = self._located(key, known)
             if data is not None:

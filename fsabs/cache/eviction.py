@@ -50,8 +50,9 @@ TOLERANCE = 1 / 64
 """The share of the limit by which an estimate may exceed it before entries go whatever they are needed for."""
 CANDIDATES = 256
 """Entries, at least, among which an eviction chooses."""
-VAIN_REST = 50
-"""Times as long as a sample took that had nothing to evict, there is no other one."""
+VAIN_REST, ORDERED_REST = 50, 5
+"""Times as long as a sample took that had nothing to evict, there is no other one; the same where reading changes what
+can be done without."""
 ANY = -2.0
 """In place of a newcomer's position: there has to be less, whatever goes."""
 _EXCESS = 1  # the token by which a process claims to bring a cache back to its limits
@@ -195,11 +196,11 @@ class Victims:
         self._sample = sample
         self._passes = passes
         self._candidates: list[Candidate] = []
-        self._rests_until = 0.0
-        self._rests_for: tuple[ReadOrder | None, float] | None = None
+        self._vain = _VainSearch(math.inf, None, 0.0, 0.0)
 
     def next(self, need: float, order: ReadOrder, *, refill: bool = True) -> Candidate | None:
         """Return an entry that goes for a newcomer that is needed at a position, or for `ANY`; None if none does."""
+        took: float | None = None
         while True:
             candidates = self._candidates
             try:
@@ -207,10 +208,13 @@ class Victims:
                     return candidates.pop()
             except IndexError:  # another thread took the last one
                 continue
+            if took is not None:
+                rest = took * (VAIN_REST if need == math.inf else ORDERED_REST)
+                self._vain = _VainSearch(need, order or None, self._passes.unread_since, time.monotonic() + rest)
+                return None
             if not refill or self._rests(need, order):
                 return None
-            self._refill(order)
-            refill = False
+            took = self._refill(order)
 
     def _goes(self, one: Candidate, need: float, order: ReadOrder) -> bool:
         return need == ANY or policy.goes_for(self._rank(one, order), need)
@@ -219,19 +223,31 @@ class Victims:
         return policy.rank(one.key, one.last_read, order, self._passes)
 
     def _rests(self, need: float, order: ReadOrder) -> bool:
-        """Return if a search for a newcomer of unknown use was in vain lately, and nothing has changed since."""
-        rests = need == math.inf and time.monotonic() < self._rests_until
-        return rests and self._rests_for == (order or None, self._passes.unread_since)
+        """Return if a search for what is needed no later was in vain lately, and nothing has changed since."""
+        vain = self._vain
+        same = vain.order is (order or None) and vain.unread_since == self._passes.unread_since
+        return same and need >= vain.need and time.monotonic() < vain.until
 
-    def _refill(self, order: ReadOrder) -> None:
+    def _refill(self, order: ReadOrder) -> float:
+        """Take a new sample; return the seconds that it took."""
         began = time.monotonic()
         found = self._sample()
         ranked = sorted(((self._rank(one, order), -one.last_read), at) for at, one in enumerate(found))
         dispensable = sum(rank >= policy.READ for (rank, _), _ in ranked) if order else 0
         self._candidates = [found[at] for _, at in ranked[-max(CANDIDATES // 4, len(found) // 4, dispensable) :]]
-        if not (ranked and ranked[-1][0][0] == math.inf):
-            self._rests_for = order or None, self._passes.unread_since
-            self._rests_until = time.monotonic() + VAIN_REST * (time.monotonic() - began)
+        return time.monotonic() - began
+
+
+class _VainSearch(NamedTuple):
+    """A search that has found nothing to evict."""
+
+    need: float
+    """The position at which the newcomer is needed."""
+    order: ReadOrder | None
+    unread_since: float
+    """Of the passes at that time."""
+    until: float
+    """When there may be another one."""
 
 
 class Evictor:

@@ -12,6 +12,7 @@ import bisect
 import errno
 import io
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -64,13 +65,15 @@ class FileRecords:
         self._disk = contents.disk if on_disk else None
         self._known: dict[str, FileRecord] = {}
         self._changed = 0.0
+        self.listed: dict[str, Listed] = {}
+        """What was listed, by the directory that an FS begins at; a forked child has neither that nor what it said."""
 
-    def recall(self, url: str, after: float = 0.0) -> FileRecord | None:
-        """Return the last stat of a file, if it was asked for after that time."""
-        found = self._known.get(url)
-        if (found is None or found.asked < after) and self._disk is not None:
-            found = self._load(url)
-        return found if found is not None and after <= found.asked <= time.time() else None
+    def recall(self, url: str, age: float = math.inf) -> FileRecord | None:
+        """Return the last stat of a file, if it was asked for at most `age` seconds ago."""
+        found, now = self._known.get(url), time.time()
+        if (found is None or now - found.asked > age) and self._disk is not None:
+            found, now = self._load(url), time.time()
+        return found if found is not None and 0 <= now - found.asked <= age else None
 
     def remember(self, url: str, stat: FileStat, asked: float) -> FileRecord:
         """Remember, in this process, what a file was when it was asked for.
@@ -135,9 +138,11 @@ class FileRecords:
 
 
 class Listed:
-    """The names that pages of a listing have covered."""
+    """The names that `pages` of a listing have covered, the first of them asked for at `since`."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: float = 0.0) -> None:
+        self.since = since
+        self.pages = 0
         self._ranges: list[tuple[str, str]] = []  # disjoint, in order: behind which name one begins, and its last one
 
     def __contains__(self, name: str) -> bool:
@@ -187,9 +192,6 @@ class Freshness:
         self._can_list = self._check_interval > 0 and not offline and max_age is None
         self._is_used = False
         self._updated: frozenset[str] = frozenset()
-        self._listed = Listed()
-        self._listed_since = 0.0
-        self._pages = 0
         self._credit: float = PAGES  # the pages that may be asked for now
         self._listing = process.Lock()
         self._backoff = Backoff()
@@ -237,7 +239,7 @@ class Freshness:
         """Return what is remembered of a file, if that holds; `records` are this process's, if the caller has them."""
         if not self._check_interval or key in self._updated:
             return None
-        return (records or self._records()).recall(url, time.time() - self._check_interval)
+        return (records or self._records()).recall(url, self._check_interval)
 
     def current(self, key: str, url: str, *, by_listing: bool = True) -> FileStat:
         """Return the stat of a file, asked for now or within the check interval; by a listing, if that is better."""
@@ -289,28 +291,28 @@ class Freshness:
             if self.fresh(key, self._inner._url(key)) is not None:  # another thread has asked for it
                 return False
             asked = time.time()
-            if not 0 <= asked - self._listed_since < self._check_interval:
-                self._listed, self._listed_since, self._pages = Listed(), asked, 0
-            root = self._inner._root
+            root, all_listed = self._inner._root, self._records().listed
+            if not 0 <= asked - (listed := all_listed.get(root, Listed())).since < self._check_interval:
+                all_listed[root] = listed = Listed(asked)
             name = keys.relative(key, root)
-            if name in self._listed:  # and not in the listing, or without a version
+            if name in listed:  # and not in the listing, or without a version
                 return False
             # Behind what is listed of its directory; in a very large one every other page begins at the file. Of a
             # directory of which nothing is listed, at its beginning, or every other time behind what is listed before.
-            directory, start = name[: name.rfind("/") + 1], self._listed.end(name)
+            directory, start = name[: name.rfind("/") + 1], listed.end(name)
             if start > directory:
-                start = name[:-1] if self._pages >= IN_ORDER and self._pages % 2 else start
-            elif not start or self._pages % 2 == 0:
+                start = name[:-1] if listed.pages >= IN_ORDER and listed.pages % 2 else start
+            elif not start or listed.pages % 2 == 0:
                 start = directory
             self._credit -= 1
-            self._pages += 1
+            listed.pages += 1
             try:
                 page = self._inner._list_page(root, start)
             except OSError:  # of what may not be listed
                 page = None
             for stat in page.files if page is not None else ():
                 self.remember_listed(keys.join(root, stat.filename), stat, asked)
-            self._listed.add(*(("", LAST_NAME) if page is None else (start, page.last)))
+            listed.add(*(("", LAST_NAME) if page is None else (start, page.last)))
             if self.fresh(key, self._inner._url(key)) is not None:
                 self._credit += 0.5
             return True

@@ -192,6 +192,7 @@ class SingleFlight:
             elif time.monotonic() > end:
                 for token in waiting.values():
                     claims.give_up(token)
+                continue  # before that process claims anything anew
             if waiting:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)

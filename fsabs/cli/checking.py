@@ -6,6 +6,7 @@ A check waits some seconds, and no longer, for a store that doesn't answer.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import queue
 import socket
@@ -175,8 +176,8 @@ def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
     """
     name = ""
     try:
-        name = within(_first_file, fs)
-        yield ok("list", f"found {name}" if name else "there are no files")
+        name, listed = within(_first_file, fs)
+        yield ok("list", listed)
     except OSError as exc:
         yield CheckFinding("list", "fault", _reason(exc), _advice(exc, store, "list"))
         if isinstance(exc, TimeoutError):  # the others would wait as long
@@ -205,9 +206,14 @@ def permissions(fs: FS, store: FS) -> Iterator[CheckFinding]:
         )
 
 
-def _first_file(fs: FS) -> str:
-    """Return the name of a file; an empty string if there is none."""
-    return next((name for name in fs.list("", recursive=True) if not name.endswith("/")), "")
+def _first_file(fs: FS) -> tuple[str, str]:
+    """Return the name of a file, or an empty string, and what the listing has shown."""
+    try:
+        name = next((name for name in fs.list("", recursive=True) if not name.endswith("/")), "")
+    except io.UnsupportedOperation as exc:
+        there = fs.exists("")  # the store answers, or this raises
+        return "", f"not checked: {_reason(exc)}; at the URL there is {'a file' if there else 'none'}"
+    return name, f"found {name}" if name else "there are no files"
 
 
 def _read(fs: FS, name: str) -> int:

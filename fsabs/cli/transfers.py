@@ -179,12 +179,7 @@ class Transfer:
         """Copy what is in a directory, and with `delete` remove what is not in it."""
         if self._progress.shown and self._totals == (None, None):
             self._count_in_background(source, plan)
-        transfer = self._new(source, target, plan, target.key)
-        if delete:
-            transfer.check_delete()
-        transfer.run()
-        if delete and not transfer.failed:
-            transfer.remove_others()
+        self._new(source, target, plan, target.key).run(delete)
 
     def _new(self, source: ResolvedPath, target: ResolvedPath, plan: TreePlan, dst: str) -> TreeTransfer:
         target.fs._require("write", "copy", dst)

@@ -14,7 +14,7 @@ import functools
 import io
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, cast, overload
 
 from . import errors, identity, keys, modes, process, redaction, registry, writemany
@@ -449,11 +449,7 @@ class FS(abc.ABC):
 
         totals, plan = trees.TransferTotals(progress), trees.TreePlan("compare", content, replace_links=True)
         run = trees.TreeTransfer(self, source, target_fs, target, plan, totals.report, totals.count, concurrency)
-        if delete:
-            run.check_delete()
-        run.run()
-        if delete:
-            run.remove_others()
+        run.run(delete)
         return totals.counts(run.directories)
 
     # ---- trees and containers
@@ -885,6 +881,10 @@ class FS(abc.ABC):
         from ..transfer.files import copy_file
 
         copy_file(self, src, self, dst, verify=False)
+
+    def _together(self, message: str) -> AbstractContextManager[None]:
+        """Return a block whose changes are made as one, with this message, by a store that can."""
+        return nullcontext()
 
     def _stored_in(self) -> FS:
         """Return the FS of the store that has the files of this one, as they are and under their keys."""

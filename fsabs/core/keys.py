@@ -96,6 +96,21 @@ def from_url_path(path: str) -> str:
     return unquote(path, errors="surrogateescape")
 
 
+_QUERY = re.compile(r"([^?#]*)(.*)", re.DOTALL)
+_ENCODED_DOTS = re.compile(r"(?<![^/])(?:\.|%2e){1,2}(?![^/])", re.IGNORECASE)
+
+
+def verbatim(path: str) -> tuple[str, str]:
+    """Return a path that is part of a URL as it is written, and the query behind it, with a slash that is before it.
+
+    In the path, `%2e` in place of a dot of `.` and `..` is decoded, as a server does.
+    """
+    match = _QUERY.match(path)
+    assert match is not None  # of any text
+    text = _ENCODED_DOTS.sub(lambda dots: dots[0].lower().replace("%2e", "."), match[1])
+    return text, "/" * (match[2] != "" and text.endswith("/")) + match[2]
+
+
 def is_text(key: str) -> bool:
     """Return whether a key is text: bytes that are not UTF-8 stand in it as surrogates."""
     return key.isascii() or not re.search("[\ud800-\udfff]", key)

@@ -29,6 +29,7 @@ from .stats import StoreNotes, TreeCounts
 from .writing import Writer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Self
 
 
@@ -265,6 +266,9 @@ class LayerFS(FS):
 
     def _set_mode(self, key: str, mode: int) -> None:
         self.inner._set_mode(key, mode)
+
+    def _together(self, message: str) -> AbstractContextManager[None]:
+        return self.inner._together(message)
 
     def _stored_in(self) -> FS:
         return self.inner._stored_in()

@@ -11,6 +11,7 @@ from contextlib import closing
 
 from . import errors, process
 from .blobs import Blob
+from .buffers import MIN_ADVISED, BytesBuffer
 
 PIECE = 8 * 1024 * 1024
 """Bytes of a large file that are read at once."""
@@ -43,7 +44,14 @@ class ReadAhead:
     def pread(self, size: int, offset: int) -> bytes:
         """As `Blob.pread`."""
         size = self._begin(size, offset)
-        data = self._blob.pread(size, offset) if self._pieces is None else joined(self._take(size, offset))
+        if self._pieces is None:
+            data = self._blob.pread(size, offset)
+        elif size < MIN_ADVISED:
+            data = joined(list(self._take(size, offset)))
+        else:  # of which there is to be no second copy
+            buffer = BytesBuffer(size)
+            self._fill(buffer.view, offset)
+            data = buffer.release()
         self._next = offset + len(data)
         self._run += len(data)
         return data
@@ -54,10 +62,7 @@ class ReadAhead:
         if self._pieces is None:
             size = self._blob.pread_into(view, offset)
         else:
-            at = 0
-            for piece in self._take(size, offset):
-                view[at : at + len(piece)] = piece
-                at += len(piece)
+            self._fill(view[:size], offset)
         self._next = offset + size
         self._run += size
         return size
@@ -110,16 +115,22 @@ class ReadAhead:
         self.close()
         self._generation = process.generation()
 
-    def _take(self, size: int, offset: int) -> list[memoryview]:
-        """Return the next `size` bytes of the stream, in pieces."""
-        rest, found, missing = self._rest, [], size
+    def _take(self, size: int, offset: int) -> Iterator[memoryview]:
+        """Yield the next `size` bytes of the stream, in pieces."""
+        missing = size
         while missing:
-            rest = rest or self._piece(missing, offset + size - missing)
-            found.append(rest[:missing])
-            rest = rest[missing:]
-            missing -= len(found[-1])
-        self._rest = rest
-        return found
+            piece = self._rest or self._piece(missing, offset + size - missing)
+            self._rest = piece[missing:]
+            missing -= min(missing, len(piece))
+            self._next = offset + size - missing  # where the stream is, if the reader breaks off here
+            yield piece[: len(piece) - len(self._rest)]
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        """Fill `view` from the stream."""
+        at = 0
+        for piece in self._take(len(view), offset):
+            view[at : at + len(piece)] = piece
+            at += len(piece)
 
     def _piece(self, missing: int, offset: int) -> memoryview:
         """Return the stream's next piece, which is not empty; what is `missing` at `offset` says what there must be."""

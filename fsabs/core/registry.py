@@ -27,6 +27,8 @@ _BACKENDS: dict[str, str | type[FS]] = {
     "abfss": "fsabs.backends.azure:Azure",
     "hdfs": "fsabs.backends.hdfs:Hdfs",
     "hf": "fsabs.backends.hub:Hub",
+    "http": "fsabs.backends.web:Http",
+    "https": "fsabs.backends.web:Https",
     "viewfs": "fsabs.backends.hdfs:ViewFs",
 }
 _CONTAINERS: dict[str, str | type[FS]] = {

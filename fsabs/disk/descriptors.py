@@ -50,14 +50,14 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         written += os.write(fd, memoryview(data)[written:])
 
 
-def read_all(fd: int, size: int) -> bytes:
-    """Read `size` bytes from the beginning of a file; fewer if it is shorter."""
-    data = os.pread(fd, size, 0)
+def read_all(fd: int, size: int, offset: int = 0) -> bytes:
+    """Read `size` bytes of a file from `offset` on; fewer if it is shorter."""
+    data = os.pread(fd, size, offset)
     if len(data) in (0, size):
         return data
     found = [data]  # at most 2 GiB at once on Linux
     at = len(data)
-    while at < size and (data := os.pread(fd, size - at, at)):
+    while at < size and (data := os.pread(fd, size - at, offset + at)):
         found.append(data)
         at += len(data)
     return b"".join(found)

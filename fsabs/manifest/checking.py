@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -67,14 +69,11 @@ def _side_by_side(
     expected: Iterator[ManifestEntry], there: Iterator[ManifestEntry]
 ) -> Iterator[tuple[ManifestEntry | None, ManifestEntry | None]]:
     """Yield the entries of both by name; None in place of one that only the other has."""
-    one, other = next(expected, None), next(there, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one.name < other.name):
-            yield one, None
-            one = next(expected, None)
-        elif one is None or other.name < one.name:
-            yield None, other
-            other = next(there, None)
-        else:
-            yield one, other
-            one, other = next(expected, None), next(there, None)
+    merged = heapq.merge(((entry, 0) for entry in expected), ((entry, 1) for entry in there), key=_name)
+    for _, same in itertools.groupby(merged, key=_name):
+        both = {at: entry for entry, at in same}
+        yield both.get(0), both.get(1)
+
+
+def _name(item: tuple[ManifestEntry, int]) -> str:
+    return item[0].name

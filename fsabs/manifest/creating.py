@@ -16,7 +16,7 @@ from ..core.fs import FS, FileStat, Path
 from ..core.readahead import pieces
 from ..urls import opening
 from . import formats
-from .entries import DIGESTS, ManifestEntry, ascending, digest_of, in_order, without_full_directories
+from .entries import DIGESTS, NAME, ManifestEntry, ascending, digest_of, distinct, in_order, without_full_directories
 from .formats import Manifest
 
 _SMALL = 1024 * 1024  # files up to this size are read as a whole, many at once
@@ -189,16 +189,7 @@ def merge(sources: Iterable[str | os.PathLike[str]], target: str | os.PathLike[s
     suffix = formats.suffix_of(target)
     with ExitStack() as stack:
         manifests = [stack.enter_context(Manifest(source)) for source in sources]
-        entries = heapq.merge(*manifests, key=lambda entry: entry.name)
+        entries = distinct(heapq.merge(*manifests, key=NAME), ValueError)
         with opening.open_url(target, "wb") as file:
-            joined = without_full_directories(_joined(entries))
+            joined = without_full_directories(entries)
             return ManifestSummary(*formats.write(file, suffix, joined, keys.parent(file.name)))
-
-
-def _joined(entries: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
-    for name, same in itertools.groupby(entries, key=lambda entry: entry.name):
-        first, *others = same
-        for other in others:
-            if other != first:
-                raise ValueError(f"the manifests differ about {name!r}: {first[1:]} and {other[1:]}")
-        yield first

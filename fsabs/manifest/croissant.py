@@ -6,19 +6,18 @@ in the format. A document is read as a whole, whatever its length: Croissant des
 
 from __future__ import annotations
 
-import itertools
+import io
 import json
 import mimetypes
 import re
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 from ..core import errors, keys, redaction
 from ..core.blobs import Blob, BytesBlob
 from ..core.limits import parse_json
 from . import jsonlines
-from .entries import DIGESTS, ManifestEntry, in_order
+from .entries import DIGESTS, NAME, ManifestEntry, distinct
 
 _CONTEXT = {
     "@language": "en",
@@ -108,18 +107,10 @@ def read(blob: Blob, url: str | None) -> Blob:
         entries = [entry for item in found if (entry := _entry(item, url)) is not None]
     except (ValueError, KeyError, TypeError, PermissionError) as exc:
         raise errors.corrupt(blob.url, f"no Croissant document with files: {exc}", "open") from None
-    with tempfile.TemporaryFile() as file:
-        jsonlines.write(file, _distinct(in_order(entries), blob.url))
-        file.seek(0)
-        return BytesBlob(blob._origin, blob._key, file.read(), blob.version)
-
-
-def _distinct(entries: Iterator[ManifestEntry], url: str) -> Iterator[ManifestEntry]:
-    for _, same in itertools.groupby(entries, key=lambda entry: entry.name):
-        first, *others = same
-        if any(other != first for other in others):
-            raise errors.corrupt(url, f"{first.name!r} is there twice, and differs", "open")
-        yield first
+    file = io.BytesIO()
+    ordered = sorted(entries, key=NAME)
+    jsonlines.write(file, distinct(ordered, lambda reason: errors.corrupt(blob.url, reason, "open")))
+    return BytesBlob(blob._origin, blob._key, file.getvalue(), blob.version)
 
 
 def _entry(item: dict[str, Any], url: str | None) -> ManifestEntry | None:

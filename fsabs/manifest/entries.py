@@ -7,6 +7,7 @@ import hashlib
 import heapq
 import itertools
 import json
+import operator
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,8 @@ DIGESTS = {"sha256": 64, "md5": 32}
 """The algorithms of digests, with the number of their hexadecimal digits."""
 _quoted = json.encoder.encode_basestring
 _IN_MEMORY = 200_000  # entries that are sorted at once
+NAME = operator.attrgetter("name")
+"""The order of entries."""
 
 
 class ManifestEntry(NamedTuple):
@@ -40,17 +43,15 @@ class ManifestEntry(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the entry as a line of JSON."""
-        fields = [f'{{"name":{_quoted(self.name)},"size":{self.size}']
+        fields = [f'{{"name":{_quoted(self.name)},"size":{self.size}']  # json.dumps takes four times as long
         if self.version is not None:
             fields.append(f'"version":{_quoted(self.version)}')
         if self.digest is not None:
             fields.append(f'"digest":"{self.digest}"')
-        text = ",".join(fields) + "}\n"
-        return (
-            text.encode()
-            if keys.is_text(text)
-            else (json.dumps(json.loads(text), separators=(",", ":")) + "\n").encode()
-        )
+        text = ",".join(fields) + "}"
+        if not keys.is_text(text):
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+        return text.encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> ManifestEntry:
@@ -99,12 +100,12 @@ def in_order(entries: Iterable[ManifestEntry], in_memory: int = _IN_MEMORY) -> I
     source = iter(entries)
     with contextlib.ExitStack() as stack:
         runs: list[Iterator[ManifestEntry]] = []
-        while batch := sorted(itertools.islice(source, in_memory), key=_name):
+        while batch := sorted(itertools.islice(source, in_memory), key=NAME):
             if not runs and len(batch) < in_memory:
                 yield from batch
                 return
             runs.append(_spilled(stack.enter_context(tempfile.TemporaryFile()), batch))
-        yield from heapq.merge(*runs, key=_name)
+        yield from heapq.merge(*runs, key=NAME)
 
 
 def _spilled(file: IO[bytes], batch: list[ManifestEntry]) -> Iterator[ManifestEntry]:
@@ -116,17 +117,20 @@ def _spilled(file: IO[bytes], batch: list[ManifestEntry]) -> Iterator[ManifestEn
 
 def without_full_directories(entries: Iterable[ManifestEntry]) -> Iterator[ManifestEntry]:
     """Yield entries, in order, without the directories that have something in them."""
-    before: ManifestEntry | None = None
-    for entry in entries:
-        if before is not None and not (before.directory and entry.name.startswith(before.name)):
-            yield before
-        before = entry
-    if before is not None:
-        yield before
+    for entry, after in itertools.pairwise(itertools.chain(entries, [None])):
+        assert entry is not None  # only the last one has none after it
+        if not entry.directory or after is None or not after.name.startswith(entry.name):
+            yield entry
 
 
-def _name(entry: ManifestEntry) -> str:
-    return entry.name
+def distinct(entries: Iterable[ManifestEntry], problem: Callable[[str], Exception]) -> Iterator[ManifestEntry]:
+    """Yield each of the entries, in order, once; raise `problem(reason)` for a name with two that differ."""
+    for name, same in itertools.groupby(entries, key=NAME):
+        first, *others = same
+        for other in others:
+            if other != first:
+                raise problem(f"the entries of {name!r} differ: {first[1:]} and {other[1:]}")
+        yield first
 
 
 def ascending(entries: Iterable[ManifestEntry], problem: Callable[[str], Exception]) -> Iterator[ManifestEntry]:

@@ -5,11 +5,11 @@ A name is found by bisection in the file itself, so that a manifest of any lengt
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import functools
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from ..core import errors, process
+from ..core import errors
 from ..core.blobs import Blob
 from ..core.limits import parse_json
 from .entries import ManifestEntry, ascending
@@ -45,9 +45,8 @@ class JsonLinesTable:
     def __init__(self, blob: Blob, remote: bool) -> None:
         self._blob = blob
         self._size = _REMOTE_BLOCK if remote else _BLOCK
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._block = functools.lru_cache(_KEPT // self._size)(functools.partial(_read_block, blob, self._size))
         self._probes: dict[int, tuple[int, bytes, int]] = {}
-        self._lock = process.Lock()
         if (heading := blob.pread(len(HEADING), 0)) != HEADING:
             if heading.startswith(_OTHER_FORMAT):
                 form = heading[len(_OTHER_FORMAT) :].partition(b"}")[0].decode("ascii", "replace")
@@ -151,18 +150,9 @@ class JsonLinesTable:
             found += block[begin:]
         raise errors.corrupt(self._blob.url, f"a line without an end at offset {offset}")
 
-    def _block(self, number: int) -> bytes:
-        with self._lock:
-            block = self._blocks.get(number)
-            if block is not None:
-                self._blocks.move_to_end(number)
-                return block
-        block = self._blob.pread(self._size, number * self._size)
-        with self._lock:
-            self._blocks[number] = block
-            while len(self._blocks) * self._size > _KEPT:
-                self._blocks.popitem(last=False)
-        return block
+
+def _read_block(blob: Blob, size: int, number: int) -> bytes:
+    return blob.pread(size, number * size)
 
 
 def _comparable(name: str) -> bytes:

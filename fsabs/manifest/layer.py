@@ -181,7 +181,7 @@ class ManifestFS(LayerFS):
                 missing = exc
                 break
         contents = self.inner._read_many_versioned(wanted[: len(entries)], concurrency) if entries else iter(())
-        for key, entry, (content, version) in zip(wanted, entries, contents, strict=False):
+        for (content, version), key, entry in zip(contents, wanted, entries, strict=False):  # to the end of `contents`
             self._compare(key, entry, len(content), version)
             self._compare_content(key, entry, version, content)
             yield content, version

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from ..core import errors, process
@@ -76,12 +76,9 @@ class ParquetTable:
 
     def _last_name(self, number: int) -> str:
         group = self._file.metadata.row_group(number)
-        column: Any = next(
-            (group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == "name"), None
-        )
-        statistics = column.statistics if column is not None else None
-        if statistics is not None and statistics.has_min_max:
-            return str(statistics.max)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema == "name" and column.statistics is not None and column.statistics.has_min_max:
+                return str(column.statistics.max)
         return str(self._group(number)[0][-1])  # a name that is too long for statistics
 
     def find(self, name: str) -> ManifestEntry | None:
@@ -95,7 +92,7 @@ class ParquetTable:
         for number in range(first, len(self._last)):
             columns = self._group(number)
             names = columns[0]
-            start = bisect.bisect_left(_Texts(names), name) if number == first else 0
+            start = _row_of(names, name) if number == first else 0
             for at in range(start, len(names)):
                 yield self._entry(number, [column[at].as_py() for column in columns])
 
@@ -129,14 +126,6 @@ class ParquetTable:
             raise errors.corrupt(self._blob.url, f"row group {number}: {exc}") from None
 
 
-class _Texts(Sequence[str]):
-    """A column of text, for bisection."""
-
-    def __init__(self, column: Any) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._column[at].as_py()
+def _row_of(names: Any, name: str) -> int:
+    """Return the number of the first of a column's names that is `name` or comes after it."""
+    return bisect.bisect_left(range(len(names)), name, key=lambda at: names[at].as_py())

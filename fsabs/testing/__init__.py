@@ -1,30 +1,29 @@
 """The conformance kit that every FS passes, ours or a third party's, and helps for tests of code that uses one.
 
-An implementer writes a `Subject`; `run(subject)` returns a `Report`, and `FSConformance` has the same checks as tests
-of pytest. `model_test` compares an FS with a model under random operations (Hypothesis). `FaultyFS` is a layer that
-fails on schedule, for users' own tests. `docs/semantics.md` lists what is checked.
+An implementer writes a `Subject`; `FSConformance` is a test class of pytest that holds its FS to `docs/semantics.md`,
+and `run(subject)` does the same in a program and returns a `Report`. `model_test` compares an FS with a model under
+random operations (Hypothesis). `FaultyFS` is a layer that fails on schedule, for users' own tests.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core import errors
+from ..core.lazy import exports
 from .faulty import Delay, Fault, FaultyFS, Kill, Raise, Stale, Truncate
-from .kit import Check, Failure, Report, all_checks, checks, run
-from .subject import Subject
 from .subjects import (
     ContainerSubject,
     LocalSubject,
     MemorySubject,
     SubFSSubject,
+    Subject,
     WrappedSubject,
     layered,
     lazified,
 )
 
 if TYPE_CHECKING:
-    from .conformance import FSConformance
+    from .kit import Check, Failure, FSConformance, Report, all_checks, checks, run
     from .model import model_test
 
 __all__ = [
@@ -53,21 +52,5 @@ __all__ = [
     "run",
 ]
 
-_HOMES = {"FSConformance": ("conformance", "pytest"), "model_test": ("model", "hypothesis")}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    home, package = _HOMES[name]
-    try:
-        module = importlib.import_module(f"{__name__}.{home}")
-    except ModuleNotFoundError as exc:
-        if exc.name != package:
-            raise
-        raise errors.missing(package, "testing", f"fsabs.testing.{name}") from exc
-    value: object = getattr(module, name)
-    globals()[name] = value
-    return value
+_OF_KIT = ("Check", "FSConformance", "Failure", "Report", "all_checks", "checks", "run")  # which needs pytest
+__getattr__, __dir__ = exports(__name__, {**dict.fromkeys(_OF_KIT, "kit"), "model_test": "model"})

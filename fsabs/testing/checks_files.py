@@ -1,73 +1,64 @@
-"""Checks of binary files that are read, held against `io.BytesIO`, and of the positioned reads below them."""
+"""Checks of binary files that are read: held against `io.BytesIO`, by position, and many files in one call."""
 
 from __future__ import annotations
 
-import errno
 import functools
 import io
 import os
 import random
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator
+from errno import EINVAL
+from typing import Any
 
-from ..core.files import ReadFile
-from . import expect
+from ..core.files import FIRST_WINDOW, ReadFile
+from .asserts import assert_error, assert_named, assert_raises, assert_same
 from .kit import check
-from .subject import Subject
-from .trees import TREE, noise, sized
+from .subjects import Subject
+from .trees import TREE, noise
 
 _STEP = 40_000  # bytes; no divisor of a buffer's size
+_SIZES = (0, 1, FIRST_WINDOW - 1, FIRST_WINDOW, FIRST_WINDOW + 1, (1 << 20) + 7)  # about the size of a buffer
+_MANY = {f"{n:02}.bin": noise(100 * n) for n in range(40)}
+_CONCURRENCIES = (None, 1, 2, 8)
+
+
+def _filled(readinto: Callable[[bytearray], int]) -> Iterator[bytes]:
+    buffer = bytearray(_STEP)
+    while size := readinto(buffer):
+        yield bytes(buffer[:size])
+
+
+def _positioned(file: ReadFile) -> Iterator[bytes]:
+    for offset in range(0, file.raw.blob.size, _STEP):
+        yield file.raw.blob.pread(_STEP, offset)
+    assert file.tell() == 0
+    file.seek(0, os.SEEK_END)
+
+
+_WAYS: dict[str, Callable[[ReadFile], Iterable[bytes]]] = {
+    "read": lambda file: [file.read()],
+    "read in pieces": lambda file: iter(functools.partial(file.read, _STEP), b""),
+    "read1": lambda file: iter(functools.partial(file.read1, _STEP), b""),
+    "readinto": lambda file: _filled(file.readinto),
+    "readinto1": lambda file: _filled(file.readinto1),
+    "lines": lambda file: file,
+    "pread": _positioned,
+}
 
 
 @check("read-whole", "read-pieces")
 def reading_whole_and_in_pieces(subject: Subject) -> None:
-    with subject.make(sized()) as fs:
-        for name, data in sized().items():
-            expect.equal(fs.read_bytes(name), data, f"read_bytes({name!r})")
-            expect.equal(next(fs.read_many([name])), data, f"read_many([{name!r}])")
-            expect.equal(fs.stat(name).size, len(data), f"stat({name!r}).size")
-            for way in (_at_once, _in_reads, _in_read1s, _in_readintos, _in_readinto1s, _in_lines, _in_preads):
+    files = {f"{size}.bin": noise(size) for size in _SIZES}
+    with subject.make(files) as fs:
+        for name, data in files.items():
+            assert_same([fs.read_bytes(name), *fs.read_many([name])], [data] * 2)
+            assert fs.stat(name).size == len(data)
+            for what, way in _WAYS.items():
                 with fs.open(name, "rb") as file:
-                    found = b"".join(way(file))
-                    expect.equal(found, data, f"{name!r} by {way.__name__[1:]}")
-                    expect.equal(file.read(), b"", f"read() at the end of {name!r}, after {way.__name__[1:]}")
-
-
-def _at_once(file: ReadFile) -> Iterator[bytes]:
-    yield file.read()
-
-
-def _in_reads(file: ReadFile) -> Iterator[bytes]:
-    return iter(functools.partial(file.read, _STEP), b"")
-
-
-def _in_read1s(file: ReadFile) -> Iterator[bytes]:
-    return iter(functools.partial(file.read1, _STEP), b"")
-
-
-def _in_readintos(file: ReadFile) -> Iterator[bytes]:
-    buffer = bytearray(_STEP)
-    while size := file.readinto(buffer):
-        yield bytes(buffer[:size])
-
-
-def _in_readinto1s(file: ReadFile) -> Iterator[bytes]:
-    buffer = bytearray(_STEP)
-    while size := file.readinto1(buffer):
-        yield bytes(buffer[:size])
-
-
-def _in_lines(file: ReadFile) -> Iterator[bytes]:
-    for line in file:
-        expect.true(line.find(b"\n") in (-1, len(line) - 1), "a line has its newline at its end only")
-        yield line
-
-
-def _in_preads(file: ReadFile) -> Iterator[bytes]:
-    for offset in range(0, file.raw.blob.size, _STEP):
-        yield file.raw.blob.pread(_STEP, offset)
-    expect.equal(file.tell(), 0, "the position after positioned reads")
-    file.seek(0, os.SEEK_END)
+                    pieces = list(way(file))
+                    assert b"".join(pieces) == data, (name, what)
+                    assert what != "lines" or all(line.find(b"\n") in (-1, len(line) - 1) for line in pieces)
+                    assert file.read() == b"", (name, what)
 
 
 @check("read-file-object")
@@ -75,31 +66,16 @@ def file_object_is_as_bytesio(subject: Subject) -> None:
     data = noise(300_001)
     with subject.make({"data.bin": data}) as fs:
         for seed, (buffering, steps) in enumerate([(-1, 80), (0, 25), (5000, 80)]):
+            chance, reference = random.Random(seed), io.BytesIO(data)
             with fs.open("data.bin", "rb", buffering) as file:
-                _same_steps(file, data, random.Random(seed), steps)
-
-
-def _same_steps(file: ReadFile, data: bytes, chance: random.Random, steps: int) -> None:
-    reference = io.BytesIO(data)
-    for number in range(steps):
-        name, arguments = _step(chance, len(data))
-        what = f"step {number}, {name}{arguments}"
-        if not hasattr(file, name):  # an unbuffered one has less
-            continue
-        if name == "peek":
-            _peek(file, reference, what)
-        elif name in ("read1", "readinto1"):
-            _short_read(file, reference, name, arguments[0], what)
-        elif name == "readinto":
-            mine, theirs = bytearray(arguments[0]), bytearray(arguments[0])
-            expect.equal(file.readinto(mine), reference.readinto(theirs), what)
-            expect.equal(bytes(mine), bytes(theirs), what)
-        else:
-            expect.equal(_outcome(file, name, arguments), _outcome(reference, name, arguments), what)
-        expect.equal(file.tell(), reference.tell(), f"tell() after {what}")
+                for _ in range(steps):
+                    name, arguments = _step(chance, len(data))
+                    if hasattr(file, name):  # an unbuffered one has less
+                        _assert_step(file, reference, name, *arguments)
 
 
 def _step(chance: random.Random, size: int) -> tuple[str, tuple[Any, ...]]:
+    """Return a method of a file of `size` bytes, and arguments."""
     amount = chance.choice([0, 1, 10, 4999, 5000, 5001, 70_000])
     steps: list[tuple[str, tuple[Any, ...]]] = [
         ("read", (amount,)),
@@ -120,7 +96,29 @@ def _step(chance: random.Random, size: int) -> tuple[str, tuple[Any, ...]]:
     return chance.choice(steps)
 
 
-def _outcome(file: IO[bytes] | ReadFile, name: str, arguments: tuple[Any, ...]) -> Any:
+def _assert_step(file: ReadFile, reference: io.BytesIO, name: str, *arguments: Any) -> None:
+    """Assert that a call gives what it gives for an `io.BytesIO`, and leaves the same position."""
+    rest = reference.getvalue()[reference.tell() :]
+    if name in ("peek", "read1", "readinto1"):  # which may give less than is asked for, but something
+        wanted = arguments[0] if arguments else 1
+        if name == "readinto1":
+            buffer = bytearray(wanted)
+            found = bytes(buffer[: file.readinto1(buffer)])
+        else:
+            found = getattr(file, name)(*arguments)
+        assert rest.startswith(found)
+        assert found or not wanted or not rest
+        reference.seek(0 if name == "peek" else len(found), os.SEEK_CUR)
+    elif name == "readinto":
+        mine, theirs = bytearray(arguments[0]), bytearray(arguments[0])
+        assert file.readinto(mine) == reference.readinto(theirs)
+        assert mine == theirs
+    else:
+        assert _outcome(file, name, arguments) == _outcome(reference, name, arguments), (name, arguments)
+    assert file.tell() == reference.tell(), (name, arguments)
+
+
+def _outcome(file: io.BytesIO | ReadFile, name: str, arguments: tuple[Any, ...]) -> Any:
     try:
         return getattr(file, name)(*arguments)
     except (ValueError, OSError):
@@ -128,98 +126,71 @@ def _outcome(file: IO[bytes] | ReadFile, name: str, arguments: tuple[Any, ...]) 
         return ValueError if arguments[1:] in ((), (os.SEEK_SET,)) else file.seek(0)
 
 
-def _peek(file: ReadFile, reference: io.BytesIO, what: str) -> None:
-    ahead, rest = file.peek(), reference.getvalue()[reference.tell() :]
-    expect.true(rest.startswith(ahead), f"{what}: what is peeked at isn't what follows")
-    expect.true(ahead or not rest, f"{what}: nothing to peek at before the end")
-
-
-def _short_read(file: ReadFile, reference: io.BytesIO, name: str, size: int, what: str) -> None:
-    """One that may give less than asked for, but something."""
-    if name == "read1":
-        found = file.read1(size)
-    else:
-        buffer = bytearray(size)
-        found = bytes(buffer[: file.readinto1(buffer)])
-    expected = reference.read(len(found))
-    expect.equal(found, expected, what)
-    if size and not found:
-        expect.equal(reference.read(1), b"", f"{what} gave nothing before the end; what follows")
-
-
 @check("read-file-object", "error-attributes")
 def a_read_file_says_what_it_is(subject: Subject) -> None:
     with subject.make(TREE) as fs, fs.open("a.txt", "rb") as file:
-        expect.equal(file.name, fs.url("a.txt"), "the file's name")
-        expect.os_error(OSError, errno.EINVAL, (fs, "a.txt"), file.seek, -1)
-        expect.os_error(OSError, errno.EINVAL, (fs, "a.txt"), file.seek, -(1 << 20), os.SEEK_END)
-        expect.raises(ValueError, "reading a size of -2", file.read, -2)
-        expect.equal(file.mode, "rb", "the file's mode")
-        expect.equal((file.readable(), file.writable(), file.seekable()), (True, False, True), "what the file can do")
-        expect.equal(file.isatty(), False, "isatty()")
-        expect.equal(file.closed, False, "closed")
-        expect.true(isinstance(file, io.BufferedIOBase), "a binary file is an io.BufferedIOBase")
-        for call, arguments in ((file.write, (b"x",)), (file.truncate, ()), (file.writelines, ([b"x"],))):
-            expect.raises(io.UnsupportedOperation, f"{call.__name__} on a read file", call, *arguments)
-        expect.equal(file.read(), TREE["a.txt"], "the file, after what it refused")
+        assert (file.name, file.mode, file.isatty(), file.closed) == (fs.url("a.txt"), "rb", False, False)
+        assert (file.readable(), file.writable(), file.seekable()) == (True, False, True)
+        assert isinstance(file, io.BufferedIOBase)
+        assert_error(EINVAL, fs.url("a.txt"), file.seek, -1)
+        assert_error(EINVAL, fs.url("a.txt"), file.seek, -(1 << 20), os.SEEK_END)
+        assert_raises(ValueError, file.read, -2)
+        for call, argument in ((file.write, b"x"), (file.truncate, 0), (file.writelines, [b"x"])):
+            assert_raises(io.UnsupportedOperation, call, argument)
+        assert file.read() == TREE["a.txt"]
 
 
 @check("read-file-object", "read-closed")
 def a_closed_file_is_closed(subject: Subject) -> None:
     with subject.make(TREE) as fs:
         with fs.open("a.txt", "rb") as same, same as file:
-            expect.true(file is same, "entering a file gives the file itself")
-        reader = file
-        reader.close()
-        expect.equal(reader.closed, True, "closed")
-        calls: list[Callable[..., Any]] = [reader.read, reader.read1, reader.readline, reader.readlines, reader.tell]
-        calls += [reader.peek, reader.readable, reader.seekable, reader.fileno, reader.__enter__, reader.__next__]
+            assert file is same
+        file.close()
+        assert file.closed
+        calls: list[Callable[..., Any]] = [file.read, file.read1, file.readline, file.readlines, file.tell, file.peek]
+        calls += [file.readable, file.seekable, file.fileno, file.__enter__, file.__next__]
         for call in calls:
-            expect.raises(ValueError, f"{call.__name__}() of a closed file", call)
-        expect.raises(ValueError, "seek() of a closed file", reader.seek, 0)
-        expect.raises(ValueError, "readinto() of a closed file", reader.readinto, bytearray(1))
-        expect.raises(ValueError, "pread() of a closed blob", reader.raw.blob.pread, 1, 0)
-        expect.raises(ValueError, "pread_many() of a closed blob", reader.raw.blob.pread_many, [(1, 0)])
+            assert_raises(ValueError, call)
+        assert_raises(ValueError, file.seek, 0)
+        assert_raises(ValueError, file.readinto, bytearray(1))
+        assert_raises(ValueError, file.raw.blob.pread, 1, 0)
+        assert_raises(ValueError, file.raw.blob.pread_many, [(1, 0)])
         with fs.open("a.txt", "rb") as other:
-            expect.equal(other.read(), TREE["a.txt"], "another file, after one was closed")
+            assert other.read() == TREE["a.txt"]
 
 
 @check("read-positions")
 def every_reader_has_its_position(subject: Subject) -> None:
     data = noise(200_000)
     with subject.make({"data.bin": data}) as fs, fs.open("data.bin", "rb") as one, fs.open("data.bin", "rb") as other:
-        expect.equal(one.read(1000), data[:1000], "one reader")
-        expect.equal(other.read(10), data[:10], "another reader")
+        assert_same([one.read(1000), other.read(10)], [data[:1000], data[:10]])
         other.seek(150_000)
-        expect.equal(one.read(140_000), data[1000:141_000], "one reader, after another's seek")
-        expect.equal(other.read(100), data[150_000:150_100], "another reader")
+        assert_same([one.read(140_000), other.read(100)], [data[1000:141_000], data[150_000:150_100]])
         one.close()
-        expect.equal(other.read(100), data[150_100:150_200], "another reader, after one was closed")
-        expect.equal(fs.read_bytes("data.bin"), data, "read_bytes beside a reader")
+        assert_same([other.read(100), fs.read_bytes("data.bin")], [data[150_100:150_200], data])
 
 
 @check("read-positioned")
 def positioned_reads(subject: Subject) -> None:
     data = noise(100_000)
+    ranges = [(10, 0), (0, 5), (70_000, 20_000), (10, 99_995), (10, 100_000), (10, 200_000), (200_000, 0)]
+    ranges += [(100_000, 0), (10, 99_990), (10, 99_990), (1, 99_999), (0, 100_000), (10, 0)]
+    expected = [data[offset : offset + size] for size, offset in ranges]
     with subject.make({"data.bin": data, "empty.bin": b""}) as fs:
         with fs.open("data.bin", "rb") as file:
             blob = file.raw.blob
-            expect.equal(blob.size, len(data), "the blob's size")
-            ranges = [(10, 0), (0, 5), (70_000, 20_000), (10, 99_995), (10, 100_000), (10, 200_000), (200_000, 0)]
-            ranges += [(100_000, 0), (10, 99_990), (10, 99_990), (1, 99_999), (0, 100_000), (10, 0)]
-            for size, offset in ranges:
-                expect.equal(blob.pread(size, offset), data[offset : offset + size], f"pread({size}, {offset})")
+            assert blob.size == len(data)
+            assert_same([blob.pread(size, offset) for size, offset in ranges], expected)
             found = blob.pread_many(ranges)
-            expect.equal(found, [data[offset : offset + size] for size, offset in ranges], "pread_many")
-            expect.equal(blob.pread_many([]), [], "pread_many of nothing")
-            expect.true(all(type(part) is bytes for part in found), "pread_many gives bytes")
+            assert_same(found, expected)
+            assert {type(part) for part in found} == {bytes}
+            assert blob.pread_many([]) == []
             for size, offset in ((-1, 0), (1, -1)):
-                expect.raises(ValueError, f"pread({size}, {offset})", blob.pread, size, offset)
-                expect.raises(ValueError, "pread_many of the same", blob.pread_many, [(1, 0), (size, offset)])
-            expect.equal(blob.read_all(), data, "read_all")
+                assert_raises(ValueError, blob.pread, size, offset)
+                assert_raises(ValueError, blob.pread_many, [(1, 0), (size, offset)])
+            assert_same(blob.read_all(), data)
         with fs.open("empty.bin", "rb") as file:
-            blob = file.raw.blob
-            expect.equal((blob.pread(10, 0), blob.pread_many([(10, 0)])), (b"", [b""]), "an empty blob")
+            assert (file.raw.blob.pread(10, 0), file.raw.blob.pread_many([(10, 0)])) == (b"", [b""])
 
 
 @check("read-fileno")
@@ -229,8 +200,39 @@ def a_descriptor_has_the_same_bytes(subject: Subject) -> None:
         try:
             descriptor = file.fileno()
         except io.UnsupportedOperation as exc:
-            expect.named(exc, "fileno()")
+            assert_named(exc)
             return
-        expect.equal(os.pread(descriptor, 100, 0), TREE["foo/inside.txt"], "the file's descriptor")
+        assert os.pread(descriptor, 100, 0) == TREE["foo/inside.txt"]
         os.lseek(descriptor, 0, os.SEEK_SET)
-        expect.equal(file.read(), TREE["foo/inside.txt"][2:], "the file, after its descriptor was moved")
+        assert file.read() == TREE["foo/inside.txt"][2:]
+
+
+@check("read-many")
+def many_come_in_order(subject: Subject) -> None:
+    names = list(_MANY) + random.Random(1).choices(list(_MANY), k=30)
+    random.Random(2).shuffle(names)
+    with subject.make(_MANY) as fs:
+        for concurrency in _CONCURRENCIES:
+            found = list(fs.read_many(names, concurrency=concurrency))
+            assert_same(found, [_MANY[name] for name in names])
+            assert {type(data) for data in found} == {bytes}
+            assert next(fs.read_many(_MANY, concurrency=concurrency)) == _MANY["00.bin"]  # and the rest is left
+        assert_same(list(fs.read_many(iter(names[:3]))), found[:3])
+        assert_same(list(fs.read_many(["05.bin"] * 5)), [_MANY["05.bin"]] * 5)
+        assert list(fs.read_many([])) == []
+        both = zip(fs.read_many(_MANY), fs.read_many(reversed(list(_MANY))), strict=True)
+        assert_same(list(both), list(zip(_MANY.values(), reversed(_MANY.values()), strict=True)))
+
+
+@check("read-many", "error-attributes", "error-directory")
+def many_with_one_that_cant_be_read(subject: Subject) -> None:
+    with subject.make({**_MANY, "folder/x": b"x"}) as fs:
+        for concurrency in _CONCURRENCIES:
+            for wrong, kind in (("no such file", FileNotFoundError), ("folder", IsADirectoryError)):
+                found = fs.read_many(["00.bin", "01.bin", wrong, "02.bin"], concurrency=concurrency)
+                assert_same([next(found), next(found)], [_MANY["00.bin"], _MANY["01.bin"]])
+                exc = assert_raises(kind, next, found)
+                assert_named(exc)
+                assert exc.filename == fs.url(wrong)
+        for concurrency in (0, -1):
+            assert_raises(ValueError, functools.partial(fs.read_many, ["00.bin"], concurrency=concurrency))

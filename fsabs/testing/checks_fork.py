@@ -10,11 +10,10 @@ from typing import IO, Any, cast
 
 from ..core.files import ReadFile
 from ..core.fs import FS
-from . import expect
-from .agreement import check_tree, listed
+from .asserts import assert_same, assert_tree, listed
 from .children import Child, forked, threaded
 from .kit import check
-from .subject import Subject
+from .subjects import Subject
 from .trees import TREE, listing, noise, walked
 
 DATA = noise(1_000_003)
@@ -84,7 +83,7 @@ def expected_rest() -> dict[str, Any]:
 def same_rest(found: dict[str, Any], who: str) -> None:
     """Hold what was left to what should have been."""
     for name, rest in expected_rest().items():
-        expect.equal(found[name], rest, f"the rest of a half-used {name}, in {who}")
+        assert found[name] == rest, f"the rest of a half-used {name}, in {who}"
 
 
 @check("fork", processes=("fork",))
@@ -105,10 +104,10 @@ def parent_and_children_go_on_at_once(subject: Subject) -> None:
             same_rest(mine, f"the parent, round {number}")
             for rest, further in found:
                 same_rest(rest, f"a child of round {number}")
-                expect.equal(further, DATA[place:], "the rest of a long-lived reader, in a child")
-            expect.equal(long.read(100_000), DATA[place : place + 100_000], "a long-lived reader, in the parent")
+                assert_same(further, DATA[place:])
+            assert_same(long.read(100_000), DATA[place : place + 100_000])
             half.close()
-        check_tree(fs, FILES)
+        assert_tree(fs, FILES)
 
 
 def _go_on(half: HalfUsed, long: IO[bytes]) -> tuple[dict[str, Any], bytes]:
@@ -122,13 +121,13 @@ def children_use_an_fs_that_is_unused(subject: Subject) -> None:
         moved.cwd = "deep"
 
         def child() -> list[bytes]:
-            check_tree(fs, TREE)
+            assert_tree(fs, TREE)
             return [moved.read_bytes("second.txt"), moved.read_bytes("../inside.txt")]
 
         expected = [TREE["foo/deep/second.txt"], TREE["foo/inside.txt"]]
         found = forked("a child that is the first to use an FS", [child] * 2, subject.timeout)
-        expect.equal(found, [expected] * 2, "what children read through a subfs, from its cwd")
-        check_tree(fs, TREE)
+        assert found == [expected] * 2
+        assert_tree(fs, TREE)
 
 
 @check("fork", processes=("fork",))
@@ -172,8 +171,8 @@ def forking_while_threads_read(subject: Subject) -> None:
             blob = cast("ReadFile", half.reader).raw.blob
             while not stop.is_set():
                 number = (number * 7919 + 13) % len(DATA)
-                expect.equal(blob.pread(100, number), DATA[number : number + 100], "pread while forking")
-                expect.equal(fs.read_bytes("foo.txt"), TREE["foo.txt"], "read_bytes while forking")
+                assert_same(blob.pread(100, number), DATA[number : number + 100])
+                assert fs.read_bytes("foo.txt") == TREE["foo.txt"]
                 list(fs.read_many(names[:4], concurrency=2))
                 listed(fs, "foo")
 
@@ -192,8 +191,8 @@ def forking_while_threads_read(subject: Subject) -> None:
             stop.set()
             for thread in threads:
                 thread.join(subject.timeout)
-        expect.true(not any(thread.is_alive() for thread in threads), "threads that read hang, after a fork")
-        expect.equal(failures, [], "what went wrong in threads that read while others forked")
+        assert not any(thread.is_alive() for thread in threads)
+        assert failures == []
         same_rest(half.rest(), "the parent, after forking while threads read")
         half.close()
 
@@ -212,10 +211,10 @@ def forking_in_the_middle_of_a_walk(subject: Subject) -> None:
             what = "a child forked in the middle of a walk"
             [theirs] = forked(what, [functools.partial(_take, walk, taken)], subject.timeout)
             thread.join(subject.timeout)
-            expect.equal(taken, everything, "a walk in a thread of the parent's, which forked")
+            assert taken == everything
             # What the thread had just been given, and had not noted yet, can't be known to the child.
             missing = sorted(set(everything) - set(theirs))
-            expect.true(len(missing) <= 1, f"{what} never comes to {missing}")
+            assert len(missing) <= 1, f"{what} never comes to {missing}"
 
 
 def _take(walk: Iterator[tuple[str, list[str], list[str]]], taken: list[str]) -> list[str]:
@@ -238,13 +237,13 @@ def children_write(subject: Subject) -> None:
 
         def write(name: str) -> list[str]:
             fs.write_bytes(name, DATA)
-            expect.equal(fs.read_bytes(name), DATA, "what a child wrote, read by it")
+            assert_same(fs.read_bytes(name), DATA)
             return [path for path in listed(fs) if path in (name, "a.txt")]
 
         found = forked("a child that writes", [functools.partial(write, f"child {n}") for n in (1, 2)], subject.timeout)
-        expect.equal(found, [["a.txt", "child 1"], ["a.txt", "child 2"]], "what the children see")
+        assert found == [["a.txt", "child 1"], ["a.txt", "child 2"]]
         fs.write_bytes("parent", DATA)
         stored = subject.files(fs)
-    expect.equal(stored.get("parent"), DATA, "what the parent wrote")
+    assert_same(stored.get("parent"), DATA)
     theirs = {key: data for key, data in stored.items() if key.startswith("child")}
-    expect.true(theirs in ({}, {"child 1": DATA, "child 2": DATA}), "what children wrote is stored whole, or nowhere")
+    assert theirs in ({}, {"child 1": DATA, "child 2": DATA})

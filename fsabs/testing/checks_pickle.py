@@ -6,12 +6,11 @@ import pickle
 from typing import IO, Any
 
 from ..core.fs import FS
-from . import expect
-from .agreement import check_tree
+from .asserts import assert_raises, assert_same, assert_tree
 from .checks_fork import DATA, FILES, LINES, HalfUsed, same_rest
 from .children import started
 from .kit import check
-from .subject import Subject
+from .subjects import Subject
 from .trees import TREE
 
 
@@ -25,14 +24,14 @@ def an_fs_pickles(subject: Subject) -> None:
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             again: FS = _again(fs, protocol)
             with again:
-                expect.equal(type(again), type(fs), "the type of an unpickled FS")
-                expect.equal((again.url(), again.cwd), (fs.url(), fs.cwd), "the URL and cwd of an unpickled FS")
-                expect.equal(again.capabilities, fs.capabilities, "the capabilities of an unpickled FS")
-                expect.equal(again.read_bytes("foo/inside.txt"), TREE["foo/inside.txt"], "through an unpickled FS")
+                assert type(again) is type(fs)
+                assert (again.url(), again.cwd) == (fs.url(), fs.cwd)
+                assert again.capabilities == fs.capabilities
+                assert again.read_bytes("foo/inside.txt") == TREE["foo/inside.txt"]
         used: FS = _again(fs)
         with used:
-            check_tree(used, TREE)
-        check_tree(fs, TREE)
+            assert_tree(used, TREE)
+        assert_tree(fs, TREE)
 
 
 @check("pickle-fs", "path-jail")
@@ -41,15 +40,15 @@ def a_pickle_keeps_root_and_cwd(subject: Subject) -> None:
         sub = fs.subfs("foo")
         sub.cwd = "deep"
         again: FS = _again(sub)
-        expect.equal(again.cwd, sub.cwd, "the cwd of an unpickled subfs")
-        expect.equal(again.read_bytes("second.txt"), b"2", "through an unpickled subfs, from its cwd")
-        expect.equal(again.read_bytes("../inside.txt"), TREE["foo/inside.txt"], "through an unpickled subfs")
-        expect.raises(PermissionError, "leaving an unpickled subfs", again.read_bytes, "../../a.txt")
+        assert again.cwd == sub.cwd
+        assert again.read_bytes("second.txt") == b"2"
+        assert again.read_bytes("../inside.txt") == TREE["foo/inside.txt"]
+        assert_raises(PermissionError, again.read_bytes, "../../a.txt")
         fs.cwd = "foo"
         with _again(fs) as moved:
             found = moved.read_bytes("inside.txt")
-            expect.equal(found, TREE["foo/inside.txt"], "through an unpickled FS, from its cwd")
-            expect.equal(moved.read_bytes("../a.txt"), TREE["a.txt"], "above its cwd")
+            assert found == TREE["foo/inside.txt"]
+            assert moved.read_bytes("../a.txt") == TREE["a.txt"]
 
 
 @check("pickle-fs", needs=("live", "write"))
@@ -57,8 +56,8 @@ def an_unpickled_fs_writes(subject: Subject) -> None:
     with subject.make({}) as fs, _again(fs) as again:
         again.write_bytes("a.txt", b"through the copy")
         reader = again if fs.capabilities.commits else fs
-        expect.equal(reader.read_bytes("a.txt"), b"through the copy", "what was written through an unpickled FS")
-    expect.equal(subject.files(fs), {"a.txt": b"through the copy"}, "what is stored")
+        assert reader.read_bytes("a.txt") == b"through the copy"
+    assert_same(subject.files(fs), {"a.txt": b"through the copy"})
 
 
 @check("pickle-reader")
@@ -68,18 +67,18 @@ def open_readers_pickle_with_their_position(subject: Subject) -> None:
             file.read(1234)
             again: IO[bytes] = _again(file)
             with again:
-                expect.equal(again.tell(), 1234, "the position of an unpickled reader")
-                expect.equal(again.name, file.name, "the name of an unpickled reader")
-                expect.equal(again.read(), DATA[1234:], "the rest of an unpickled reader")
-            expect.equal(file.read(), DATA[1234:], "the rest of a reader that was pickled")
+                assert again.tell() == 1234
+                assert again.name == file.name
+                assert_same(again.read(), DATA[1234:])
+            assert_same(file.read(), DATA[1234:])
         for start in (_read_line, next):
             with fs.open("lines.txt", encoding="utf-8") as text:
-                expect.equal([start(text), start(text)], LINES[:2], "the first lines")
+                assert [start(text), start(text)] == LINES[:2]
                 copy: IO[str] = _again(text)
                 with copy:
-                    expect.equal(list(copy), LINES[2:], f"the rest of an unpickled text, begun by {start.__name__}")
-                expect.equal(list(text), LINES[2:], f"the rest of a text that was pickled, begun by {start.__name__}")
-        expect.raises(ValueError, "pickling a closed reader", pickle.dumps, file)
+                    assert list(copy) == LINES[2:], f"the rest of an unpickled text, begun by {start.__name__}"
+                assert list(text) == LINES[2:], f"the rest of a text that was pickled, begun by {start.__name__}"
+        assert_raises(ValueError, pickle.dumps, file)
 
 
 def _read_line(text: IO[str]) -> str:
@@ -96,11 +95,11 @@ def half_used_iterators_pickle(subject: Subject) -> None:
         again.close()
         half.close()
         for name, iterator in _again(half.iterators).items():
-            expect.equal(list(iterator), [], f"what is left of a used-up {name}, unpickled")
+            assert list(iterator) == [], f"what is left of a used-up {name}, unpickled"
 
 
 def _elsewhere(half: HalfUsed) -> dict[str, Any]:
-    check_tree(half.fs, FILES)
+    assert_tree(half.fs, FILES)
     rest = half.rest()
     half.close()
     return rest

@@ -10,11 +10,10 @@ from typing import Any
 
 from ..core.files import ReadFile
 from ..core.fs import FS
-from . import expect
-from .agreement import check_tree, listed
+from .asserts import assert_same, assert_tree, listed
 from .children import threaded
 from .kit import check
-from .subject import Subject
+from .subjects import Subject
 from .trees import TREE, noise
 
 _THREADS = 8
@@ -25,12 +24,10 @@ def _positioned(file: ReadFile, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(25):
         size, offset = chance.randrange(1, 60_000), chance.randrange(len(_DATA))
-        expect.equal(
-            file.raw.blob.pread(size, offset), _DATA[offset : offset + size], f"pread({size}, {offset}) in a thread"
-        )
+        assert_same(file.raw.blob.pread(size, offset), _DATA[offset : offset + size])
     ranges = [(chance.randrange(1, 5000), chance.randrange(len(_DATA))) for _ in range(10)]
     expected = [_DATA[offset : offset + size] for size, offset in ranges]
-    expect.equal(file.raw.blob.pread_many(ranges), expected, "pread_many in a thread")
+    assert file.raw.blob.pread_many(ranges) == expected
 
 
 @check("threads")
@@ -39,7 +36,7 @@ def many_threads_read_one_file(subject: Subject) -> None:
         threaded(
             "reading by position", [functools.partial(_positioned, file, n) for n in range(_THREADS)], subject.timeout
         )
-        expect.equal(file.tell(), 0, "the file's own position, after positioned reads")
+        assert file.tell() == 0
 
         def read_in_turn() -> list[bytes]:
             return list(iter(lambda: file.read(10_007), b""))
@@ -47,7 +44,7 @@ def many_threads_read_one_file(subject: Subject) -> None:
         found = threaded("reading one file in turn", [read_in_turn] * _THREADS, subject.timeout)
         pieces = sorted(piece for part in found for piece in part)
         expected = sorted(_DATA[at : at + 10_007] for at in range(0, len(_DATA), 10_007))
-        expect.true(pieces == expected, "every part of the file is read by one thread, once")
+        assert pieces == expected
 
 
 @check("threads")
@@ -56,14 +53,14 @@ def many_threads_use_one_fs(subject: Subject) -> None:
 
         def use(seed: int) -> None:
             for name in random.Random(seed).sample(list(TREE), 8):
-                expect.equal(fs.read_bytes(name), TREE[name], f"read_bytes({name!r}) in a thread")
-                expect.equal(fs.stat(name).size, len(TREE[name]), f"stat({name!r}).size in a thread")
+                assert fs.read_bytes(name) == TREE[name]
+                assert fs.stat(name).size == len(TREE[name])
             offset = seed * 1000
             with fs.open("data.bin", "rb") as file:
                 file.seek(offset)
-                expect.equal(file.read(5000), _DATA[offset : offset + 5000], "a file of a thread's own")
-            expect.equal(list(fs.read_many(TREE)), list(TREE.values()), "read_many in a thread")
-            expect.equal(listed(fs, recursive=True), names, "list in a thread")
+                assert_same(file.read(5000), _DATA[offset : offset + 5000])
+            assert list(fs.read_many(TREE)) == list(TREE.values())
+            assert listed(fs, recursive=True) == names
 
         names = listed(fs, recursive=True)
         threaded("using one FS", [functools.partial(use, n) for n in range(_THREADS)], subject.timeout)
@@ -82,7 +79,7 @@ def many_threads_share_an_iterator(subject: Subject) -> None:
             takers = [functools.partial(_take_all, iterator)] * 4
             found = threaded("sharing an iterator", takers, subject.timeout)
             together = sorted(item for part in found for item in part)
-            expect.true(together == sorted(expected), "every item of a shared iterator goes to one thread, once")
+            assert together == sorted(expected)
 
 
 def _take_all(iterator: Iterator[Any]) -> list[Any]:
@@ -101,8 +98,8 @@ def many_threads_write_one_fs(subject: Subject) -> None:
 
         functions = [functools.partial(write, name, data) for name, data in files.items()]
         threaded("writing to one FS", functions, subject.timeout)
-        check_tree(fs, files)
-    expect.equal(subject.contents(fs), files, "what is stored")
+        assert_tree(fs, files)
+    assert_same(subject.contents(fs), files)
 
 
 def _write_in_pieces(fs: FS, name: str, data: bytes) -> None:

@@ -1,14 +1,12 @@
-"""Processes for the checks, each with a limit: a child that hangs is killed, and the check fails with the child's name
-and where it stood.
-"""
+"""Processes and threads for the checks, each with a limit: what hangs fails the check, and does not wait for ever."""
 
 from __future__ import annotations
 
 import faulthandler
+import functools
 import multiprocessing
 import os
 import pickle
-import select
 import signal
 import tempfile
 import threading
@@ -16,81 +14,65 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+_STACKS = signal.SIGUSR1
+_EXIT_SECONDS = 5.0  # for the exit handlers of a child that has sent its result
 
 
 class Child(Generic[T]):
-    """A forked child that runs `function()` and sends back what it returns."""
+    """A child process that runs `function()` and sends back what it returns: forked, or started by another `method`."""
 
-    def __init__(self, what: str, function: Callable[[], T], timeout: float) -> None:
+    def __init__(self, what: str, function: Callable[[], T], timeout: float, method: str = "fork") -> None:
         self._what = what
         self._deadline = time.monotonic() + timeout
-        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
-        self._results, sending = os.pipe()
+        context: Any = multiprocessing.get_context(method)
+        self._results, sending = context.Pipe(duplex=False)
+        self._process = context.Process(target=_send, args=(sending, function), name=what)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: one forks with threads
-            self.pid = os.fork()
-        if not self.pid:
-            _answer(function, sending, self._stacks.fileno())
-        os.close(sending)
+            self._process.start()
+        sending.close()
+        self.pid: int = self._process.pid
 
     def result(self) -> T:
         """Return the result of the function; `AssertionError` if it raised, died or took too long."""
         try:
-            sent = self._receive()
+            if not self._results.poll(max(0.0, self._deadline - time.monotonic())):
+                os.kill(self.pid, _STACKS)
+                time.sleep(0.2)
+                raise AssertionError(f"{self._what} hangs, and was killed; its stacks are on standard error")
+            good, value = self._results.recv()
+            self._process.join(_EXIT_SECONDS)
+        except EOFError:
+            raise AssertionError(f"{self._what} died and sent nothing back") from None
         finally:
             self.kill()
-        if not sent:
-            raise AssertionError(f"{self._what} died and sent nothing back")
-        good, value = pickle.loads(sent)
         if not good:
             raise AssertionError(f"{self._what} failed:\n{value}")
         return value  # type: ignore[no-any-return]
 
-    def _receive(self) -> bytes:
-        sent = b""
-        while True:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not select.select([self._results], [], [], left)[0]:
-                raise AssertionError(f"{self._what} hangs, and was killed:\n{self._where()}")
-            part = os.read(self._results, 1 << 20)
-            if not part:
-                return sent
-            sent += part
-
-    def _where(self) -> str:
-        """Return the child's stacks, which it writes on a signal, hanging or not."""
-        os.kill(self.pid, signal.SIGUSR1)
-        time.sleep(0.2)
-        self._stacks.seek(0)
-        return self._stacks.read().decode(errors="replace")
-
     def kill(self) -> None:
-        """Kill the child, if it is still there, and forget it."""
-        if self.pid:
-            pid, self.pid = self.pid, 0
-            os.kill(pid, signal.SIGKILL)  # a zombie until it is waited for: the pid is no other's
-            os.waitpid(pid, 0)
-            os.close(self._results)
-            self._stacks.close()
+        """Kill the child, if it is still there."""
+        if not self._results.closed:
+            self._results.close()
+            self._process.kill()
+            self._process.join()
+            self._process.close()
 
 
-def _answer(function: Callable[[], Any], sending: int, stacks: int) -> None:
-    """The child's whole life."""
+def _send(sending: Connection, function: Callable[[], Any]) -> None:
+    """Run in the child: send the result of a function, or the traceback of what it raises."""
+    faulthandler.register(_STACKS, file=2)
     try:
-        faulthandler.register(signal.SIGUSR1, file=stacks)
-        try:
-            answer = (True, function())
-        except BaseException:  # reported to the parent, whatever it is
-            answer = (False, traceback.format_exc())
-        view = memoryview(pickle.dumps(answer))
-        while view:
-            view = view[os.write(sending, view) :]
-    finally:
-        os._exit(0)
+        answer = (True, function())
+    except BaseException:  # reported to the parent, whatever it is
+        answer = (False, traceback.format_exc())
+    sending.send(answer)
+    sending.close()
 
 
 def forked(what: str, functions: Iterable[Callable[[], T]], timeout: float) -> list[T]:
@@ -107,83 +89,35 @@ def started(method: str, what: str, function: Callable[..., T], arguments: tuple
     """Return the result of `function(*arguments)` in a process started by `spawn` or `forkserver`; everything is
     pickled.
     """
-    context: Any = multiprocessing.get_context(method)
-    receiving, sending = context.Pipe(duplex=False)
     # By a file: multiprocessing's own pipe blocks the parent for ever if the child fails before it has read it all.
     with tempfile.NamedTemporaryFile() as file:
         pickle.dump((function, arguments), file)
         file.flush()
-        process = context.Process(target=_send, args=(sending, file.name), name=what, daemon=True)
-        process.start()
-        sending.close()
-        try:
-            good, value = _received(receiving, what, timeout)
-            process.join(5.0)  # it has exit handlers to run
-        finally:
-            receiving.close()
-            if process.is_alive():
-                process.kill()
-                process.join()
-            process.close()
-    if not good:
-        raise AssertionError(f"{what} failed:\n{value}")
-    return value  # type: ignore[no-any-return]
+        child: Child[T] = Child(what, functools.partial(_call_pickled, file.name), timeout, method)
+        return child.result()
 
 
-def _received(receiving: Connection, what: str, timeout: float) -> tuple[bool, Any]:
-    if not receiving.poll(timeout):
-        raise AssertionError(f"{what} hangs")
-    try:
-        return receiving.recv()  # type: ignore[no-any-return]
-    except EOFError:
-        raise AssertionError(f"{what} died and sent nothing back") from None
-
-
-def _send(sending: Connection, path: str) -> None:
-    """The life of a process that was started."""
-    try:
-        with open(path, "rb") as file:
-            function, arguments = pickle.load(file)
-        answer = (True, function(*arguments))
-    except BaseException:  # reported to the parent, whatever it is
-        answer = (False, traceback.format_exc())
-    sending.send(answer)
-    sending.close()
+def _call_pickled(path: str) -> Any:
+    with open(path, "rb") as file:
+        function, arguments = pickle.load(file)
+    return function(*arguments)
 
 
 def threaded(what: str, functions: Iterable[Callable[[], T]], timeout: float) -> list[T]:
-    """Return the results of `functions`, each called in a thread, all at once; `AssertionError` if one raises or takes
-    too long.
+    """Return the results of `functions`, each called in a thread, all at once; raises what one of them raises, and
+    `AssertionError` if one takes too long.
     """
-    results: list[list[Any]] = []
-    threads = []
-    for number, function in enumerate(functions, 1):
-        box: list[Any] = []
-        results.append(box)
-        target = _Kept(function, box)
-        threads.append(threading.Thread(target=target, name=f"{what}, thread {number}", daemon=True))
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + timeout
-    for thread, box in zip(threads, results, strict=True):
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if thread.is_alive():
-            raise AssertionError(f"{thread.name} hangs")
-        if not box[0]:
-            raise AssertionError(f"{thread.name} failed:\n{box[1]}")
-    return [box[1] for box in results]
+    futures: list[Future[T]] = []
+    for function in functions:
+        futures.append(Future())
+        threading.Thread(target=_settle, args=(futures[-1], function), name=what, daemon=True).start()
+    if late := wait(futures, timeout).not_done:
+        raise AssertionError(f"{len(late)} threads hang: {what}")
+    return [future.result() for future in futures]
 
 
-class _Kept:
-    """A thread's function whose result, or traceback, is kept."""
-
-    def __init__(self, function: Callable[[], Any], box: list[Any]) -> None:
-        self._function = function
-        self._box = box
-
-    def __call__(self) -> None:
-        try:
-            found = (True, self._function())
-        except BaseException:  # reported to the check, whatever it is
-            found = (False, traceback.format_exc())
-        self._box += found
+def _settle(future: Future[T], function: Callable[[], T]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as exc:  # raised in the thread that waits, whatever it is
+        future.set_exception(exc)

@@ -33,8 +33,12 @@ class ErrorCase(NamedTuple):
         return type(OSError(self.code, os.strerror(self.code)))
 
 
-def _write(fs: FS, path: str, mode: str = "wb") -> None:
-    with fs.open(path, mode) as file:
+def _write(fs: FS, path: str) -> None:
+    fs.write_bytes(path, b"x")
+
+
+def _create(fs: FS, path: str) -> None:
+    with fs.open(path, "xb") as file:
         file.write(b"x")
 
 
@@ -44,7 +48,7 @@ def _case(
     return ErrorCase(name, lambda fs: call(fs, path), code, path, needs, objects)
 
 
-MISSING, DIRECTORY, FILE = errno.ENOENT, errno.EISDIR, errno.ENOTDIR
+MISSING, DIRECTORY, FILE, EXISTS = errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST
 CASES = [
     _case("read what is missing", MISSING, "missing", lambda fs, path: fs.read_bytes(path), "read"),
     _case("read below what is missing", MISSING, "missing/x", lambda fs, path: fs.open(path), "read"),
@@ -59,22 +63,13 @@ CASES = [
     _case("write onto a directory", DIRECTORY, "dir", _write, "write", objects=(0,)),
     _case("write below a file", FILE, "file/x", _write, "write", objects=(0,)),
     _case("write to the root", DIRECTORY, "", _write, "write"),
-    _case("create what is there", errno.EEXIST, "file", lambda fs, path: _write(fs, path, "xb"), "write", "exclusive"),
-    _case(
-        "create onto a directory",
-        DIRECTORY,
-        "dir",
-        lambda fs, path: _write(fs, path, "xb"),
-        "write",
-        objects=(0, errno.EEXIST),
-    ),
-    _case("make a directory of a file", errno.EEXIST, "file", lambda fs, path: fs.mkdir(path), "mkdir"),
-    _case("make a directory again", errno.EEXIST, "dir", lambda fs, path: fs.mkdir(path), "mkdir"),
+    _case("create what is there", EXISTS, "file", _create, "write", "exclusive"),
+    _case("create onto a directory", DIRECTORY, "dir", _create, "write", objects=(0, EXISTS)),
+    _case("make a directory of a file", EXISTS, "file", lambda fs, path: fs.mkdir(path), "mkdir"),
+    _case("make a directory again", EXISTS, "dir", lambda fs, path: fs.mkdir(path), "mkdir"),
     _case("make a directory below a file", FILE, "file/x", lambda fs, path: fs.mkdir(path), "mkdir", objects=(0,)),
-    _case(
-        "make directories of a file", errno.EEXIST, "file", lambda fs, path: fs.makedirs(path, exist_ok=True), "mkdir"
-    ),
-    _case("make directories again", errno.EEXIST, "dir", lambda fs, path: fs.makedirs(path), "mkdir"),
+    _case("make directories of a file", EXISTS, "file", lambda fs, path: fs.makedirs(path, exist_ok=True), "mkdir"),
+    _case("make directories again", EXISTS, "dir", lambda fs, path: fs.makedirs(path), "mkdir"),
     _case("remove what is missing", MISSING, "missing", lambda fs, path: fs.remove(path), "remove"),
     _case("remove below a file", FILE, "file/x", lambda fs, path: fs.remove(path), "remove", objects=(MISSING,)),
     _case("remove a directory as a file", DIRECTORY, "dir", lambda fs, path: fs.remove(path), "remove"),

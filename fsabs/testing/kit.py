@@ -1,30 +1,34 @@
-"""The kit: what a check is, which checks an FS gets, and a run of them without pytest.
+"""The kit: its checks, what selects those of an FS, and the two ways to run them: `FSConformance`, and `run`.
 
-A check is a function of a `Subject` that raises `AssertionError`. It names the statements of `docs/semantics.md` that
-it holds an FS to, and what the FS must be able to do; what an FS can't do selects its checks beforehand, so that none
-is ever skipped.
+A check is a function of a `Subject` whose assertions are pytest's. It names the statements of `docs/semantics.md` that
+it holds an FS to, and what the FS must be able to do. The checks that an FS can't meet are left out, never skipped.
 """
 
 from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from typing import ClassVar, NamedTuple
 
-from ..core.fs import Capabilities
-from .subject import Subject
+from ..core import errors
+from ..core.stats import Capabilities
+from .subjects import Subject
+
+try:
+    import pytest
+except ImportError as exc:
+    raise errors.missing("pytest", "testing", "the conformance kit") from exc
 
 MODULES = (
     "checks_fs",
     "checks_files",
     "checks_text",
-    "checks_many",
     "checks_tree",
     "checks_paths",
     "checks_errors",
     "checks_write",
-    "checks_write_many",
     "checks_whole",
     "checks_change",
     "checks_copies",
@@ -33,28 +37,7 @@ MODULES = (
     "checks_pickle",
 )
 """The modules of this package that define checks."""
-
-
-class Declared(NamedTuple):
-    """The declared properties of an FS, which select its checks."""
-
-    capabilities: Capabilities
-    live: bool = True
-    """As `Subject.live`."""
-    shared: bool = True
-    """As `Subject.shared`."""
-
-    def has(self, need: str) -> bool:
-        """Return whether it meets a need of a check; `ValueError` for an unknown one."""
-        if need.startswith("not "):
-            return not self.has(need[4:])
-        if need == "empty_directories":
-            return self.capabilities.mkdir or not self.capabilities.implied_directories
-        if need in ("live", "shared"):
-            return self.live if need == "live" else self.shared
-        if need not in Capabilities._fields:
-            raise ValueError(f"a check can't need {need!r}: it is no capability")
-        return bool(getattr(self.capabilities, need))
+pytest.register_assert_rewrite(*(f"{__package__}.{name}" for name in ("asserts", *MODULES)))
 
 
 class Check(NamedTuple):
@@ -72,12 +55,103 @@ class Check(NamedTuple):
     function: Callable[[Subject], None]
 
     def __call__(self, subject: Subject) -> None:
-        """Hold the subject's FS to the statements; `AssertionError`."""
+        """Hold the subject's FS to the statements; raises what a failing test of pytest raises."""
         self.function(subject)
 
-    def unmet(self, declared: Declared) -> list[str]:
+    def unmet(self, capabilities: Capabilities, live: bool, shared: bool) -> list[str]:
         """Return the needs of the check that such an FS doesn't meet."""
-        return [need for need in self.needs if not declared.has(need)]
+        can = {**capabilities._asdict(), "live": live, "shared": shared}
+        can["empty_directories"] = capabilities.mkdir or not capabilities.implied_directories
+        return [need for need in self.needs if can[need.removeprefix("not ")] == need.startswith("not ")]
+
+
+_checks: dict[str, Check] = {}
+
+
+def check(
+    *holds: str, needs: Iterable[str] = ("read",), slow: bool = False, processes: Iterable[str] = ()
+) -> Callable[[Callable[[Subject], None]], Check]:
+    """Make a function a check that holds an FS to the statements `holds`; its name is the function's, with dashes."""
+
+    def make(function: Callable[[Subject], None]) -> Check:
+        name = function.__name__.replace("_", "-")
+        assert name not in _checks, f"two checks are named {name!r}"
+        _checks[name] = Check(name, holds, tuple(needs), slow, tuple(processes), function)
+        return _checks[name]
+
+    return make
+
+
+def all_checks() -> list[Check]:
+    """Return every check of the kit."""
+    for module in MODULES:
+        importlib.import_module(f"{__package__}.{module}")
+    return list(_checks.values())
+
+
+def checks(what: Subject | Capabilities, live: bool = True, shared: bool = True) -> list[Check]:
+    """Return the checks for a subject, or for its capabilities and whether it is live and shared."""
+    declared = (what.capabilities, what.live, what.shared) if isinstance(what, Subject) else (what, live, shared)
+    return [one for one in all_checks() if not one.unmet(*declared)]
+
+
+class FSConformance:
+    """One FS held to all that it declares, as a test class:
+
+        class TestMine(FSConformance):
+            capabilities = Mine.capabilities
+            factory = MySubject
+
+    The checks are chosen when tests are collected, by what the class declares; that the FS itself says the same is a
+    test, too. Override the fixture `subject` where making one takes other fixtures, such as a server.
+    """
+
+    capabilities: ClassVar[Capabilities]
+    """What the FS declares: for a container, the reading and the writing one together."""
+    live: ClassVar[bool] = True
+    """See `Subject.live`."""
+    shared: ClassVar[bool] = True
+    """See `Subject.shared`."""
+    factory: ClassVar[Callable[[], Subject]]
+    """Gives a new subject, for each test."""
+    serverless: ClassVar[bool] = False
+    """Whether nothing but this machine is needed: then what is neither slow nor makes processes is marked `quick`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__name__.startswith("Test") and not isinstance(getattr(cls, "capabilities", None), Capabilities):
+            raise TypeError(f"{cls.__name__} must declare the `capabilities` of its FS, which select its checks")
+
+    @pytest.fixture
+    def subject(self) -> Iterator[Subject]:
+        """The FS under test."""
+        with closing(type(self).factory()) as subject:
+            yield subject
+
+    @classmethod
+    def checks(cls) -> list[Check]:
+        """Return the checks that are run; override it to leave some out."""
+        return checks(cls.capabilities, cls.live, cls.shared)
+
+    @classmethod
+    def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
+        """Make a test of each check."""
+        if "check" in metafunc.fixturenames:
+            parameters = []
+            for one in cls.checks():
+                marks = [pytest.mark.quick] if cls.serverless and not one.slow and not one.processes else []
+                parameters.append(pytest.param(one, id=one.name, marks=marks))
+            metafunc.parametrize("check", parameters)
+
+    def test_declared(self, subject: Subject) -> None:
+        """The capabilities that selected the checks are those of the FS: none was left out."""
+        declared = (self.capabilities, self.live, self.shared)
+        found = (subject.capabilities, subject.live, subject.shared)
+        assert found == declared, f"the subject has {found}, and the test class declares {declared}"
+
+    def test_check(self, check: Check, subject: Subject) -> None:
+        """One check."""
+        check(subject)
 
 
 class Failure(NamedTuple):
@@ -107,61 +181,23 @@ class Report(NamedTuple):
         return "\n".join([*parts, counts])
 
 
-_checks: dict[str, Check] = {}
-
-
-def check(
-    *holds: str, needs: Iterable[str] = ("read",), slow: bool = False, processes: Iterable[str] = ()
-) -> Callable[[Callable[[Subject], None]], Check]:
-    """Make a function a check that holds an FS to the statements `holds`; its name is the function's, with dashes."""
-
-    def make(function: Callable[[Subject], None]) -> Check:
-        name = function.__name__.replace("_", "-")
-        found = Check(name, holds, tuple(needs), slow, tuple(processes), function)
-        for need in found.needs:
-            Declared(Capabilities()).has(need)
-        if not holds or name in _checks:
-            raise ValueError(f"the check {name!r} holds nothing, or its name is taken")
-        _checks[name] = found
-        return found
-
-    return make
-
-
-def all_checks() -> list[Check]:
-    """Every check of the kit."""
-    for module in MODULES:
-        importlib.import_module(f"{__package__}.{module}")
-    return list(_checks.values())
-
-
-def checks(what: Subject | Capabilities, live: bool = True, shared: bool = True) -> list[Check]:
-    """The checks for a subject, or for what one declares: its capabilities, and whether it is live and shared."""
-    declared = declared_by(what) if isinstance(what, Subject) else Declared(what, live, shared)
-    return [one for one in all_checks() if not one.unmet(declared)]
-
-
-def declared_by(subject: Subject) -> Declared:
-    """Return the declared properties of a subject."""
-    return Declared(subject.capabilities, subject.live, subject.shared)
-
-
 def run(subject: Subject, only: Collection[str] = ()) -> Report:
-    """Run the subject's checks; with `only`, those of that name, or that hold the statement of that id."""
+    """Run the subject's checks in a program; with `only`, those of that name, or that hold the statement of that id."""
+    if not __debug__:
+        raise RuntimeError("the checks are assert statements, which `python -O` leaves out")
     known = {name for one in all_checks() for name in (one.name, *one.holds)}
     if unknown := set(only) - known:
         raise ValueError(f"no check is called, and none holds, {sorted(unknown)}")
-    declared = declared_by(subject)
     report = Report([], [], {})
     for one in all_checks():
         if only and not {one.name, *one.holds} & set(only):
             continue
-        if unmet := one.unmet(declared):
+        if unmet := one.unmet(subject.capabilities, subject.live, subject.shared):
             report.not_applicable[one.name] = unmet
             continue
         try:
             one(subject)
-        except Exception:  # whatever is raised is the FS's failure, and the report's business
+        except (Exception, pytest.fail.Exception):  # whatever is raised is the FS's failure, and stands in the report
             report.failures.append(Failure(one, traceback.format_exc()))
         else:
             report.passed.append(one)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import errno
 import pickle
 import unittest
 from collections.abc import Callable
+from errno import EINVAL, ENOENT
 from typing import Any
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
+from ..core import errors
 from ..core.fs import FS
-from . import expect
-from .agreement import listed_stats
+from .asserts import assert_named, assert_raises, assert_same, listed_stats
 from .reference import Reference, paths_of
-from .subject import Subject
+from .subjects import Subject
+
+try:
+    from hypothesis import HealthCheck, settings
+    from hypothesis import strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+except ImportError as exc:
+    raise errors.missing("hypothesis", "testing", "fsabs.testing.model_test") from exc
 
 _NAMES = ("a", "b", "b-c", "ü x")
 _PATTERNS = ("*", "*/*", "**", "b*", "**/b*", "a/**/b", "b/*", "*/b/**", "?", "[ab]*")
@@ -48,7 +51,7 @@ class _Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Check that the stored files are those of the reference."""
         try:
-            expect.equal(self.subject.files(self.location), self.reference.files, "what is stored in the end")
+            assert_same(self.subject.files(self.location), self.reference.files)
         finally:
             self.fs.close()
             self.subject.close()
@@ -61,16 +64,17 @@ class _Machine(RuleBasedStateMachine):
         return path
 
     def _do(self, problems: set[int], call: Callable[..., Any], *arguments: Any) -> Any:
-        """Call, and hold the outcome to `problems`; returns None for what failed as it should."""
-        what = f"{call.__name__}{arguments!r}"
+        """Call, and hold the outcome to `problems`; return None for what failed as it should."""
+        what = f"{call.__name__}{arguments!r}, expected an errno of {problems or '{}'}"
         try:
             found = call(*arguments)
         except OSError as exc:
-            expect.true(problems, f"{what} should have gone well, and raised {exc!r}")
-            expect.named(exc, what)
-            expect.true(exc.errno in problems, f"{what} raised {exc!r}, expected an errno of {problems}")
+            assert_named(exc)
+            if exc.errno not in problems:
+                exc.add_note(what)
+                raise
             return None
-        expect.true(not problems, f"{what} gave {found!r:.200}, expected an errno of {problems}")
+        assert not problems, f"{what}, gave {found!r:.200}"
         return found
 
     # ---- changes
@@ -92,7 +96,7 @@ class _Machine(RuleBasedStateMachine):
         path = self._path(data)
         if self.reference.unwritable(path):
             return
-        expect.raises(_Interrupted, f"an exception while writing {path!r}", _write_and_fail, self.fs, path, content)
+        assert_raises(_Interrupted, _write_and_fail, self.fs, path, content)
 
     @precondition(lambda self: self.can.append)
     @rule(data=_data, content=_contents)
@@ -117,7 +121,7 @@ class _Machine(RuleBasedStateMachine):
     def makedirs(self, data: st.DataObject, exist_ok: bool) -> None:
         path = self._path(data)
         problems = self.reference.unmakable(path)
-        problems -= {errno.ENOENT}  # a missing parent is what makedirs is for
+        problems -= {ENOENT}  # a missing parent is what makedirs is for
         if exist_ok and self.reference.isdir(path):
             problems = set()
         self._do(problems, self.fs.makedirs, path, 0o777, exist_ok)
@@ -152,7 +156,7 @@ class _Machine(RuleBasedStateMachine):
             return
         problems = self.reference.unreadable(src) | self.reference.unwritable(dst)
         if src == dst and not self.reference.absent(src):
-            problems |= {errno.EINVAL}  # onto itself
+            problems |= {EINVAL}  # onto itself
         self._do(problems, self.fs.copy, src, dst)
         if not problems:
             self.reference.write(dst, self.reference.files[src])
@@ -168,17 +172,17 @@ class _Machine(RuleBasedStateMachine):
         path = self._path(data)
         isfile, isdir = path in self.reference.files, self.reference.isdir(path)
         found = (self.fs.exists(path), self.fs.isfile(path), self.fs.isdir(path))
-        expect.equal(found, (isfile or isdir, isfile, isdir), f"exists, isfile and isdir of {path!r}")
+        assert found == (isfile or isdir, isfile, isdir), f"exists, isfile and isdir of {path!r}"
         stat = self._do(self.reference.absent(path), self.fs.stat, path)
         if stat is not None:
             size = len(self.reference.files.get(path, b""))
-            expect.equal((stat.directory, stat.size), (isdir, size), f"stat({path!r})")
+            assert (stat.directory, stat.size) == (isdir, size), f"stat({path!r})"
 
     @rule(data=_data)
     def read(self, data: st.DataObject) -> None:
         path = self._path(data)
         found = self._do(self.reference.unreadable(path), self.fs.read_bytes, path)
-        expect.equal(found, self.reference.files.get(path), f"read_bytes({path!r})")
+        assert found == self.reference.files.get(path)
 
     @rule(data=_data)
     def list(self, data: st.DataObject) -> None:
@@ -187,19 +191,19 @@ class _Machine(RuleBasedStateMachine):
         if found is not None:
             names = [name for name in self.reference.listed(path) if "/" not in name[:-1]]
             found = [*found] if self.fs.capabilities.ordered else sorted(found)
-            expect.equal(found, names, f"list({path!r})")
+            assert found == names, f"list({path!r})"
 
     @rule(pattern=st.sampled_from(_PATTERNS))
     def glob(self, pattern: str) -> None:
         found = [*self.fs.glob(pattern)]
-        expect.equal(sorted(found), sorted(self.reference.glob(pattern)), f"glob({pattern!r})")
+        assert sorted(found) == sorted(self.reference.glob(pattern))
 
     @invariant()
     def the_trees_are_the_same(self) -> None:
         """The whole tree, at every step, with the sizes of its files."""
         found = [(stat.filename, stat.size) for stat in listed_stats(self.fs, "", True)]
         expected = [(name, len(self.reference.files.get(name, b""))) for name in self.reference.listed("")]
-        expect.equal(found, expected, "the tree")
+        assert found == expected
 
 
 class _Interrupted(Exception):

@@ -1,9 +1,14 @@
-"""Subjects that are ready to use: local files, memory, and what goes around any other subject: layers, `subfs`,
-`lazify` and containers. They are examples, too: a store of your own takes about as many lines as `LocalSubject`.
+"""`Subject`, the interface that an implementer writes, and subjects that are ready to use.
+
+These are local files, memory, and what goes around another subject: layers, `subfs`, `lazify` and containers.
+
+A check makes its tree and looks at the result through the subject's side channel, never through the FS under test: a
+`write` and a `read` that are wrong in the same way would otherwise agree.
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import functools
 import itertools
@@ -12,8 +17,9 @@ import pickle
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from ..backends import memory
 from ..backends.local import Local
@@ -21,10 +27,102 @@ from ..containers.base import Container
 from ..core import keys
 from ..core.fs import FS
 from ..core.layers import LayerFS, lazify
+from ..core.stats import Capabilities
 from ..core.writing import PARTIAL_SUFFIX
-from .subject import Files, Subject
 
+F = TypeVar("F", bound=FS)
+Files = Mapping[str, bytes]
 _numbers = itertools.count(1)
+
+
+class Subject(abc.ABC):
+    """One FS under test, and its side channel.
+
+    A *live* FS (a store, a layer over one) reads what it has just written. A container is not live: an archive is read,
+    or it is written; `make` then gives an FS that reads, and `create` one that writes.
+    """
+
+    live: bool = True
+    """Whether what `create` gives reads what it has written, at once."""
+    shared: bool = True
+    """Whether a process that is started anew finds in the store what is there; False for one in a process's memory."""
+    timeout: float = 20.0
+    """Seconds that a child process may take with a few files before it is taken to hang."""
+    refused_characters: str = ""
+    """Characters that the store can't have in a name."""
+
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of this subject's FS objects: for a container, of reading and writing together."""
+        with self.make({}) as made, self.create() as created:
+            both = zip(made.capabilities, created.capabilities, strict=True)
+            return Capabilities(*(one or other for one, other in both))
+
+    @abc.abstractmethod
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Return a new FS that holds this tree and nothing else, put there by the side channel.
+
+        `files` are contents by key; `directories` are keys, wanted even where they are empty. Directories above what is
+        named are made, too. Give the FS through `place`, so that `contents` knows where to look.
+        """
+
+    def create(self) -> FS:
+        """Return a new, empty FS to write to."""
+        return self.make({})
+
+    @abc.abstractmethod
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Return the files that are really stored, read by the side channel.
+
+        Files by key; a directory's key ends in `/`, and its content is empty. Leftovers of half-written files belong to
+        it. Where a container's file isn't there at all, there is nothing: an empty dict.
+        """
+
+    def hidden(self, name: str) -> bool:
+        """Return whether a listing leaves out what is stored under `name`, the last segment of a key."""
+        return False
+
+    def reopen(self, url: str) -> FS | None:
+        """Return the FS at a URL that an FS of this subject gave; None where nothing answers to such URLs.
+
+        Override this where `from_url` needs options.
+        """
+        from ..urls.opening import from_url
+
+        return from_url(url)
+
+    def close(self) -> None:  # noqa: B027 - many have nothing to free
+        """Throw away what was made, all of it."""
+
+    # ---- for implementers and checks; nothing to override
+
+    def place(self, fs: F, location: str) -> F:
+        """Note that `fs` lies at `location`, which is what `stored` takes; return `fs`."""
+        self._locations[fs] = location
+        return fs
+
+    def location(self, fs: FS) -> str:
+        """Return the location of an FS that `make` or `create` returned."""
+        return self._locations[fs]
+
+    def contents(self, where: FS | str) -> dict[str, bytes]:
+        """Return the files that are really stored at an FS or a location, hidden leftovers included."""
+        return self.stored(where if isinstance(where, str) else self.location(where))
+
+    def files(self, where: FS | str) -> dict[str, bytes]:
+        """Return the files that are stored under names that listings show."""
+        return {key: data for key, data in self.contents(where).items() if not key.endswith("/") and self._shown(key)}
+
+    def directories(self, where: FS | str) -> set[str]:
+        """Return the keys of the directories that are stored as such."""
+        return {key[:-1] for key in self.contents(where) if key.endswith("/") and self._shown(key[:-1])}
+
+    def _shown(self, key: str) -> bool:
+        return not any(self.hidden(name) for name in key.split("/"))
+
+    @functools.cached_property
+    def _locations(self) -> weakref.WeakKeyDictionary[FS, str]:
+        return weakref.WeakKeyDictionary()
 
 
 class LocalSubject(Subject):
@@ -35,19 +133,17 @@ class LocalSubject(Subject):
         self._opener = opener
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Writes the tree with `os` and `open`."""
+        """Write the tree with `os` and `open`."""
         root = tempfile.mkdtemp(dir=self._base)
-        for key in directories:
+        for key in (*directories, *map(keys.parent, files)):
             os.makedirs(os.path.join(root, key), exist_ok=True)
         for key, data in files.items():
-            path = os.path.join(root, key)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
+            with open(os.path.join(root, key), "wb") as file:
                 file.write(data)
         return self.place(self._opener(root), root)
 
     def stored(self, location: str) -> dict[str, bytes]:
-        """Reads the tree with `os.walk`."""
+        """Read the tree with `os.walk`."""
         return dict(_read_tree(location))
 
     def hidden(self, name: str) -> bool:
@@ -55,7 +151,7 @@ class LocalSubject(Subject):
         return name.startswith(".") and name.endswith(PARTIAL_SUFFIX)
 
     def close(self) -> None:
-        """Removes the directories."""
+        """Remove the directories."""
         shutil.rmtree(self._base)
 
 
@@ -76,24 +172,21 @@ class MemorySubject(Subject):
         self._made: list[str] = []
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Makes the dictionary of a new tree."""
+        """Make the dictionary of a new tree."""
         name = f"kit-{os.getpid()}-{next(_numbers)}"
-        wanted: dict[str, bytes | None] = {"": None}
-        for key in [*directories, *files]:
-            wanted.update(dict.fromkeys(keys.ancestors(key)))
-        wanted.update(dict.fromkeys(directories))
-        wanted.update(files)
-        memory.tree_of(name, {key: (data, time.time(), n) for n, (key, data) in enumerate(wanted.items())})
+        folders = (folder for key in [*directories, *files] for folder in keys.ancestors(key))
+        nodes: dict[str, bytes | None] = {**dict.fromkeys(["", *folders, *directories]), **files}
+        memory.tree_of(name, {key: (data, time.time(), n) for n, (key, data) in enumerate(nodes.items())})
         self._made.append(name)
         return self.place(memory.Memory(name), name)
 
     def stored(self, location: str) -> dict[str, bytes]:
-        """Reads the dictionary."""
+        """Read the dictionary."""
         nodes = memory.tree_of(location).nodes.items()
         return {key if data is not None else key + "/": data or b"" for key, (data, _, _) in nodes if key}
 
     def close(self) -> None:
-        """Forgets the trees."""
+        """Forget the trees."""
         for name in self._made:
             with contextlib.suppress(FileNotFoundError):  # closed twice
                 memory.forget(name)
@@ -111,11 +204,11 @@ class WrappedSubject(Subject):
         self.refused_characters = inner.refused_characters
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Wraps what the inner subject makes."""
+        """Wrap what the inner subject makes."""
         return self._wrapped(self._inner.make(files, directories))
 
     def create(self) -> FS:
-        """Wraps what the inner subject creates."""
+        """Wrap what the inner subject creates."""
         return self._wrapped(self._inner.create())
 
     def _wrapped(self, fs: FS) -> FS:
@@ -126,25 +219,25 @@ class WrappedSubject(Subject):
         return self._inner.stored(location)
 
     def hidden(self, name: str) -> bool:
-        """As the inner subject has it."""
+        """Return whether the inner subject's listings leave it out."""
         return self._inner.hidden(name)
 
     def reopen(self, url: str) -> FS | None:
-        """The inner FS: a layer has no place in a URL."""
+        """Return the inner FS: a layer has no place in a URL."""
         return self._inner.reopen(url)
 
     def close(self) -> None:
-        """Closes the inner subject."""
+        """Close the inner subject."""
         self._inner.close()
 
 
 def layered(inner: Subject) -> WrappedSubject:
-    """A do-nothing `LayerFS` around the FS of another subject."""
+    """Return a subject with a do-nothing `LayerFS` around the FS of another one."""
     return WrappedSubject(inner, LayerFS)
 
 
 def lazified(inner: Subject) -> WrappedSubject:
-    """`lazify` around the FS of another subject, which is built anew, from its pickle, wherever that can be."""
+    """Return a subject with `lazify` around the FS of another one, rebuilt from its pickle where it has one."""
     return WrappedSubject(inner, _lazify)
 
 
@@ -171,14 +264,14 @@ class SubFSSubject(WrappedSubject):
         self._furnished: set[str] = set()
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Has the tree made below `at`, and other files around it."""
+        """Have the tree made below `at`, and other files around it."""
         inside = {f"{self._at}/{key}": data for key, data in files.items()}
         fs = self._inner.make({**self._beside, **inside}, [self._at, *(f"{self._at}/{key}" for key in directories)])
         self._furnished.add(self._inner.location(fs))
         return self._wrapped(fs)
 
     def create(self) -> FS:
-        """An empty directory; that of a new container, where the FS is one."""
+        """Return an FS of an empty directory; of that of a new container, where the FS is one."""
         if self.live:
             return self.make({})
         fs = self._inner.create()
@@ -198,9 +291,8 @@ class SubFSSubject(WrappedSubject):
         outside = {key: data for key, data in everything.items() if not key.startswith(prefix) and key[-1] != "/"}
         if outside != (self._beside if location in self._furnished else {}):
             raise AssertionError(f"outside of the subfs at {self._at!r} there is now {outside!r}")
-        return {
-            key[len(prefix) :]: data for key, data in everything.items() if key.startswith(prefix) and key != prefix
-        }
+        inside = ((key.removeprefix(prefix), data) for key, data in everything.items() if key.startswith(prefix))
+        return {key: data for key, data in inside if key}
 
 
 class ContainerSubject(Subject):
@@ -224,20 +316,20 @@ class ContainerSubject(Subject):
         self._build = build
         self._parse = parse
         self._outer = outer
-        self._opener = opener or _open_container
+        self._opener = opener
         self.shared = outer.shared
         self.timeout = outer.timeout
 
     def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
-        """Has the archive put into the outer FS, and opens it there."""
+        """Have the archive put into the outer FS, and open it there."""
         return self._open(self._outer.make({self._name: self._build(files, directories)}), "r")
 
     def create(self) -> FS:
-        """A new archive in a new outer FS."""
+        """Return a new archive in a new outer FS."""
         return self._open(self._outer.create(), "w")
 
     def _open(self, outer: FS, mode: str) -> FS:
-        fs = self._opener(outer, self._name, mode)
+        fs = self._opener(outer, self._name, mode) if self._opener else outer.open_container(self._name, mode)
         if isinstance(fs, Container):
             fs.own(outer)
         return self.place(fs, self._outer.location(outer))
@@ -248,13 +340,9 @@ class ContainerSubject(Subject):
         return {} if data is None else self._parse(data)
 
     def reopen(self, url: str) -> FS | None:
-        """As the outer subject opens URLs: they lead through the container."""
+        """Return what the outer subject gives for the URL, which leads through the container."""
         return self._outer.reopen(url)
 
     def close(self) -> None:
-        """Closes the outer subject."""
+        """Close the outer subject."""
         self._outer.close()
-
-
-def _open_container(fs: FS, path: str, mode: str) -> Any:
-    return fs.open_container(path, mode)

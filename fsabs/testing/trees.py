@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ..core import keys
-from ..core.files import FIRST_WINDOW
-from .subject import Subject
-
-Files = Mapping[str, bytes]
+from .subjects import Files, Subject
 
 TREE: dict[str, bytes] = {
     ".hidden": b"a name with a dot in front",
@@ -28,45 +25,34 @@ TREE: dict[str, bytes] = {
 }
 """A small tree of names that are easily got wrong: siblings that start alike, hidden ones, all levels of depth."""
 
-EMPTY = "void"
-"""An empty directory beside `TREE`, where a store can have one."""
-
-SIZES = (0, 1, FIRST_WINDOW - 1, FIRST_WINDOW, FIRST_WINDOW + 1, (1 << 20) + 7)
-"""Sizes of files about the size of a buffer."""
-
 
 def noise(size: int, seed: int = 0) -> bytes:
-    """`size` bytes that repeat nowhere, always the same ones; about every 256th is a newline."""
+    """Return `size` bytes that repeat nowhere, always the same ones; about every 256th is a newline."""
     return random.Random(size * 31 + seed).randbytes(size)
 
 
-def sized() -> dict[str, bytes]:
-    """A file of each of `SIZES`."""
-    return {f"{size}.bin": noise(size) for size in SIZES}
+def inside(files: Files, base: str) -> dict[str, bytes]:
+    """Return the files below the directory `base`, by their keys from there."""
+    return {keys.relative(key, base): data for key, data in files.items() if keys.inside(key, base)}
 
 
 def empty_directories(subject: Subject) -> list[str]:
-    """The directories to add to `TREE`, for what the subject's store can have."""
+    """Return an empty directory to have beside `TREE`, if the subject's store can have one."""
     capabilities = subject.capabilities
-    return [EMPTY] if capabilities.mkdir or not capabilities.implied_directories else []
+    return ["void"] if capabilities.mkdir or not capabilities.implied_directories else []
 
 
 def directories_of(files: Iterable[str], directories: Iterable[str] = ()) -> set[str]:
-    """The keys of all directories of a tree, but for its root."""
+    """Return the keys of all directories of a tree, but for its root."""
     above = {ancestor for key in [*files, *directories] for ancestor in keys.ancestors(key)}
     return above | set(directories)
-
-
-def below(names: Iterable[str], base: str) -> list[str]:
-    """Those of `names` that lie below the key `base`, relative to it."""
-    return [keys.relative(name, base) for name in names if name != base and keys.inside(name, base)]
 
 
 def listing(files: Iterable[str], directories: Iterable[str] = (), base: str = "") -> list[str]:
     """Return the recursive listing of `base`: every name below it, those of directories with their `/`."""
     files = list(files)
-    names = [*below(files, base), *(name + "/" for name in below(directories_of(files, directories), base))]
-    return sorted(names)
+    names = [*files, *(f"{directory}/" for directory in directories_of(files, directories))]
+    return sorted(keys.relative(name, base) for name in names if keys.inside(name, base) and name.rstrip("/") != base)
 
 
 def members(files: Iterable[str], directories: Iterable[str] = (), base: str = "") -> list[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from . import rules
 from .attribution import Attribution
 from .facts import LISTINGS, Batches, Facts
-from .figures import Grid, UnderWay
-from .intervals import Array
+from .figures import Grid
+from .intervals import Array, Collector
 from .reading import Columns, TraceSource, sources
 from .results import WAITS, Amplification, Analysis, Breakdown, CacheUse, HeatMap, Row, Stall, Timeline
 from .schema import READS, ProcessInfo, operation
-from .tables import FileTable, Misses, OperationTable, Slowest
+from .tables import FileTable, Misses, OperationTable, RequestTable, Slowest
 
 FILES = 1000
 SLOWEST = 100
@@ -44,39 +44,37 @@ class _Pass:
         self.files = FileTable()
         self.slowest = Slowest(SLOWEST)
         self.misses = Misses()
+        self.for_data = RequestTable()
         self.attribution = Attribution()
         self.asked, self.fetched, self.reads, self.requests, self.errors = (Grid(zero) for _ in range(5))
         self.processes: list[ProcessInfo] = []
         self.batches: list[Batches] = []
         self.cores = 1 << 16
         self.busy: list[Grid] = []
-        self.bytes: list[Grid] = []
         self.failed_requests = 0
         self.begin = 0
         self.end = 0
 
     def process(self, source: TraceSource) -> None:
         """All that a process left."""
-        busy, data = Grid(self.zero), Grid(self.zero)
-        under_way = UnderWay(_spreader(busy))
+        busy, under_way = Grid(self.zero), Collector()
         calls, batches = _Sum(), _Sum()
         first, last = source.header["monotonic_ns"] + source.offset, 0
         for some in source.columns():
             self._add(some, source.number)
             mine = some.of("fs")
             under_way.add(some.begin[mine], some.end[mine])
-            reads = some.reads()
-            data.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
             calls.add(some.duration[mine])
             batches.add(some.duration[some.of("fetch")])
             first, last = min(first, int(some.begin.min())), max(last, int(some.end.max()))
-        under_way.total()
+        busy.spread(*under_way.get(), 1.0)
         self.table.end_process(source.tallies)
+        self.for_data.end_process()
         if last:
+            last = max(last, source.end)
             self.attribution.end_process(source.header, source.number, (first, last))
             self.begin, self.end = min(self.begin or first, first), max(self.end, last)
         self.busy.append(busy)
-        self.bytes.append(data)
         info = source.info(first, max(first, last))
         self.processes.append(info)
         self.cores = min(self.cores, max(1, source.header["cores"]))
@@ -92,6 +90,7 @@ class _Pass:
         self.attribution.add(some)
         reads, requests = some.reads(), some.of("request")
         down = some.which(lambda key: key[0] == "request" and operation(key[1]) not in UPWARD | LISTINGS)
+        self.for_data.add(some, down)
         self.asked.spread(some.begin[reads], _after(some, reads), _rate(some, reads))
         self.fetched.spread(some.begin[down], _after(some, down), _rate(some, down))
         self.reads.spread(some.begin[reads], some.end[reads], 1.0)
@@ -101,13 +100,12 @@ class _Pass:
 
     def timeline(self) -> tuple[Timeline, HeatMap]:
         """On one grid."""
-        grids = [self.asked, self.fetched, self.reads, self.requests, self.errors, *self.busy, *self.bytes]
+        grids = [self.asked, self.fetched, self.reads, self.requests, self.errors, *self.busy]
         span = max(1, self.end - self.zero)
         for grid in grids:
             grid.widen(span)
         width = max(grid.width for grid in grids)
-        asked, fetched, reads, requests, errors, *rest = (grid.slices(width, span) for grid in grids)
-        busy, data = rest[: len(self.busy)], rest[len(self.busy) :]
+        asked, fetched, reads, requests, errors, *busy = (grid.slices(width, span) for grid in grids)
         seconds = width / 1e9
         return (
             Timeline(
@@ -116,7 +114,7 @@ class _Pass:
             ),
             HeatMap(
                 seconds, [process.label for process in self.processes],
-                [(row / width).clip(0, 1).tolist() for row in busy], [(row / seconds).tolist() for row in data],
+                [(row / width).clip(0, 1).tolist() for row in busy],
             ),
         )  # fmt: skip
 
@@ -147,7 +145,6 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         events=sum(process.events for process in taken.processes),
         dropped=sum(process.dropped for process in taken.processes),
         operations=operations,
-        layers=table.layers(),
         amplification=_amplification(operations),
         cache=CacheUse(*(_calls(operations, kind) for kind in ("hit", "miss", "evict"))),
         retries=_calls(operations, "retry"),
@@ -159,7 +156,7 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         latencies=table.latencies(),
         files=taken.files.rows(FILES),
         files_seen=taken.files.seen,
-        slowest=taken.slowest.rows(),
+        slowest=taken.slowest.rows,
         steps=steps,
         stall=_stall(breakdown),
         breakdown=breakdown,
@@ -167,7 +164,12 @@ def analyze(folder: str | os.PathLike[str]) -> Analysis:
         notes=notes,
     )
     facts = Facts(
-        analysis, taken.batches, stats_first=taken.files.stats_first, missed_again=taken.misses.again, cores=taken.cores
+        analysis,
+        taken.batches,
+        stats_first=taken.files.stats_first,
+        missed_again=taken.misses.again,
+        for_data=taken.for_data,
+        cores=taken.cores,
     )
     return analysis._replace(findings=rules.find(facts))
 
@@ -177,10 +179,6 @@ def _stall(breakdown: Sequence[Breakdown]) -> Stall | None:
         return None
     wait = sum(row.causes[cause] for row in breakdown[1:] for cause in WAITS)
     return Stall(breakdown[0].steps, wait, sum(row.seconds for row in breakdown[1:]) - wait)
-
-
-def _spreader(grid: Grid) -> Callable[[Array, Array], None]:
-    return lambda begins, ends: grid.spread(begins, ends, 1.0)
 
 
 def _after(some: Columns, which: Array) -> Array:

@@ -14,7 +14,7 @@ and its content, all little-endian,
 
 The head has `names` (kind, name, error of each), `counts` (events of each), `texts` (how many), `bases` (pairs of the
 URLs of an FS's current directory and of its root, to which a text is a path; the first is for texts that are URLs), and
-where there are any, `process` (`schema.HEADER_FIELDS`), `tally` (`schema.TALLY_FIELDS`) and `end`. A process that is
+where there are any, `process` (`schema.Header`), `tally` (`schema.TALLY_FIELDS`) and `end`. A process that is
 killed in the middle of a chunk leaves a torn one at the end.
 """
 

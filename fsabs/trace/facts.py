@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .results import CAUSES, STORE, WAITS, Analysis, Row
 from .schema import operation
+from .tables import RequestTable
 
 IN_FLIGHT = 16
 """Requests that `read_many` has in flight."""
@@ -45,7 +46,14 @@ class Facts:
     """The figures of a trace that rules look at."""
 
     def __init__(
-        self, analysis: Analysis, batches: Sequence[Batches], *, stats_first: int, missed_again: int, cores: int
+        self,
+        analysis: Analysis,
+        batches: Sequence[Batches],
+        *,
+        stats_first: int,
+        missed_again: int,
+        for_data: RequestTable,
+        cores: int,
     ) -> None:
         self.analysis = analysis
         self.batches = batches
@@ -53,6 +61,8 @@ class Facts:
         """Opens of a file whose stat was asked for since it was last opened."""
         self.missed_again = missed_again
         """Misses of what a cache had missed in an earlier epoch."""
+        self.for_data = for_data
+        """The requests for data."""
         self.cores = cores
         """CPUs of the machine with the fewest."""
         rows = analysis.breakdown
@@ -105,11 +115,6 @@ class Facts:
         """True if the program reads through a cache."""
         return self.analysis.cache.hit_rate is not None
 
-    @property
-    def batched(self) -> bool:
-        """True if the program reads many files by one call."""
-        return bool(self.calls("read_many"))
-
     def lost(self, *causes: str) -> float:
         """Return the seconds that the steps lose to causes; where no step was marked, the processes."""
         return sum(self.inside[cause] for cause in causes)
@@ -135,7 +140,10 @@ class Facts:
         return self.saved(*STORE, part=part)
 
     def of_workers(self, workers: int) -> float:
-        """Return what is saved with so many workers: waiting is shared by workers, computing by CPUs."""
+        """Return what is saved with so many workers: waiting is shared by workers, computing by CPUs.
+
+        Each further worker takes as long to start as those that there are.
+        """
         old = max(1, self.workers)
         computing = self.lost("decode", "decompress")
         waiting = self.waits - computing - self.lost("startup", "read_ahead")
@@ -144,11 +152,13 @@ class Facts:
             return 0.0
         part = ((1 - old / workers) * waiting + max(0.0, shared) * computing) / self.waits
         every = sum(row.seconds for row in self.epochs) if self.epochs else self.total
+        starting = self.lost("startup")
         if self.workers:
-            return max(0.0, min(self.waits - self.lost("startup"), (every - self.lost("checkpoint")) * part))
+            saved = min(self.waits - starting, (every - self.lost("checkpoint")) * part)
+            return max(0.0, saved - starting * (workers / self.workers - 1))
         step = every - self.waits
         made = (waiting / workers + computing / min(workers, self.cores)) if self.epochs else self.waits
-        return max(0.0, every - max(step, made) - self.lost("startup"))
+        return max(0.0, every - max(step, made) - starting)
 
 
 def share(part: float, whole: float) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from .intervals import Array, union
+from .intervals import Array
 from .results import (
     Histogram,
 )
@@ -16,8 +16,6 @@ SLICES = 512
 """A grid has at most so many slices, and half of them or more where the trace is long enough."""
 FIRST_WIDTH = 1 << 16
 """Nanoseconds of a slice to begin with."""
-PENDING = 1 << 20
-"""Intervals that are kept before they are summed up."""
 
 
 def bit_lengths(values: Array) -> Array:
@@ -81,51 +79,6 @@ def trimmed(counts: list[int]) -> list[int]:
     while counts and not counts[-1]:
         counts = counts[:-1]
     return counts
-
-
-class UnderWay:
-    """The time in which at least one of many intervals was under way, which come about in the order of their ends."""
-
-    def __init__(self, tell: Callable[[Array, Array], None] | None = None) -> None:
-        """`tell` is given the disjoint intervals, once each."""
-        self._tell = tell
-        self._pending: list[tuple[Array, Array]] = []
-        self._count = 0
-        self._counted_to = 0  # up to here
-        self.nanoseconds = 0
-
-    def add(self, begins: Array, ends: Array) -> None:
-        """More intervals."""
-        self._pending.append((begins, ends))
-        self._count += len(begins)
-        if self._count >= PENDING:
-            self._settle(PENDING // 4)
-
-    def total(self) -> int:
-        """Nanoseconds."""
-        self._settle(0)
-        return self.nanoseconds
-
-    def _settle(self, keep: int) -> None:
-        """Sum up all but the `keep` newest ones, which intervals that are still to come may overlap."""
-        import numpy as np
-
-        if not self._pending:
-            return
-        begins, ends = union(
-            np.concatenate([one for one, _ in self._pending]), np.concatenate([one for _, one in self._pending])
-        )
-        begins = np.maximum(begins, self._counted_to)
-        ends = np.maximum(ends, begins)
-        settled = len(begins) - min(keep, len(begins))
-        self._pending = [(begins[settled:], ends[settled:])]
-        self._count = len(begins) - settled
-        if settled:
-            begins, ends = begins[:settled], ends[:settled]
-            self.nanoseconds += int((ends - begins).sum())
-            self._counted_to = int(ends[-1])
-            if self._tell is not None:
-                self._tell(begins, ends)
 
 
 class Grid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import units
@@ -160,8 +159,3 @@ def _many(number: int, one: str, more: str = "") -> str:
 def moved(row: Row) -> int:
     """The bytes of an operation or layer; 0 where its sizes are no bytes."""
     return 0 if row.kind in COUNTED else row.bytes
-
-
-def processes(analysis: Analysis) -> Sequence[str]:
-    """The label of each process, by its number."""
-    return [process.label for process in analysis.processes]

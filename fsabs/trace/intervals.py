@@ -11,7 +11,7 @@ Array = Any
 Intervals = tuple[Array, Array]
 """The begins and the ends, of one length."""
 
-MOST = 1 << 20
+MOST = 1 << 19
 """Intervals that a `Collector` keeps as they are; of more, those that are close to one another become one."""
 
 
@@ -97,6 +97,7 @@ class Collector:
         self._kept: list[Intervals] = []
         self._count = 0
         self._gap = 0  # intervals that are no further apart are one
+        self._between = 0
 
     def add(self, begins: Array, ends: Array) -> None:
         """Add some, which may overlap."""
@@ -106,12 +107,17 @@ class Collector:
             if self._count >= 2 * MOST:
                 self.get()
 
+    def total(self) -> int:
+        """Return the sum of the durations, without what is between those that became one."""
+        return length(self.get()) - self._between
+
     def get(self) -> Intervals:
         """Return all of them, disjoint."""
         found = joined(self._kept)
         while len(found[0]) > MOST:
-            self._gap = 2 * self._gap or 1000
+            self._gap, before = 2 * self._gap or 1000, length(found)
             found = union(found[0], found[1] + self._gap)
             found = found[0], found[1] - self._gap
+            self._between += length(found) - before
         self._kept, self._count = [found], len(found[0])
         return found

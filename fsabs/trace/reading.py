@@ -10,12 +10,12 @@ import posixpath
 import re
 import stat as stat_bits
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, get_origin, get_type_hints
 from urllib.parse import quote
 
 from . import chunks
 from .intervals import Array
-from .schema import READS, SCHEMA, Event, ProcessInfo, operation
+from .schema import READS, SCHEMA, Event, Header, ProcessInfo, Tally, operation
 
 SUFFIX = ".fstrace"
 MOST_NAMES = 2048
@@ -23,16 +23,6 @@ MOST_NAMES = 2048
 LONGEST = 10**18
 """Nanoseconds: no time of an event lies further from the begin of its process."""
 _PLAIN = re.compile(r"(?!\.{0,2}/)(?!\.)[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
-_HEADER_TYPES: dict[str, type | tuple[type, ...]] = {
-    "schema": int, "host": str, "boot": str, "pid": int, "parent": int, "main": int, "cores": int,
-    "rank": (int, type(None)), "worker": (int, type(None)), "program": str, "monotonic_ns": int, "wall_ns": int,
-    "events": bool,
-}  # fmt: skip
-_TALLY_TYPES = {
-    "kind": str, "name": str, "calls": int, "errors": int, "bytes": int, "nanoseconds": int, "least": int, "most": int,
-    "latency": list, "sizes": list,
-}  # fmt: skip
-
 Key = tuple[str, str]
 """Kind and name."""
 
@@ -102,8 +92,8 @@ class TraceSource:
         """Events that were read."""
         self.tally: dict[str, Any] = {}
         """The last counts that the process wrote."""
-        self.ended = False
-        """Whether it ended in an orderly way."""
+        self.end = 0
+        """When it ended, in nanoseconds since 1970; 0 where it did not end in an orderly way."""
         self.offset = 0
         """What makes its clock's nanoseconds those since 1970."""
 
@@ -115,7 +105,7 @@ class TraceSource:
     @property
     def tallies(self) -> list[dict[str, Any]]:
         """What the process counted of each operation."""
-        return [one for one in self.tally.get("histograms", ()) if _fits(one, _TALLY_TYPES)]
+        return [one for one in self.tally.get("histograms", ()) if _fits(one, Tally)]
 
     def open(self) -> bool:
         """Read the header; False, and a note, where there is none."""
@@ -126,7 +116,7 @@ class TraceSource:
                     break
         except (OSError, ValueError) as exc:
             self.notes.append(f"{self.name}: left out: {exc}")
-        if not self.notes and not _fits(self.header, _HEADER_TYPES):
+        if not self.notes and not _fits(self.header, Header):
             self.notes.append(f"{self.name}: no header can be read, so it is left out")
         elif not self.notes and self.header["schema"] > SCHEMA:
             self.notes.append(f"{self.name}: of a newer version of fsabs, so it is left out")
@@ -140,12 +130,13 @@ class TraceSource:
         """The events, in the order in which they ended; none of the parts is empty."""
         keys: dict[Key, int] = {}
         errors: dict[str, int] = {"": 0}
-        self.read, self.ended = 0, False
+        self.read = self.end = 0
         try:
             with _opened(self.path) as file:
                 for chunk in chunks.read(file):
                     self.tally = chunk.head.get("tally", self.tally)
-                    self.ended = self.ended or chunk.head.get("end") is True
+                    if type(end := chunk.head.get("end")) is int:
+                        self.end = min(max(end, self.header["monotonic_ns"]), LONGEST) + self.offset
                     if len(chunk.begin):
                         self.read += len(chunk.begin)
                         yield self._columns(chunk, keys, errors)
@@ -157,7 +148,7 @@ class TraceSource:
             self.notes.append(f"{self.name}: {self.dropped} events were dropped")
         if self.tally.get("failure"):
             self.notes.append(f"{self.name}: {self.tally['failure']}")
-        if not self.ended:
+        if not self.end:
             self.notes.append(f"{self.name}: the process did not end in an orderly way, or is still running")
 
     def info(self, begin: int, end: int) -> ProcessInfo:
@@ -165,7 +156,7 @@ class TraceSource:
         header = self.header
         return ProcessInfo(
             self.number, header["host"], header["pid"], header["rank"], header["worker"], header["program"],
-            begin, end, self.read, self.dropped, self.ended,
+            begin, end, self.read, self.dropped, self.end > 0,
         )  # fmt: skip
 
     def _columns(self, chunk: chunks.Chunk, keys: dict[Key, int], errors: dict[str, int]) -> Columns:
@@ -200,7 +191,9 @@ def url(text: str, folder: str, root: str) -> str:
     return base if path == "." else f"{base.rstrip('/')}/{quote(path, safe='/!$&()*+,;=:@~')}"
 
 
-def _fits(found: Any, types: Any) -> bool:
+def _fits(found: Any, fields: type) -> bool:
+    """Return whether what was read of a file has the fields of a class, and none of their numbers is absurd."""
+    types = {name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(fields).items()}
     return (
         isinstance(found, dict)
         and all(

@@ -166,7 +166,7 @@ class Recorder(hooks.Instrument):
             self.flush()
             self._room = -1
             if self._make_file():
-                end = chunks.framed(chunks.content({}, tally=self._tally(), end=True))
+                end = chunks.framed(chunks.content({}, tally=self._tally(), end=monotonic_ns()))
                 if not self._put(end, reserve=0) and self._described + len(end) <= chunks.RESERVED:
                     with contextlib.suppress(OSError):
                         os.pwrite(self._descriptor, end, self._described)

@@ -31,7 +31,7 @@ class Histogram(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of the summary table: one operation, or a whole layer (`operation` is empty then)."""
+    """A line of the summary table: one operation."""
 
     kind: str
     layer: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     bytes: int
     errors: int
     retries: int
-    """Attempts that were made again; for a store's operations and layers."""
+    """Attempts that were made again; for a store's operations."""
     seconds: float
     """The sum of the durations; more than the trace's own where things overlap."""
     busy: float
@@ -111,8 +111,6 @@ class HeatMap(NamedTuple):
     """`ProcessInfo.label`."""
     busy: Sequence[Sequence[float]]
     """The part of the time, 0 to 1, in which the process had at least one traced call under way."""
-    bytes: Sequence[Sequence[float]]
-    """Bytes a second that its reads gave."""
 
 
 class FileRow(NamedTuple):
@@ -240,8 +238,6 @@ class Analysis(NamedTuple):
     dropped: int
     operations: Sequence[Row]
     """By kind in the order of `KINDS`, then by seconds, falling."""
-    layers: Sequence[Row]
-    """The same, all operations of a kind and layer together."""
     amplification: Amplification
     cache: CacheUse
     retries: int

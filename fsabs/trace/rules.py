@@ -63,7 +63,7 @@ SLOW_REQUEST = 0.001
 CROWDED = 1.5
 """F027: so many workers for each CPU."""
 
-MORE_WORKERS = "F008"
+MORE_WORKERS = frozenset({"F008", "F022"})
 
 Evidence = Mapping[str, float | int | str]
 
@@ -100,7 +100,7 @@ class Rule(NamedTuple):
 def find(facts: Facts) -> list[Finding]:
     """Return all findings, the most expensive first."""
     found = [finding for rule in RULES if (finding := rule.find(facts)) is not None]
-    for general in [finding for finding in found if finding.code == MORE_WORKERS]:
+    for general in [finding for finding in found if finding.code in MORE_WORKERS]:
         if any(other.seconds >= 0.5 * general.seconds for other in found if other is not general):
             found.remove(general)  # they would hide what another finding removes
     return sorted(found, key=lambda finding: (-finding.seconds, finding.code))
@@ -117,11 +117,12 @@ def _small(facts: Facts) -> float:
 
 def _serial(facts: Facts) -> bool:
     row = facts.requests
-    return row is not None and row.calls >= ENOUGH and 0 < facts.in_flight < ONE_AT_A_TIME
+    alone = row is not None and row.calls >= ENOUGH and 0 < facts.in_flight < ONE_AT_A_TIME
+    return alone and _called(facts, "read_many") < 0.5 * _called(facts, *READS) and not _seeks(facts)
 
 
 def _small_and_serial(facts: Facts) -> bool:
-    return _serial(facts) and _small(facts) >= SMALL_SHARE and not facts.batched
+    return _serial(facts) and _small(facts) >= SMALL_SHARE
 
 
 def _in_flight_cost(facts: Facts) -> float:
@@ -148,15 +149,23 @@ def _ratio(facts: Facts) -> float:
     return ratio if ratio >= AMPLIFICATION and fetched - amount.asked >= MUCH else 0.0
 
 
-def _by_fragments(facts: Facts) -> bool:
+def _seeks(facts: Facts) -> bool:
+    """Return whether most of what is asked for are small pieces of files, for which much more is fetched."""
     rows = [row for row in facts.rows("fs") if row.operation == "read"]
     calls, data = sum(row.calls for row in rows), sum(row.bytes for row in rows)
-    return calls >= ENOUGH and data < FRAGMENT * calls and data > 0.5 * facts.analysis.amplification.asked
+    fragments = calls >= ENOUGH and data < FRAGMENT * calls and data > 0.5 * facts.analysis.amplification.asked
+    return fragments and _ratio(facts) > 0
 
 
 def _transfer_cost(facts: Facts) -> float:
     causes = ("transfer",) if facts.lost("transfer") + facts.outside("transfer") else STORE
     return facts.saved(*causes, part=1 - 1 / max(1.0, _ratio(facts)))
+
+
+def _cost_of_seeks(facts: Facts) -> float:
+    if not facts.lost("transfer") + facts.outside("transfer"):
+        return _transfer_cost(facts)
+    return _transfer_cost(facts) + facts.saved("first_byte", part=1 - facts.in_flight / IN_FLIGHT)
 
 
 def _amplified(facts: Facts) -> Evidence:
@@ -165,8 +174,8 @@ def _amplified(facts: Facts) -> Evidence:
 
 
 def _failed_cost(facts: Facts) -> float:
-    failed = share(facts.analysis.retry_seconds, facts.seconds("request"))
-    return facts.saved("throttle", "backoff") + facts.saved("first_byte", "transfer", part=failed)
+    again = share(facts.for_data.again, facts.for_data.busy)
+    return facts.saved("throttle", "backoff") + facts.saved("first_byte", "transfer", part=again)
 
 
 def _of_retries(facts: Facts) -> Evidence:
@@ -215,9 +224,7 @@ def _of_slow_worker(facts: Facts) -> Evidence:
 
 def _more_workers(facts: Facts) -> int:
     """Return the fewest of twice, four and eight times as many workers that leave next to nothing more to save."""
-    saved = {
-        workers: facts.of_workers(workers) for workers in (2 * facts.workers, 4 * facts.workers, 8 * facts.workers)
-    }
+    saved = {times * max(1, facts.workers): facts.of_workers(times * max(1, facts.workers)) for times in (2, 4, 8)}
     return min(workers for workers in saved if saved[workers] >= 0.9 * max(saved.values()))
 
 
@@ -237,13 +244,13 @@ def _workers_wait(facts: Facts) -> bool:
 
 def _own_code(facts: Facts) -> bool:
     shared = facts.threads >= 2 and not facts.workers  # F023
-    much = facts.lost("decode") >= CODE_SHARE * _in_steps(facts)
+    much = facts.lost("decode") >= (CODE_SHARE * _in_steps(facts) if facts.workers else 0.5 * facts.waits)  # else F022
     return _steps(facts) and much and not shared and not _slowest_worker(facts)
 
 
 def _cost_of_code(facts: Facts) -> float:
     """More workers up to the CPUs; where there are as many, all of it."""
-    few = facts.workers and facts.workers < facts.cores
+    few = facts.workers < facts.cores
     return facts.of_workers(facts.cores) if few else facts.saved("decode")
 
 
@@ -260,14 +267,20 @@ def _of_tail(facts: Facts) -> Evidence:
 
 
 def _tail_cost(facts: Facts) -> float:
-    row = _tail(facts)
-    assert row is not None
-    return facts.saved_of_store(share(row.seconds - row.calls * row.p50, facts.seconds("request")))
+    return facts.saved_of_store(share(facts.for_data.slow, facts.for_data.busy))
 
 
 def _called(facts: Facts, *operations: str) -> float:
     """Return the seconds in the user's calls that are one of `operations`."""
     return sum(row.seconds for row in facts.rows("fs") if row.operation in operations)
+
+
+def _cost_of_misses(facts: Facts) -> float:
+    """Misses of one call are waited for together, so that the time of an epoch isn't divided by their numbers."""
+    if len(facts.epochs) > 1:
+        later = sum(epoch.causes[cause] for epoch in facts.epochs[1:] for cause in STORE)
+        return facts.saved_of_store(share(later, facts.lost(*STORE)))
+    return facts.saved_of_store(share(facts.missed_again, facts.analysis.cache.misses))
 
 
 def _cold(facts: Facts) -> float:
@@ -323,7 +336,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F004",
         lambda f: f.analysis.cache.misses >= ENOUGH and f.missed_again >= AGAIN_SHARE * f.analysis.cache.misses,
-        lambda f: f.saved_of_store(share(f.missed_again, f.analysis.cache.misses)),
+        _cost_of_misses,
         "the cache is too small: {0[missed again]:,} of {0[misses]:,} misses are of what it had missed before",
         lambda f: {
             "hits": f.analysis.cache.hits,
@@ -331,11 +344,11 @@ RULES: tuple[Rule, ...] = (
             "missed again": f.missed_again,
         },
         "Give it more room (max_bytes=), or share one folder among the processes of a machine.",
-        "Each miss costs the same; those of what was missed before would be hits.",
+        "Epochs after the first would not wait for the store; of one epoch, each miss costs the same.",
     ),
     Rule(
         "F005",
-        lambda f: _ratio(f) and not _by_fragments(f),
+        lambda f: _ratio(f) and not _seeks(f),
         _transfer_cost,
         "read amplification: {0[ratio]:.1f} bytes are fetched for each that is asked for",
         _amplified,
@@ -350,7 +363,7 @@ RULES: tuple[Rule, ...] = (
         "retries: {0[retries]:,} attempts of {0[requests]:,} were made again",
         _of_retries,
         "Look at the errors of the slowest requests: timeouts and cut connections are the network's or a proxy's.",
-        "Without the attempts that failed, and the waiting after them.",
+        "Without the time in which only attempts after a failed one were under way, and the waiting before them.",
     ),
     Rule(
         "F007",
@@ -417,7 +430,7 @@ RULES: tuple[Rule, ...] = (
         _of_tail,
         "A batch waits for its slowest request: prefetch further ahead, and look at the slowest requests for what they "
         "have in common.",
-        "Each request takes as long as the typical one.",
+        "Without the time in which only requests were under way that had taken twice as long as the typical one.",
     ),
     Rule(
         "F013",
@@ -482,6 +495,7 @@ RULES: tuple[Rule, ...] = (
             "storage": share(f.lost(*STORE), f.total),
             "workers": f.workers,
             "CPUs": f.cores,
+            **({"better": f.cores} if f.workers < f.cores else {}),
         },
         "As many workers as there are CPUs; from there on a cheaper decoder, smaller pictures, or samples that are "
         "decoded once and stored so. Time it with `fsabs.trace.span`.",
@@ -490,7 +504,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F019",
         _steps,
-        lambda f: f.lost("startup") * (1 - 1 / max(1, len(f.epochs))),
+        lambda f: sum(epoch.causes["startup"] for epoch in f.epochs[1:]),
         "starting workers takes {0[seconds]:.3g} s, in {0[epochs]} epochs",
         lambda f: {"seconds": f.lost("startup"), "epochs": len(f.epochs)},
         "Keep the workers from one epoch to the next (persistent_workers=True); fork or forkserver starts them faster "
@@ -519,29 +533,34 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F022",
         lambda f: _steps(f) and not f.workers and not f.threads,
-        lambda f: min(f.waits, f.lost("step")),
-        "reading and computing take turns: {0[reading in seconds]:.1f} s and {0[computing in seconds]:.1f} s",
-        lambda f: {"reading in seconds": f.waits, "computing in seconds": f.lost("step")},
-        "Use workers (num_workers=), or read ahead in a thread.",
-        "The shorter of the two passes behind the longer.",
+        lambda f: f.of_workers(_more_workers(f)),
+        "no workers: reading and computing take turns, which {0[better]} would do at the same time",
+        lambda f: {
+            "better": _more_workers(f),
+            "CPUs": f.cores,
+            "seconds of reading": f.waits,
+            "seconds of computing": f.lost("step"),
+        },
+        "Workers make batches while the steps compute (num_workers=); a thread that reads ahead is like one of them.",
+        "Waiting is divided by the workers, decoding by CPUs, and passes behind computing.",
     ),
     Rule(
         "F023",
         lambda f: _steps(f) and not f.workers and f.threads >= 2,
-        lambda f: f.saved("decode", part=1 - 1 / min(f.threads, f.cores)),
+        lambda f: f.saved("decode", "disk", part=1 - 1 / min(f.threads, f.cores)),
         "{0[threads]} threads decode in one process: Python runs one of them at a time",
         lambda f: {"threads": f.threads, "CPUs": f.cores, **_seconds("decode")(f)},
         "Decode in processes (num_workers=), unless the decoder releases the interpreter's lock.",
-        "Own code is divided by threads, or CPUs.",
+        "Own code, and reads that wait for no store but their turn, are divided by threads, or CPUs.",
     ),
     Rule(
         "F024",
-        lambda f: _ratio(f) and _by_fragments(f),
-        _transfer_cost,
+        _seeks,
+        _cost_of_seeks,
         "seeks throw away what was read ahead: {0[ratio]:,.0f} bytes are fetched for each that is asked for",
         _amplified,
         "Read the ranges together by `fs.open_blob(path).pread_many`, or open with a `buffering=` of a read's size.",
-        "Transfer takes as long as it has bytes; only those asked for would be fetched.",
+        f"Transfer takes as long as it has bytes; those asked for would be fetched, by {IN_FLIGHT} requests at once.",
     ),
     Rule(
         "F025",
@@ -551,7 +570,7 @@ RULES: tuple[Rule, ...] = (
         _of_retries,
         "Make fewer requests: pack small files, cache (cache=), spread keys over prefixes; more connections or workers "
         "make it worse.",
-        "Without the attempts that were refused, and the waiting for the next turn.",
+        "Without the waiting for the next turn, and the time in which only attempts after a failed one were under way.",
     ),
     Rule(
         "F026",

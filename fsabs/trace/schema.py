@@ -10,8 +10,7 @@ work. URLs in a trace have neither credentials nor query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 SCHEMA = 2
 """The version of the files; a reader refuses a newer one."""
@@ -58,22 +57,23 @@ def operation(name: str) -> str:
     return name.partition(".")[2] or name
 
 
-HEADER_FIELDS: dict[str, str] = {
-    "schema": "int: SCHEMA",
-    "host": "str: the machine's name",
-    "boot": "str: what tells one start of a machine from another: processes with the same one share a monotonic clock",
-    "pid": "int: as the process itself sees it",
-    "parent": "int: of the process that it was started by",
-    "main": "int: the system's number of its main thread",
-    "cores": "int: CPUs that it may use",
-    "rank": "int or null: of distributed training, from RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID",
-    "worker": "int or null: of a DataLoader, where torch was loaded; found at the first event",
-    "program": "str: the base name of what is run",
-    "monotonic_ns": "int: the machine's monotonic clock, and ...",
-    "wall_ns": "int: ... nanoseconds since 1970, read at the same moment",
-    "events": "bool: whether there are events; else there are only histograms",
-}
-"""The `args` of a header."""
+class Header(TypedDict):
+    """The `process` of a chunk: the first one of a file has it."""
+
+    schema: int  # SCHEMA
+    host: str  # the machine's name
+    boot: str  # tells one start of a machine from another, whose processes share a monotonic clock
+    pid: int  # as the process itself sees it
+    parent: int  # of the process that it was started by
+    main: int  # the system's number of its main thread
+    cores: int  # CPUs that it may use
+    rank: int | None  # of distributed training, from RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID
+    worker: int | None  # of a DataLoader, where torch was loaded; found at the first event
+    program: str  # the base name of what is run
+    monotonic_ns: int  # the machine's monotonic clock, and ...
+    wall_ns: int  # ... nanoseconds since 1970, read at the same moment
+    events: bool  # whether there are events; else there are only histograms
+
 
 TALLY_FIELDS: dict[str, str] = {
     "recorded": "int: events of this process, those that are not in the file included",
@@ -139,7 +139,7 @@ class ProcessInfo(NamedTuple):
     begin: int
     """Of its first event, or of tracing: nanoseconds since 1970."""
     end: int
-    """Of its last event."""
+    """Of the trace, where the process ended in an orderly way; else of its last event."""
     events: int
     """How many were read."""
     dropped: int
@@ -170,7 +170,7 @@ class Tally(NamedTuple):
     """The shortest, in nanoseconds."""
     most: int
     """The longest."""
-    latency: Sequence[int]
+    latency: list[int]
     """How many took `n` nanoseconds with `n.bit_length() == index`, as `Histogram.counts`."""
-    sizes: Sequence[int]
+    sizes: list[int]
     """How many were of `n` bytes with `n.bit_length() == index`."""

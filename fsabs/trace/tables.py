@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from . import figures
-from .figures import UnderWay
-from .intervals import Array
+from .intervals import Array, Collector
 from .reading import Columns, Key
 from .results import FileRow, Histogram, Row
 from .schema import KINDS, Event, layer, operation
@@ -84,22 +82,18 @@ class OperationTable:
 
     def __init__(self) -> None:
         self.all: dict[Key, Sums] = {}
-        self._layers: dict[Key, Sums] = {}
         self._mine: dict[Key, Sums] = {}
-        self._busy: dict[Key, UnderWay] = {}
-        self._layers_busy: dict[Key, UnderWay] = {}
+        self._busy: dict[Key, Collector] = {}
 
     def add(self, some: Columns) -> None:
         """Events of the process."""
         import numpy as np
 
         for number in np.unique(some.key):
-            kind, name = key = some.keys[number]
+            key = some.keys[number]
             which = some.key == number
             self._mine.setdefault(key, Sums()).add(some.duration[which], some.size[which], some.failed[which])
-            begin, end = some.begin[which], some.end[which]
-            self._busy.setdefault(key, UnderWay()).add(begin, end)
-            self._layers_busy.setdefault((kind, layer(name)), UnderWay()).add(begin, end)
+            self._busy.setdefault(key, Collector()).add(some.begin[which], some.end[which])
 
     def end_process(self, tallies: Iterable[Mapping[str, Any]]) -> None:
         """The process is over; `tallies` is what its recorder counted."""
@@ -111,14 +105,7 @@ class OperationTable:
                 mine.replace(tally)
         for key, mine in self._mine.items():
             self.all.setdefault(key, Sums()).include(mine)
-            layers = self._layers.setdefault((key[0], layer(key[1])), Sums())
-            layers.include(mine)
-            layers.busy -= mine.busy  # a layer's is not the sum of its operations'
-            if math.isnan(mine.busy):
-                layers.busy = math.nan
-        for key, busy in self._layers_busy.items():
-            self._layers[key].busy += busy.total()
-        self._mine, self._busy, self._layers_busy = {}, {}, {}
+        self._mine, self._busy = {}, {}
 
     def operations(self) -> list[Row]:
         """By kind, then by seconds."""
@@ -127,14 +114,6 @@ class OperationTable:
             sums.row(kind, layer(name), operation(name), retries.get(name, 0) if kind == "request" else 0)
             for (kind, name), sums in self.all.items()
         ]
-        return sorted(rows, key=_order)
-
-    def layers(self) -> list[Row]:
-        """By kind, then by seconds."""
-        rows = []
-        for (kind, name), sums in self._layers.items():
-            again = [each.calls for key, each in self.all.items() if key[0] == "retry" and layer(key[1]) == name]
-            rows.append(sums.row(kind, name, "", sum(again) if kind == "request" else 0))
         return sorted(rows, key=_order)
 
     def latencies(self) -> dict[str, Histogram]:
@@ -241,25 +220,75 @@ class Slowest:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._heap: list[tuple[int, int, Event]] = []
-        self._made = 0
+        self.rows: list[Event] = []
+        """The slowest first."""
 
     def add(self, some: Columns, process: int) -> None:
         """Events of a process."""
-        least = self._heap[0][0] if len(self._heap) >= self._count else -1
-        which = (some.of("fs") | some.of("request")) & (some.duration > least)
-        for at in which.nonzero()[0]:
-            made = some.event(at, process)
-            self._made += 1
-            entry = (made.duration, self._made, made)
-            if len(self._heap) < self._count:
-                heapq.heappush(self._heap, entry)
-            else:
-                heapq.heappushpop(self._heap, entry)
+        which = (some.of("fs") | some.of("request")).nonzero()[0]
+        slowest = which[(-some.duration[which]).argsort(kind="stable")[: self._count]]
+        found = [*self.rows, *(some.event(at, process) for at in slowest)]
+        self.rows = sorted(found, key=lambda event: -event.duration)[: self._count]
 
-    def rows(self) -> list[Event]:
-        """The slowest first."""
-        return [event for _, _, event in sorted(self._heap, key=lambda entry: -entry[0])]
+
+class RequestTable:
+    """The time in which requests for data were under way, and what of it slow and repeated ones took.
+
+    Requests are made side by side, so that the sums of their durations don't tell what would have been saved.
+    """
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.busy = 0.0
+        """Seconds in which any was under way, summed over processes, ..."""
+        self.slow = 0.0
+        """... of it those in which all that were had taken twice as long as the typical one, ..."""
+        self.again = 0.0
+        """... and those in which all that were had failed before."""
+        self._fine = np.zeros(figures.FINE_BUCKETS, np.int64)
+        self._failed: dict[str, list[int]] = {}  # the ends of what has failed and was not made again, by URL
+        self._start_process()
+
+    def _start_process(self) -> None:
+        self._any, self._typical, self._first = Collector(), Collector(), Collector()
+        self._failed.clear()
+
+    def add(self, some: Columns, which: Array) -> None:
+        """Add requests of a process."""
+        import numpy as np
+
+        begin, end, failed = some.begin[which], some.end[which], some.failed[which]
+        done = figures.fine_buckets(some.duration[which][~failed])
+        self._fine += np.bincount(done, minlength=figures.FINE_BUCKETS)
+        typical = int(figures.percentile(self._fine, 0.5))
+        again = self._repeated([some.urls[where] for where in some.where[which]], begin, end, failed)
+        succeeded = np.where(failed, begin + typical, end)
+        self._any.add(begin, end)
+        self._typical.add(begin, np.minimum(end, begin + 2 * typical))
+        self._first.add(begin[~again], succeeded[~again])
+
+    def end_process(self) -> None:
+        """Take the process as complete."""
+        busy = self._any.total()
+        self.busy += busy / 1e9
+        self.slow += (busy - self._typical.total()) / 1e9
+        self.again += max(0, busy - self._first.total()) / 1e9
+        self._start_process()
+
+    def _repeated(self, urls: list[str], begin: Array, end: Array, failed: Array) -> Array:
+        """Return a mask of the requests that began after one for the same URL had failed."""
+        import numpy as np
+
+        found = np.zeros(len(urls), bool)
+        for at in range(len(urls)) if self._failed or failed.any() else ():
+            before = self._failed.get(urls[at], [])
+            if before and before[0] <= begin[at]:
+                found[at] = True
+                before.pop(0)
+            if failed[at] and len(self._failed) < FILES_KEPT:
+                self._failed.setdefault(urls[at], before).append(int(end[at]))
+        return found
 
 
 class Misses:

@@ -62,7 +62,7 @@ class TreePlan(NamedTuple):
     backup: tuple[FS, str] | None = None
     """A directory that gets what would be replaced or removed at the target."""
     max_delete: int | None = None
-    """`remove_others` removes nothing if it would remove more."""
+    """Nothing is removed at the target that the source does not have if it were more."""
 
 
 class TreeTransfer:
@@ -124,9 +124,18 @@ class TreeTransfer:
         source, target = self._source, self._target
         return Copier(source, target, self._ended, self._count, self._concurrency, move=self._plan.move)
 
-    def run(self) -> None:
-        """Copy the files; a move removes those that have arrived."""
+    def run(self, delete: bool = False) -> None:
+        """Copy the files; a move removes those that have arrived, and `delete` what the source does not have."""
+        if delete:
+            self._check_delete()
         self._check()
+        # What is moved is removed when it is there, and not only when all is.
+        with contextlib.nullcontext() if self._plan.move else self._target._together("Copy files"):
+            self._copy()
+            if delete and not self.failed:
+                self._remove_others()
+
+    def _copy(self) -> None:
         with self._copier() as copier:
             copier.run(self._copies(copier))
         self._restore_modes()
@@ -134,7 +143,7 @@ class TreeTransfer:
             for key in reversed(["", *self._moved]):
                 self._remove_directory(self._source, keys.join(self._src, key))
 
-    def remove_others(self) -> None:
+    def _remove_others(self) -> None:
         """Remove the files and directories of the target that the source does not have.
 
         Nothing is removed after a failure: what was not listed would look as if it were not there.
@@ -166,8 +175,8 @@ class TreeTransfer:
             if stat.directory and not self._plan.dry_run:
                 self._remove_directory(self._target, keys.join(self._dst, stat.filename))
 
-    def check_delete(self) -> None:
-        """Refuse `remove_others` where the target can't remove, or the source, in the target, would be removed."""
+    def _check_delete(self) -> None:
+        """Refuse to remove where the target can't remove, or the source, in the target, would be removed."""
         for capability in ("remove", "read"):  # what can't be listed can't be compared
             self._target._require(capability, "remove what the source does not have", self._dst)
         if identity.inside(self._source, self._src, self._target, self._dst):

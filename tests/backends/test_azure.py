@@ -6,7 +6,7 @@ import os
 import pickle
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -228,7 +228,9 @@ def test_a_file_is_read_in_the_version_that_was_opened(store: AzureStore) -> Non
 
 def test_what_is_written_carries_a_checksum(store: AzureStore, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(1000)
-    monkeypatch.setattr(checksums, "crc64nvme_function", lambda: azure_store.crc64nvme)
+    usual = checksums.function_of
+    crcs: dict[str, Callable[[bytes, int], int]] = {"CRC64NVME": azure_store.crc64nvme}
+    monkeypatch.setattr(checksums, "function_of", lambda name: crcs.get(name) or usual(name))
     fs = opened(store, content_type="auto", metadata={"Owner": "me"}, access_tier="Cool", mpu_chunksize=MIB)
     assert fs.checks_writes
     fs.write_bytes("a.png", data)
@@ -236,9 +238,9 @@ def test_what_is_written_carries_a_checksum(store: AzureStore, monkeypatch: pyte
     assert asked["x-ms-content-crc64"] == azure_store.crc64(data)
     assert (asked["x-ms-blob-content-type"], asked["x-ms-access-tier"]) == ("image/png", "Cool")
     assert store.blobs["a.png"].metadata == {"owner": "me"}
-    monkeypatch.setattr(checksums, "crc64nvme_function", lambda: zlib.crc32)  # in time: the store looks at small ones
+    crcs["CRC64NVME"] = zlib.crc32  # in time: the store looks at small ones
     fs.write_bytes("b.png", os.urandom(3 * MIB))
-    monkeypatch.setattr(checksums, "crc64nvme_function", lambda: azure_store.crc64nvme)
+    crcs["CRC64NVME"] = azure_store.crc64nvme
     assert store.blobs["b.png"].metadata.keys() == {"owner", "fsabs_write"}
     honest = store._check
 
@@ -251,7 +253,7 @@ def test_what_is_written_carries_a_checksum(store: AzureStore, monkeypatch: pyte
 
 
 def test_without_a_library_for_it_there_is_no_checksum(store: AzureStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checksums, "crc64nvme_function", lambda: None)
+    monkeypatch.setattr(checksums, "available", lambda algorithm: False)
     fs = opened(store, mpu_chunksize=MIB)
     assert not fs.checks_writes
     fs.write_bytes("x", bytes(2 * MIB))

@@ -1,4 +1,4 @@
-"""Other schemes through fsspec: real web servers and directories, and an FS of the same interface that misbehaves."""
+"""Schemes through fsspec: real web servers and directories, and an FS of the same interface that misbehaves."""
 
 from __future__ import annotations
 
@@ -83,26 +83,26 @@ def web() -> Iterator[str]:
 
 @pytest.mark.parametrize("way", ["", "/norange"])
 def test_files_of_a_web_server(web: str, way: str) -> None:
-    fs = fsabs.from_url(f"{web}{way}/d")
+    fs = fsabs.from_url(f"{web}{way}/d", fsspec=True)
     assert fs.read_bytes("a%20b.bin") == BODY
     with fs.open("a%20b.bin", "rb") as file:
         file.seek(1000)
         assert file.read(10) == BODY[1000:1010]
     assert fs.exists("a%20b.bin")
     assert not fs.exists("nothing")
-    with fsabs.open_url(f"{web}{way}/d/q?token=1", "rb") as file:
+    with fsabs.open_url(f"{web}{way}/d/q?token=1", "rb", fsspec=True) as file:
         assert file.read() == b"asked"
 
 
 def test_a_member_of_a_zip_on_a_web_server(web: str) -> None:
-    fs = fsabs.from_url(f"{web}/d/x.zip/in")
+    fs = fsabs.from_url(f"{web}/d/x.zip/in", fsspec=True)
     assert list(fs.list()) == ["side.bin"]
     assert fs.read_bytes("side.bin") == BODY
     assert fs.url("side.bin") == f"{web}/d/x.zip/in/side.bin"
 
 
 def test_after_a_fork_and_a_pickle(web: str) -> None:
-    fs = fsabs.from_url(f"{web}/d")
+    fs = fsabs.from_url(f"{web}/d", fsspec=True)
     file = fs.open("a%20b.bin", "rb")
     assert file.read(5) == BODY[:5]
     pid = os.fork()
@@ -115,7 +115,7 @@ def test_after_a_fork_and_a_pickle(web: str) -> None:
 
 
 def test_errors_are_pythons_own(web: str) -> None:
-    fs = fsabs.from_url(f"{web}/")
+    fs = fsabs.from_url(f"{web}/", fsspec=True)
     with pytest.raises(FileNotFoundError) as caught:
         fs.read_bytes("none")
     assert caught.value.filename == f"{web}/none"
@@ -128,7 +128,7 @@ def test_errors_are_pythons_own(web: str) -> None:
 
 def test_a_server_that_is_not_there() -> None:
     with pytest.raises(ConnectionError):
-        fsabs.from_url("http://127.0.0.1:9/d").read_bytes("x")
+        fsabs.from_url("http://127.0.0.1:9/d", fsspec=True).read_bytes("x")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_passwords_are_not_shown() -> None:
 
 
 def test_no_secret_of_a_url_is_shown() -> None:
-    fs = fsabs.from_url("http://user:pass@word@127.0.0.1:1/d?token=hunter2")
+    fs = fsabs.from_url("http://user:pass@word@127.0.0.1:1/d?token=hunter2", fsspec=True)
     for shown in (repr(fs), fs.url(), str(fs.info())):
         assert "hunter2" not in shown
         assert "word" not in shown
@@ -197,7 +197,7 @@ def test_no_secret_of_a_url_is_shown() -> None:
 
 @pytest.mark.parametrize("path", ["%2e%2e/x", ".%2E/x", "../x", "..?q", "a/../..#f", "a/%2e%2e/%2E%2e?q=1"])
 def test_no_url_leads_out_of_a_directory_of_a_web_server(path: str) -> None:
-    fs = fsabs.from_url("http://127.0.0.1:9/d/e")
+    fs = fsabs.from_url("http://127.0.0.1:9/d/e", fsspec=True)
     with pytest.raises(PermissionError):
         fs.read_bytes(path)
     assert fs.url("%2e/a%2e/..b?page=../..") == "http://127.0.0.1:9/d/e/a%2e/..b?page=../.."

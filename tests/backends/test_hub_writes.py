@@ -6,6 +6,7 @@ import errno
 import gc
 import io
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import fsabs
 from fsabs.backends.hub import Hub, commits
+from fsabs.cli import main
 from tests.servers.hostile_store import Answer
 from tests.servers.hub import READER, TOKEN, HubServer, Repository
 
@@ -152,7 +154,7 @@ def test_memory_is_bounded(fs: Hub, repository: Repository, monkeypatch: pytest.
     def pairs() -> Iterator[tuple[str, bytes]]:
         for name, data in contents.items():
             yield name, data
-            held.append(sum(isinstance(one, commits.Change) and one._bytes for one in gc.get_objects()))
+            held.append(sum(one._bytes for one in gc.get_objects() if type(one) is commits.Change))
 
     assert fs.write_many(pairs()) == 12
     assert max(held) <= 100_000
@@ -280,3 +282,65 @@ def test_nothing_is_shown(fs: Hub, capfd: pytest.CaptureFixture[str]) -> None:
     fs.write_many({f"{n}": os.urandom(20_000) for n in range(5)})
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "")
+
+
+def test_a_tree_is_one_commit(fs: Hub, repository: Repository, tmp_path: Path) -> None:
+    contents = {f"{n % 3}/{n}.bin": os.urandom(300_000 * n) for n in range(9)}
+    source = fsabs.from_url(tmp_path / "files", create=True)
+    for name, data in contents.items():
+        source.makedirs(name[0], exist_ok=True)
+        source.write_bytes(name, data)
+    assert source.copy_tree("", "b", fs).files == 9
+    assert stored(repository) == {**FILES, **{f"b/{name}": data for name, data in contents.items()}}
+    source.remove("2/8.bin")
+    source.write_bytes("0/0.bin", b"other")
+    cached = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN, cache=tmp_path / "cache")
+    assert cached.read_bytes("b/0/0.bin") == b""
+    assert source.sync_tree("", "b", cached, delete=True, content=True) == fsabs.TreeCounts(1, 0, 5, 7, 1)
+    assert cached.read_bytes("b/0/0.bin") == b"other"
+    assert "b/2/8.bin" not in stored(repository)
+    again: Any = fsabs.from_url(f"hf://datasets/{NAME}", token=TOKEN)
+    again.copy_tree("b", "c")
+    with again.commit("several"):
+        source.copy_tree("", "d", again)
+        again.remove("b", recursive=True)
+    assert {name[0] for name in stored(repository)} == {"R", "a", "c", "d"}
+    assert messages(repository) == ["Copy files", "Copy files", "Copy files", "several"]
+    repository.readers = set()
+    with pytest.raises(OSError, match="org/data"):
+        source.copy_tree("", "e", fs)
+    assert len(messages(repository)) == 4
+
+
+def test_commands_make_one_commit(
+    hub: HubServer, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    for name in ("one", "two", "three"):
+        (tmp_path / "files" / name).mkdir(parents=True)
+        (tmp_path / "files" / name / "x").write_bytes(os.urandom(40_000))
+    files, url = str(tmp_path / "files"), f"hf://datasets/{NAME}"
+    assert main(["cp", "-r", files, f"{url}/copied"]) == 0
+    assert main(["sync", "--delete", files, f"{url}/a"]) == 0
+    assert messages(repository) == ["Copy files", "Copy files"]
+    assert sorted(name for name in stored(repository) if name.startswith("a/")) == ["a/one/x", "a/three/x", "a/two/x"]
+    repository.readers = {READER}
+    monkeypatch.setenv("HF_TOKEN", READER)
+    assert main(["mv", files, f"{url}/moved"]) == 1
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == ["one", "three", "two"]
+
+
+def test_disk_space_is_bounded(
+    fs: Hub, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "MAX_PENDING", 20_000_000)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    data = os.urandom(9_000_000)
+    with fs.commit("large ones"):
+        for number in range(8):
+            with fs.open(f"large/{number % 6}", "wb") as file:
+                file.write(bytes([number]) + data)
+            assert len(os.listdir(tmp_path / "tmp")) <= 3
+    assert os.listdir(tmp_path / "tmp") == []
+    assert [stored(repository)[f"large/{number}"][0] for number in range(6)] == [6, 7, 2, 3, 4, 5]

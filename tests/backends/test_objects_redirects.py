@@ -195,9 +195,9 @@ def test_no_redirect_leads_from_tls_to_plain_http() -> None:
     fs = FollowingFS("https://store.example")
     client, failure = fs.http, Redirected(OSError("302"), "http://store.example/x")
     with pytest.raises(OSError, match="302"):
-        client.follow(Request("GET", "x"), failure, _Attempts())  # type: ignore[arg-type]
+        client.decide(failure, _Attempts(), client.access, False, Request("GET", "x"))  # type: ignore[arg-type]
     failure = Redirected(OSError("302"), "//other.example/x y?a=%20b c")
-    found = client.follow(Request("GET", "x"), failure, _Attempts())  # type: ignore[arg-type]
+    found, _ = client.decide(failure, _Attempts(), client.access, False, Request("GET", "x"))  # type: ignore[arg-type]
     assert found.location == "https://other.example/x%20y?a=%20b%20c"
     sent = client.encode(found).decode()
     assert sent.startswith("GET /x%20y?a=%20b%20c HTTP/1.1\r\nHost: other.example\r\n")

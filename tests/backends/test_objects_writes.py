@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.s3 import S3
+from fsabs.backends.objects import http1
+from fsabs.backends.s3 import S3, endpoint
 from tests.backends.test_s3_reads import certificate
 from tests.servers.scripted import Asked, ScriptedStore, message
 
@@ -112,6 +113,27 @@ def test_a_large_body_waits_until_the_store_asks_for_it() -> None:
     assert came == [(0, "100-continue")]
 
 
+@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"])
+def test_a_store_that_does_not_know_how_to_ask_for_a_body_gets_it(answer: bytes | None) -> None:
+    """It says nothing, or refuses: further bodies are sent without waiting."""
+    asked_for: list[bool] = []
+
+    def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        asked_for.append("expect" in asked.headers)
+        if asked.headers.pop("expect", None) and answer is not None:
+            connection.sendall(answer)
+            return True
+        return False
+
+    data = os.urandom(5 * MIB)
+    with ScriptedStore({}, stored, early=early) as store:
+        fs = opened(store, max_attempts=2)
+        fs.write_bytes("a", data)
+        fs.write_many({"b": data, "c": data}, concurrency=2)
+        assert store.objects == {"a": data, "b": data, "c": data}
+    assert asked_for == [True, *([False] if answer else []), False, False]
+
+
 def test_a_store_may_read_nothing_for_longer_than_it_takes_to_connect() -> None:
     def early(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
         time.sleep(1.5)
@@ -145,6 +167,40 @@ def test_a_put_is_done_when_the_store_has_given_an_etag(write: str, answer: str)
                 fs.write_bytes("k", b"content")
             else:
                 fs.write_many([("k", b"content")], concurrency=2)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_page_of_somebody_else_is_no_answer_to_any_request(tls: bool, tmp_path: Path) -> None:
+    """As of a network that wants its users to sign in: it is no object, no listing, and nothing was removed."""
+    html = b"<html>Please sign in</html>"
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
+        headers = {"Content-Type": "text/html", "Content-Length": str(len(html))}
+        connection.sendall(message(200, headers, b"" if asked.method == "HEAD" else html))
+
+    path = certificate(tmp_path) if tls else None
+    with ScriptedStore({}, script, certificate=path) as store:
+        fs = opened(store, max_attempts=2, mpu_chunksize=5 * MIB, **({"verify": f"{path}.crt"} if path else {}))
+        acts: list[Any] = [
+            lambda: fs.read_bytes("k"),
+            lambda: list(fs.read_many(["k", "l"])),
+            lambda: fs.open("k").close(),
+            lambda: fs.stat("k"),
+            lambda: fs.exists("k"),
+            lambda: list(fs.list()),
+            lambda: list(fs.list(recursive=True)),
+            lambda: fs.write_bytes("k", bytes(6 * MIB)),
+            lambda: fs.copy("k", "l"),
+            lambda: fs.rename("k", "l"),
+            lambda: fs.remove("k"),
+            lambda: fs.remove(".", recursive=True),
+        ]
+        for act in acts:
+            with pytest.raises(fsabs.CorruptFileError):
+                act()
+        fs.dialect.has_versions = False
+        with pytest.raises(fsabs.CorruptFileError, match="nothing shows that anything was removed"):
+            fs._delete("k")
 
 
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\0", "\r"])
@@ -199,7 +255,7 @@ def test_each_byte_of_a_completion_extends_its_deadline(patient: bool) -> None:
 def test_a_store_may_send_back_some_checksums_only() -> None:
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> None:
         headers = {"ETag": '"1"', "Content-Length": "0"}
-        if len(store.requests) % 2:
+        if asked.key in ("k0", "k3"):
             headers["x-amz-checksum-crc32c"] = asked.headers["x-amz-checksum-crc32c"]
         if asked.key == "wrong":
             headers["x-amz-checksum-crc32c"] = "AAAAAA=="
@@ -235,6 +291,7 @@ def test_credentials_that_were_rotated_are_read_anew(read: str, tmp_path: Path) 
             fs.read_bytes("k")
         assert len(store.requests) == 1  # they are the same, and not tried again
         (tmp_path / "credentials").write_text(section.format("new"))
+        time.sleep(endpoint.RENEWED_SECONDS)
         if read == "read_many":
             assert list(fs.read_many(["k"] * 5, concurrency=2)) == [b"content"] * 5
         elif read == "stat":
@@ -252,7 +309,24 @@ def test_credentials_of_the_environment_are_read_anew(monkeypatch: pytest.Monkey
         with pytest.raises(PermissionError):
             fs.read_bytes("k")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
+        time.sleep(endpoint.RENEWED_SECONDS)
         assert fs.read_bytes("k") == b"content"
+
+
+def test_refusals_do_not_have_credentials_read_each_time(tmp_path: Path) -> None:
+    """Without the right to list, AWS answers 403 for each object that is not there, and to a HEAD without a reason."""
+    answer = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "2099-01-01T00:00:00Z"}'
+    (tmp_path / "answer").write_text(answer)
+    process = f"sh -c 'echo read >> {tmp_path}/calls; cat {tmp_path}/answer'"
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {process}\nregion = us-east-1\n")
+    with ScriptedStore({}, lambda store, asked, connection: connection.sendall(message(403, {}, b""))) as store:
+        fs = fsabs.from_url("s3://bucket", endpoint=store.endpoint, profile="p")
+        begin = time.monotonic()
+        for number in range(50):
+            with pytest.raises(PermissionError):
+                fs.stat(f"k{number}")
+        seconds = time.monotonic() - begin
+    assert len((tmp_path / "calls").read_text().split()) <= 2 + seconds / endpoint.RENEWED_SECONDS
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:
@@ -270,7 +344,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
     with ScriptedStore({}, script) as store:
         fs = opened(store, max_attempts=1, **options)
-        print(repr(fs), repr(fs.options), repr(fs.objects), repr(fs.dialect), repr(fs.http.access), file=shown)
+        print(repr(fs), repr(fs.options), repr(fs.dialect._headers), repr(fs.dialect), repr(fs.http.access), file=shown)
         acts: list[Any] = [
             lambda: fs.read_bytes("k"),
             lambda: fs.read_bytes("reset"),
@@ -320,14 +394,34 @@ def test_a_file_is_replaced_if_it_has_still_its_version() -> None:
         assert store.objects["k"] == b"new"
 
 
-def test_listings_are_bounded() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_listings_are_bounded(known: bool) -> None:
     def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        length = b"Content-Length: 209715200" if known else b"Transfer-Encoding: chunked"
+        connection.sendall(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % length)
         piece = b"100000\r\n" + b"<Contents>" * 104857 + b"      \r\n"
         with contextlib.suppress(OSError):
             for _ in range(200):
                 connection.sendall(piece)
         return True
 
-    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="more than"):
+    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="67108864"):
         list(opened(store, max_attempts=1, read_timeout=20).list(""))
+
+
+def test_an_object_that_has_no_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http1, "MAX_UNSIZED", 10 * MIB)
+    sent = 0
+
+    def script(store: ScriptedStore, asked: Asked, connection: socket.socket) -> bool:
+        nonlocal sent
+        connection.sendall(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: "1"\r\n\r\n')
+        with contextlib.suppress(OSError):
+            while sent < 1 << 30:
+                connection.sendall(b"100000\r\n" + bytes(MIB) + b"\r\n")
+                sent += MIB
+        return True
+
+    with ScriptedStore({}, script) as store, pytest.raises(fsabs.CorruptFileError, match="more than"):
+        opened(store, max_attempts=1).read_bytes("k")
+    assert sent < 100 * MIB

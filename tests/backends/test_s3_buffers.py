@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import gc
 import http.server
 import mmap
+import random
 import re
 import threading
+import tracemalloc
 import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 
 import numpy as np
 import pytest
@@ -97,6 +101,80 @@ class _Claiming(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *arguments: object) -> None:
         pass
+
+
+class _Patterned(_Claiming):
+    """A store whose objects have 96 MiB, made of one block, which is what it has in memory."""
+
+    size = 96 << 20
+    block = memoryview(random.Random(1).randbytes(1_000_003) * 4)
+
+    def do_GET(self) -> None:
+        first, last = 0, self.size - 1
+        if asked := self.headers.get("Range"):
+            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        self.send_response(206 if asked else 200)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{self.size}")
+        self.send_header("Content-Length", str(last + 1 - first))
+        self.send_header("ETag", '"x"')
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # more than was wanted
+            for at in range(first, last + 1, 1_000_003):
+                self.wfile.write(self.block[at % 1_000_003 :][: min(1_000_003, last + 1 - at)])
+
+
+def _readinto(file: IO[bytes]) -> bytearray:
+    content = bytearray(_Patterned.size)
+    assert file.readinto(content) == len(content)  # type: ignore[attr-defined]
+    return content
+
+
+def _rest(file: IO[bytes], *sizes: int) -> bytes:
+    """Return what `read()` gives after reads of these sizes."""
+    start = [file.read(size) for size in sizes]
+    content = file.read()
+    assert b"".join(start) == _Patterned.block[: sum(sizes)]
+    return content
+
+
+READS: dict[str, Callable[[fsabs.FS], bytes | bytearray]] = {
+    "read_bytes": lambda fs: fs.read_bytes("x"),
+    "read": lambda fs: _rest(fs.open("x", "rb")),
+    "raw": lambda fs: _rest(fs.open("x", "rb", buffering=0)),
+    "raw, after a byte": lambda fs: _rest(fs.open("x", "rb", buffering=0), 1),
+    "raw, within a stream": lambda fs: _rest(fs.open("x", "rb", buffering=0), *[1_000_000] * 4),
+    "into memory": lambda fs: _readinto(fs.open("x", "rb")),
+    "into memory, raw": lambda fs: _readinto(fs.open("x", "rb", buffering=0)),
+}
+
+
+@pytest.fixture
+def patterned() -> Iterator[fsabs.FS]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Patterned) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        with fsabs.S3("bucket", endpoint=endpoint, aws_access_key_id="x", aws_secret_access_key="y") as fs:
+            yield fs
+        server.shutdown()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=list(READS))
+def test_a_large_object_is_in_memory_once(patterned: fsabs.FS, read: Callable[[fsabs.FS], bytes | bytearray]) -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        content = read(patterned)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    start = _Patterned.size - len(content)
+    for at in range(0, len(content), 1_000_003):
+        part = memoryview(content)[at : at + 1_000_003]
+        assert part == _Patterned.block[(start + at) % 1_000_003 :][: len(part)]
+    assert peak < 1.1 * _Patterned.size
 
 
 def test_an_object_that_does_not_fit_into_memory_is_an_error_that_names_its_size() -> None:

@@ -40,11 +40,11 @@ def test_a_crc64nvme_is_checked_where_awss_library_is(monkeypatch: pytest.Monkey
         for function, told in ((None, None), (crc64nvme, "CRC64NVME 7NCQmMLIlJQ= where the store says rosUhgp5mIg=")):
             if function is not None:  # a version of the library from before
                 monkeypatch.setattr(library, "crc64nvme", function, raising=False)
-            checksums.crc64nvme_function.cache_clear()
+            checksums.function_of.cache_clear()
             assert S3Dialect("bucket", {}).mismatch(head, [b"1234", b"56789"]) is None
             assert S3Dialect("bucket", {}).mismatch(head, [b"1234", b"5678"]) == told
     finally:
-        checksums.crc64nvme_function.cache_clear()
+        checksums.function_of.cache_clear()
 
 
 @pytest.mark.quick
@@ -55,12 +55,12 @@ def test_a_crc32_needs_no_isal(monkeypatch: pytest.MonkeyPatch) -> None:
         for isal in (True, False):
             if not isal:
                 monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
-            checksums._crc32_function.cache_clear()
-            assert (checksums._crc32_function() is zlib.crc32) is not isal
+            checksums.function_of.cache_clear()
+            assert (checksums.function_of("CRC32") is zlib.crc32) is not isal
             assert S3Dialect("bucket", {}).mismatch(head, [b"1234", b"56789"]) is None
             assert "CRC32" in (S3Dialect("bucket", {}).mismatch(head, [b"1234", b"5678"]) or "")
     finally:
-        checksums._crc32_function.cache_clear()
+        checksums.function_of.cache_clear()
 
 
 @pytest.fixture
@@ -74,12 +74,9 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setattr(made, "crc64nvme", function, raising=False)
     monkeypatch.setitem(sys.modules, "awscrt", ModuleType("awscrt"))
     monkeypatch.setitem(sys.modules, "awscrt.checksums", made)
-    caches = (checksums.crc64nvme_function, checksums.function_of)
-    for cache in caches:
-        cache.cache_clear()
+    checksums.function_of.cache_clear()
     yield made
-    for cache in caches:
-        cache.cache_clear()
+    checksums.function_of.cache_clear()
 
 
 class LoggingStore(HostileStore):
@@ -134,8 +131,7 @@ def test_a_store_is_sent_the_checksum_that_was_chosen(library: ModuleType, algor
 def test_crc64nvme_without_awss_library_is_refused_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "awscrt", None)
     monkeypatch.setitem(sys.modules, "awscrt.checksums", None)
-    for cache in (checksums.crc64nvme_function, checksums.function_of):
-        cache.cache_clear()
+    checksums.function_of.cache_clear()
     with pytest.raises(fsabs.MissingDependencyError, match="crc64"):
         fsabs.from_url("s3://bucket", endpoint="http://127.0.0.1:1", checksum_algorithm="CRC64NVME", **OPTIONS)
     with pytest.raises(ValueError, match="CRC64NVME"):

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects.contract import check as check_response
-from fsabs.backends.objects.failures import Mismatch
-from fsabs.backends.objects.http1 import BodyParser, Framing, ProtocolError, parse_head
+from fsabs.backends.objects.failures import Mismatch, ProtocolError
+from fsabs.backends.objects.http1 import BodyParser, Framing, expected_body, parse_head
 from fsabs.backends.objects.messages import Request
 from fsabs.backends.objects.pipeline import send_many
 from fsabs.backends.s3 import S3
@@ -477,7 +476,7 @@ RANGE = b'HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: "v"\r\nContent-Range: by
 
 @pytest.mark.quick
 def test_a_response_is_held_to_its_request() -> None:
-    check = functools.partial(check_response, S3Dialect("bucket", {}))
+    check = functools.partial(expected_body, S3Dialect("bucket", {}))
 
     def request(size: int, offset: int, version: str | None = None, total: int | None = None) -> Request:
         return Request("GET", "k", range=(size, offset), version=version, size=total)

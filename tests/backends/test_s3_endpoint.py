@@ -23,9 +23,9 @@ from botocore.exceptions import BotoCoreError
 
 import fsabs
 from fsabs.backends.s3 import S3, boto, endpoint
-from fsabs.backends.s3.access import S3Access
-from fsabs.backends.s3.endpoint import EXPRESS, Place, plain, resolve
+from fsabs.backends.s3.endpoint import Place, S3Access, plain, resolve
 from fsabs.backends.s3.options import Options
+from fsabs.backends.s3.signing import EXPRESS
 
 pytestmark = pytest.mark.quick
 

@@ -14,7 +14,7 @@ import time
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import botocore.session
@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError
 import fsabs
 from fsabs.backends.objects.content_types import content_type_of
 from fsabs.backends.s3 import S3
-from fsabs.backends.s3.options import ObjectOptions, Options, S3Options
+from fsabs.backends.s3.options import ObjectHeaders, Options, S3Options, parse
 from tests.backends.test_s3_reads import certificate
 from tests.servers.hostile_store import HostileStore
 from tests.servers.network import FaultProxy
@@ -226,27 +226,26 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-ALL = ObjectOptions(
-    True,
-    None,
-    "aws:kms",
-    "key-1",
-    "GLACIER_IR",
-    "private",
-    (("a", "b"), ("c", "d")),
-    "text/csv",
-    tagging="a=1&b=x%20y",
-    cache_control="no-cache",
-    content_disposition="inline",
-    content_encoding="zstd",
-    content_language="de",
-    expires="Thu, 01 Jan 2026 00:00:00 GMT",
-    bucket_key_enabled=True,
-    object_lock_mode="GOVERNANCE",
-    object_lock_retain_until="2030-01-01T00:00:00Z",
-    object_lock_legal_hold="ON",
-    expected_bucket_owner="123456789012",
-)
+ALL: S3Options = {
+    "requester_pays": True,
+    "server_side_encryption": "aws:kms",
+    "sse_kms_key_id": "key-1",
+    "storage_class": "GLACIER_IR",
+    "acl": "private",
+    "metadata": {"a": "b", "C": "d"},
+    "content_type": "text/csv",
+    "tagging": {"b": "x y", "a": "1"},
+    "cache_control": "no-cache",
+    "content_disposition": "inline",
+    "content_encoding": "zstd",
+    "content_language": "de",
+    "expires": "Thu, 01 Jan 2026 00:00:00 GMT",
+    "bucket_key_enabled": True,
+    "object_lock_mode": "GOVERNANCE",
+    "object_lock_retain_until": "2030-01-01T00:00:00Z",
+    "object_lock_legal_hold": "ON",
+    "expected_bucket_owner": "123456789012",
+}
 BOTO3 = {
     "server_side_encryption": "ServerSideEncryption",
     "sse_kms_key_id": "SSEKMSKeyId",
@@ -266,23 +265,52 @@ BOTO3 = {
 }
 
 
+def headers_of(**options: Any) -> ObjectHeaders:
+    return parse(cast(S3Options, options))[1]
+
+
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    "options", [ALL, ALL._replace(server_side_encryption=None, sse_kms_key_id=None, sse_customer_key=KEY)]
-)
-def test_header_fields_are_those_of_boto3(options: ObjectOptions) -> None:
-    bucket = {"RequestPayer": "requester", "ExpectedBucketOwner": options.expected_bucket_owner}
-    read = bucket | ({"SSECustomerAlgorithm": "AES256", "SSECustomerKey": KEY} if options.sse_customer_key else {})
-    written: dict[str, Any] = {name: getattr(options, option) for option, name in BOTO3.items()}
-    written = {name: value for name, value in written.items() if value is not None} | read
-    written["Metadata"] = dict(options.metadata)
-    assert set(options.read_headers()) == _sent_by_boto3("get_object", **read)
-    assert set(options.read_headers()) == _sent_by_boto3("head_object", **read)
-    fields = {*options.write_headers(), *options.type_headers("key")}
+@pytest.mark.parametrize("key", [None, KEY])
+def test_header_fields_are_those_of_boto3(key: bytes | None) -> None:
+    options: dict[str, Any] = {**ALL, "sse_customer_key": key}
+    if key:
+        del options["server_side_encryption"], options["sse_kms_key_id"]
+    bucket = {"RequestPayer": "requester", "ExpectedBucketOwner": options["expected_bucket_owner"]}
+    read = bucket | ({"SSECustomerAlgorithm": "AES256", "SSECustomerKey": KEY} if key else {})
+    written = {name: options[option] for option, name in BOTO3.items() if option in options} | read
+    written |= {"Metadata": {"a": "b", "c": "d"}, "Tagging": "a=1&b=x%20y"}
+    found = headers_of(**options)
+    assert set(found.read) == _sent_by_boto3("get_object", **read)
+    assert set(found.read) == _sent_by_boto3("head_object", **read)
+    fields = {*found.write, *found.of_type("key")}
     assert fields == _sent_by_boto3("put_object", **written)
     assert fields == _sent_by_boto3("create_multipart_upload", **written)
-    assert set(options.read_headers()) == _sent_by_boto3("upload_part", UploadId="1", PartNumber=1, **read)
-    assert set(options.bucket_headers()) == _sent_by_boto3("delete_object", **bucket)
+    assert set(found.read) == _sent_by_boto3("upload_part", UploadId="1", PartNumber=1, **read)
+    assert set(found.bucket) == _sent_by_boto3("delete_object", **bucket)
+
+
+OURS = {
+    *("content-length", "content-md5", "x-amz-content-sha256", "range", "if-match", "if-none-match"),
+    *("x-amz-copy-source", "x-amz-sdk-checksum-algorithm", "x-amz-write-offset-bytes", "x-amz-object-size"),
+    *(f"x-amz-if-match-{name}" for name in ("last-modified-time", "size")),
+}
+"""Header fields that have another place: the content, a range, a condition."""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("operation", ["PutObject", "CreateMultipartUpload", "CopyObject"])
+def test_each_header_field_that_boto3_has_an_argument_for_can_be_given(operation: str) -> None:
+    model: Any = botocore.session.get_session().get_service_model("s3").operation_model(operation)
+    places = [shape.serialization for shape in model.input_shape.members.values()]
+    names = {place["name"].lower() for place in places if place.get("location") == "header"} - OURS
+    assert len(names) > 20
+    replaced = {"x-amz-metadata-directive": "REPLACE"} if operation == "CopyObject" else {}
+    for name in sorted(names):
+        if name.startswith("x-amz-checksum-"):  # that of a content that is known only when it is written
+            continue
+        found = headers_of(headers={name.title(): "value", **replaced})
+        sent = found.copy if operation == "CopyObject" else found.write
+        assert f"{name}:value" in sent or "directive" in name, name
 
 
 def test_requester_pays_is_said_in_each_request(moto: Any) -> None:
@@ -437,7 +465,11 @@ def test_options_that_can_not_be(options: dict[str, Any], message: str) -> None:
 
 @pytest.mark.quick
 def test_each_option_has_a_place() -> None:
-    assert set(typing.get_type_hints(S3Options)) == {*Options._fields, *ObjectOptions._fields, "versions"}
+    given: dict[str, Any] = {**ALL, "sse_customer_key": KEY, "headers": {"x-amz-grant-read": "id=1"}}
+    assert set(typing.get_type_hints(S3Options)) == {*Options._fields, *given, "versions", "checksum_algorithm"}
+    for name, value in given.items():
+        more = {"server_side_encryption": "aws:kms"} if name == "sse_kms_key_id" else {}
+        assert headers_of(**{name: value}, **more) != headers_of(**more), name
 
 
 def test_a_section_of_the_configuration_file(moto: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

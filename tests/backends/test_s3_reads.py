@@ -152,7 +152,7 @@ def test_a_pool_in_a_cycle_of_references_closes_its_connections() -> None:
     """Before they are finalized, and each warns that it is open: an exception and its traceback are such a cycle."""
     first, second = socket.socketpair()
     endpoint = Endpoint("127.0.0.1", 80, "127.0.0.1", False, "/")
-    connection = Connection(first, endpoint)
+    connection = Connection(first)
     pool = ConnectionPool(endpoint, "s3.connect", "s3://bucket")
     pool.give_back(connection)
     cycle: list[Any] = [pool]
@@ -353,7 +353,8 @@ def test_each_attempt_is_told(ceph: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         proxy.answer(503, times=1)
         fs.read_bytes("d/x y")
         where = "s3://wire-told/d/x%20y"
-        assert [seen[1] for seen in noted.seen if seen[0] == "wait"] == ["s3.backoff"]
+        waits = [seen[1] for seen in noted.seen if seen[0] == "wait"]
+        assert {*waits} - {"s3.transfer", "s3.throttle"} == {"s3.backoff"}  # the others may have taken no time
         assert [seen for seen in noted.seen if seen[0] not in ("connect", "wait")] == [
             ("request", "s3.get", 0, where, "OSError"),
             ("retry", "s3.get", 1, where),

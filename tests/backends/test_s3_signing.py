@@ -17,7 +17,8 @@ from botocore.credentials import Credentials
 
 from fsabs.backends.objects import Endpoint
 from fsabs.backends.s3 import signing
-from fsabs.backends.s3.endpoint import EXPRESS, SIGV4, Place
+from fsabs.backends.s3.endpoint import Place
+from fsabs.backends.s3.signing import EXPRESS, SIGV4
 from tests import soak
 
 pytestmark = pytest.mark.quick

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 import fsabs
-from fsabs.backends.objects.connections import Connection, ConnectionPool
+from fsabs.backends.objects import retry
+from fsabs.backends.objects.connections import ConnectionPool
 from fsabs.backends.objects.messages import Request, Response
 from fsabs.backends.objects.pipeline import send_many
-from fsabs.backends.objects.throttle import Throttle
+from fsabs.backends.objects.retry import Throttle
 from tests import namespaces, soak
 from tests.backends.test_s3_contract import _no_settings, contents, opened  # noqa: F401
 from tests.servers.fixtures import require
@@ -46,13 +47,13 @@ OPERATIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_request_is_sent_over_a_new_connection_that_is_not_silent(operation: str, monkeypatch: Any) -> None:
-    prepared = ConnectionPool.prepared
+    secured = ConnectionPool.secured
 
-    def late(self: ConnectionPool, connected: socket.socket) -> Connection:
+    def late(self: ConnectionPool, connected: socket.socket) -> socket.socket:
         select.select([connected], [], [], 10)  # what the store sends unasked has come
-        return prepared(self, connected)
+        return secured(self, connected)
 
-    monkeypatch.setattr(ConnectionPool, "prepared", late)
+    monkeypatch.setattr(ConnectionPool, "secured", late)
     with ScriptedStore({"k": b"content"}, greet=OTHER) as store:
         with pytest.raises(fsabs.CorruptFileError, match="before a request"):
             OPERATIONS[operation](opened(store, max_attempts=2), "k")
@@ -148,6 +149,21 @@ def test_a_storm_of_refusals_is_waited_out_by_several_processes() -> None:
         assert len(store.requests) < 3 * 20 * 12
 
 
+def test_a_limited_rate_lets_requests_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes its turn once, and is then sent."""
+    monkeypatch.setattr(retry, "RECOVERY_SECONDS", 1000.0)
+    objects = contents(20)
+    with ScriptedStore(objects) as store:
+        fs = opened(store)
+        throttle = fs.http.throttle
+        time.sleep(0.01)
+        throttle.slow_down(0.0)
+        begin = time.monotonic()
+        assert list(fs.read_many(objects)) == list(objects.values())
+        assert fs.read_bytes("k0001") == objects["k0001"]
+        assert 0.2 < time.monotonic() - begin < 10
+
+
 def test_the_rate_of_a_throttled_endpoint_is_shared_by_processes() -> None:
     endpoint = f"throttled-{os.getpid()}.invalid:1"
     here = Throttle(endpoint)
@@ -170,7 +186,7 @@ def _slow_down(endpoint: str) -> None:
 ON_A_FULL_DISK = 'mount -t tmpfs -o size=4k disk "$1" && export TMPDIR="$1" && cd "$1" && shift && exec "$@"'
 THROTTLED = """
 import tempfile
-from fsabs.backends.objects.throttle import Throttle
+from fsabs.backends.objects.retry import Throttle
 tempfile.gettempdir()
 open("ballast", "wb").write(bytes(4096))
 throttle = Throttle("full.invalid:1")

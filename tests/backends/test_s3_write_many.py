@@ -1,23 +1,20 @@
-"""`write_many` to S3 by two pipelines: all contents arrive, the caller's iterable stays in the caller's thread, and a
-failure of either pipeline ends both.
-"""
+"""`write_many` to S3: all contents arrive, the caller's iterable stays in its thread, and a failure ends the call."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 import fsabs
-from fsabs.backends.objects import pipeline, writing
+from fsabs.backends.objects import writing
 from fsabs.backends.s3 import S3
 from tests.servers.hostile_store import Answer, HostileStore, Request, error
 
 pytestmark = pytest.mark.timeout(60)
-SIZE = writing.MIN_SHARED
+SIZE = 512 * 1024
 COUNT = 300
 
 
@@ -48,22 +45,9 @@ def fs(store: RefusingStore, monkeypatch: pytest.MonkeyPatch) -> S3:
     )
 
 
-@pytest.fixture
-def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The threads that pipelines ran in."""
-    threads, send_many = list[int](), pipeline.send_many
-
-    def sent(*args: Any, **options: Any) -> Any:
-        threads.append(threading.get_ident())
-        return send_many(*args, **options)
-
-    monkeypatch.setattr(writing, "send_many", sent)
-    return threads
-
-
-@pytest.mark.parametrize(("size", "expected"), [(SIZE, 2), (SIZE - 1, 1)])
-def test_every_content_arrives(fs: S3, store: RefusingStore, pipelines: list[int], size: int, expected: int) -> None:
-    contents = {f"{number}": os.urandom(size) for number in range(COUNT)}
+@pytest.mark.parametrize("size", [SIZE, writing.MAX_PIPELINED + 1])
+def test_every_content_arrives(fs: S3, store: RefusingStore, size: int) -> None:
+    contents = {f"{number}": os.urandom(size) for number in range(COUNT * SIZE // size)}
     threads = set()
 
     def pairs() -> Iterator[tuple[str, bytes]]:
@@ -71,10 +55,9 @@ def test_every_content_arrives(fs: S3, store: RefusingStore, pipelines: list[int
             threads.add(threading.get_ident())
             yield pair
 
-    assert fs.write_many(pairs()) == COUNT
+    assert fs.write_many(pairs()) == len(contents)
     assert store.written == contents
     assert threads == {threading.get_ident()}
-    assert len(set(pipelines)) == expected
 
 
 def test_no_content_is_taken_after_a_failure(fs: S3, store: RefusingStore) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -88,6 +89,34 @@ def test_a_trace_tells_of_hits_and_misses(store: Store, folder: str, tmp_path: P
     counts = fs.status()
     assert (counts["hits"], counts["misses"]) == (40, 20 + 13)
     assert trace.analyze(tmp_path / "trace").cache == CacheUse(hits=40, misses=33, evictions=0)
+
+
+@pytest.mark.parametrize("how", ["read_bytes", "read_many", "open"])
+def test_a_hit_on_disk_is_one_open_and_one_read(
+    store: Store, folder: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = cached(store, folder, memory_bytes=0)
+    for _ in range(3):
+        assert list(fs.read_many(NAMES)) == CONTENTS
+    calls: list[str] = []
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            return call(*args, **options)
+
+        return counting
+
+    for name in ("open", "pread", "read", "stat", "lstat", "access", "write", "pwrite", "statvfs", "scandir", "kill"):
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    if how == "read_bytes":
+        found = fs.read_bytes("05.bin")
+    elif how == "read_many":
+        [found] = fs.read_many(["05.bin"])
+    else:
+        with fs.open("05.bin", "rb") as file:
+            found = file.read()
+    assert (found, calls) == (CONTENTS[5], ["open", "pread"])
 
 
 def test_large_files_are_kept_by_blocks(store: Store, folder: str) -> None:

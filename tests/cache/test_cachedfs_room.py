@@ -17,7 +17,7 @@ from fsabs.backends.local import Local
 from fsabs.cache import CachedFS
 from fsabs.cache.content import MemoryCache
 from fsabs.cache.disk import DiskCache, open_disk
-from fsabs.cache.eviction import DiskLimits
+from fsabs.cache.eviction import Candidate, DiskLimits, Victims
 from fsabs.cache.policy import Passes, ReadOrder, key_of
 from fsabs.testing.children import forked
 from tests.cache.stores import CONTENTS, NAMES, Store, cached, entry, noise
@@ -153,15 +153,36 @@ def test_what_is_needed_last_goes_first(store: Store, folder: str) -> None:
     fs = cached(store, folder, max_bytes=10 * 4096)
     fs.set_order(NAMES)
     prefetched = NAMES[1:11]
-    for name in prefetched:
-        fs._files.read(name)  # as a prefetch does: without being the reader
+    assert fs.prefetch(prefetched).wait(10).files == 10
     fs.read_bytes(NAMES[0])
-    for name in NAMES[15:]:
-        fs._files.read(name)
+    assert fs.prefetch(NAMES[15:]).wait(10).files == 5
     store.opened.clear()
     for name in prefetched:
         fs.read_bytes(name)
     assert store.reads == 0
+
+
+def test_what_is_needed_later_than_all_that_is_there_is_refused_without_a_look_at_each() -> None:
+    order = ReadOrder([f"{number:03}" for number in range(200)])
+    looks = 0
+
+    def sample() -> list[Candidate]:
+        nonlocal looks
+        looks += 1
+        time.sleep(0.05)
+        return [Candidate(key_of(f"{number:03}"), 0.0, number) for number in range(50, 100)]
+
+    victims = Victims(sample, Passes())
+    assert [victims.next(need, order) for need in range(100, 150)] == [None] * 50
+    assert looks == 1
+    assert victims.next(20, order) == Candidate(key_of("099"), 0.0, 99)
+    assert [victims.next(99, order) for _ in range(10)] == [None] * 10
+    assert looks <= 3
+    order.reached("060")  # and what is before it isn't needed any more
+    time.sleep(0.5)
+    found = victims.next(150, order)
+    assert found is not None
+    assert found.name <= 60
 
 
 def test_a_memory_keeps_what_it_has() -> None:

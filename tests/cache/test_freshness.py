@@ -14,6 +14,7 @@ from fsabs import Memory, from_url
 from fsabs.cache import CachedFS
 from fsabs.core import hooks
 from fsabs.core.fs import LAST_NAME, FileStat, ListPage
+from fsabs.testing.children import forked
 from tests.cache.stores import Store, noise
 
 PAGE = 1000
@@ -148,6 +149,20 @@ def test_an_own_write_is_read_at_once_whatever_was_asked_for_meanwhile(paged: Pa
     written.set()
     reading.join(20)
     assert fs.read_bytes(NAMES[7]) == b"own"
+
+
+def test_a_forked_worker_asks_for_pages_of_names_too(paged: Paged, folder: str) -> None:
+    """It has neither what its parent was told, nor takes the directory as listed."""
+    list(caching(paged, folder).read_many(NAMES))
+    fs = caching(paged, folder)
+    list(fs.read_many(NAMES))
+
+    def requests() -> int:
+        paged.forget()
+        assert list(fs.read_many(NAMES)) == CONTENTS
+        return paged.requests
+
+    assert forked("a worker", [requests], 50)[0] <= 3000 / 500
 
 
 def test_an_object_that_was_overwritten_is_given_as_it_was_for_the_interval(

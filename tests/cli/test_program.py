@@ -68,7 +68,7 @@ def test_an_error_is_one_line_and_a_traceback_only_with_debug(
     assert main(["tasks", "status", url]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == f"fsabs: unable to open database file [open]: '{url}'\n"
+    assert captured.err == f"fsabs: no job was created in this database: there is no such file [open]: '{url}'\n"
     for arguments in (["tasks", "status", url, "--debug"], ["--debug", "tasks", "status", url]):
         assert main(arguments) == 1
         assert "Traceback" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fsabs.backends.objects import retry
 from fsabs.cli import commands, main
 from tests.test_redaction import OPTIONS, SECRET
 from tests.test_redaction import URLS as SPELLINGS
@@ -58,6 +59,11 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "config": [["list"], ["check"]],
     "completion": [["bash"]],
 }
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "BACKOFF", 0.001)  # of hosts that refuse connections
 
 
 def test_the_table_has_every_command() -> None:
@@ -131,6 +137,7 @@ def test_no_spelling_of_a_secret_in_a_url_is_printed(
             assert SECRET not in out + err, (command, out, err)
 
 
+@pytest.mark.timeout(300)  # some 500 commands
 @pytest.mark.filterwarnings("ignore")
 def test_no_spelling_of_a_secret_in_an_option_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

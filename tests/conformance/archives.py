@@ -8,8 +8,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable
 
-from fsabs.testing.subject import Files, Subject
-from fsabs.testing.subjects import ContainerSubject
+from fsabs.testing.subjects import ContainerSubject, Files, Subject
 
 
 def build_zip(compression: int, files: Files, directories: Iterable[str]) -> bytes:

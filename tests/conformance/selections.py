@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
-import pytest
-
-from fsabs.testing import FSConformance
-from fsabs.testing.kit import MODULES, Check, checks
+from fsabs.testing import Check, FSConformance
+from fsabs.testing.kit import MODULES
 
 
 class WithoutProcesses(FSConformance):
@@ -22,13 +20,9 @@ class WithoutProcesses(FSConformance):
     modules: ClassVar[Collection[str]] = MODULES
 
     @classmethod
-    def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
-        """Make a test of each of these checks."""
-        if "check" in metafunc.fixturenames:
-            applicable = checks(cls.capabilities, cls.live, cls.shared)
-            chosen = [one for one in applicable if not (one.processes or one.slow) and module_of(one) in cls.modules]
-            parameters = [pytest.param(one, id=one.name, marks=list(cls.marks(one))) for one in chosen]
-            metafunc.parametrize("check", parameters)
+    def checks(cls) -> list[Check]:
+        """Return those of the FS's checks that make no processes, of these modules."""
+        return [one for one in super().checks() if not (one.processes or one.slow) and module_of(one) in cls.modules]
 
 
 def module_of(check: Check) -> str:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import shutil
+import tempfile
+import urllib.parse
+import urllib.request
 from collections.abc import Iterable
 from typing import Any
 
 import fsabs
-from fsabs import FS
+from fsabs import FS, manifest
 from fsabs.backends.fsspec import Fsspec
 from fsabs.core import keys
 from fsabs.core.writing import PARTIAL_SUFFIX
-from fsabs.testing.subject import Files, Subject
+from fsabs.manifest import ManifestFS
+from fsabs.testing import LocalSubject
+from fsabs.testing.subjects import Files, Subject
+from tests.servers.dav import DavServer
 from tests.servers.gcs_store import GcsStore
 from tests.servers.hdfs import HdfsCluster
 from tests.servers.hub import TOKEN, HubServer
@@ -107,6 +115,59 @@ class HubSubject(Subject):
         """With the token."""
         fs: FS = fsabs.from_url(url, token=TOKEN)
         return fs
+
+
+class WebSubject(Subject):
+    """Folders of an nginx, listed by manifests; the side channel is the disk."""
+
+    refused_characters = "#%?"
+    """What isn't a part of a name in a URL."""
+
+    def __init__(self, server: DavServer) -> None:
+        self._server = server
+        self._base = str(server.files)
+        self._folder = tempfile.mkdtemp(prefix="fsabs-manifests-")
+        self._local = LocalSubject(self._base)
+        self._manifests: dict[str, str] = {}
+
+    def make(self, files: Files, directories: Iterable[str] = ()) -> FS:
+        """Makes files, and the manifest of them."""
+        with self._local.make(files, directories) as local:
+            location = self._local.location(local)
+            path = f"{self._folder}/{next(_numbers)}.jsonl"
+            manifest.create(local, path, versions=False)
+        url = f"{self._server.origin}/{os.path.relpath(location, self._base)}"
+        _add_etags(path, url)
+        self._manifests[url] = path
+        return self.place(fsabs.from_url(url, manifest=path), location)
+
+    def stored(self, location: str) -> dict[str, bytes]:
+        """Looks at the folder."""
+        return self._local.stored(location)
+
+    def reopen(self, url: str) -> FS | None:
+        """With the manifest of the tree, whose directory it may be."""
+        root = next(root for root in self._manifests if f"{url}/".startswith(f"{root}/"))
+        url = urllib.parse.unquote(url)  # names in manifests are not quoted
+        return ManifestFS(fsabs.from_url(url), self._manifests[root], below=url[len(root) + 1 :])
+
+    def close(self) -> None:
+        """Removes the folders."""
+        self._local.close()
+        shutil.rmtree(self._folder)
+
+
+def _add_etags(path: str, url: str) -> None:
+    """Have a manifest tell the versions that its files have on a web server."""
+    with open(path, encoding="utf-8") as file:
+        head, *entries, end = map(json.loads, file)
+    for entry in entries:
+        if not entry["name"].endswith("/"):
+            asked = urllib.request.Request(f"{url}/{urllib.parse.quote(entry['name'])}", method="HEAD")
+            with urllib.request.urlopen(asked) as response:
+                entry["version"] = response.headers["ETag"].strip('"')
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(line, separators=(',', ':'))}\n" for line in (head, *entries, end))
 
 
 class CloudSubject(Subject):

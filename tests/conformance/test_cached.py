@@ -23,7 +23,7 @@ from fsabs.core import identity
 from fsabs.spi import Capabilities
 from fsabs.testing import FSConformance, LocalSubject, MemorySubject, SubFSSubject, Subject, WrappedSubject
 from fsabs.testing.kit import MODULES
-from fsabs.testing.subject import Files
+from fsabs.testing.subjects import Files
 from tests.conformance.archives import deflated_zip_in, zip_in
 from tests.conformance.selections import WithoutProcesses
 from tests.conformance.stores import S3Subject
@@ -160,7 +160,7 @@ class TestCachedMoto(OneProcess):
     """What goes through the layer; the rest of the kit is slow on moto, and LayerFS's."""
 
     capabilities = S3.capabilities
-    modules = ("checks_files", "checks_many", "checks_whole")
+    modules = ("checks_files", "checks_whole")
 
     @pytest.fixture
     def subject(self, moto: Any) -> Iterator[Subject]:

@@ -142,7 +142,7 @@ def test_manifests_that_differ_are_not_merged(data: fsabs.FS, tmp_path: Path) ->
     manifest.create(data, tmp_path / "one.jsonl")
     data.write_bytes("a/1", b"new")
     manifest.create(data, tmp_path / "two.jsonl")
-    with pytest.raises(ValueError, match="the manifests differ about 'a/1'"):
+    with pytest.raises(ValueError, match="the entries of 'a/1' differ"):
         manifest.merge([tmp_path / "one.jsonl", tmp_path / "two.jsonl"], tmp_path / "merged.jsonl")
     assert not (tmp_path / "merged.jsonl").exists()
 

@@ -76,7 +76,17 @@ class CachingProxy(Service):
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
 
-    def answers(self) -> list[str]:
-        """Method and cache status of each request so far: `GET MISS`, `GET HIT`."""
+    def answers(self, method: str, count: int) -> list[str]:
+        """Method and cache status of each request with this method: `GET MISS`, `GET HIT`; there are `count` at least.
+
+        nginx logs a request after its response is there.
+        """
         assert self._root is not None
-        return (self._root / "access.log").read_text().splitlines()
+        log, found = self._root / "access.log", list[str]()
+
+        def logged() -> bool:
+            found[:] = [line for line in log.read_text().splitlines() if line.startswith(method)]
+            return len(found) >= count
+
+        wait_until(logged, 20, f"nginx to log {count} requests")
+        return found

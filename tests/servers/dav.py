@@ -69,14 +69,19 @@ class DavServer(Service):
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def origin(self) -> str:
+        """The scheme, the host and the port."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
     def url(self) -> str:
         """A folder that is open to all."""
-        return f"http://127.0.0.1:{self._port}/cache"
+        return f"{self.origin}/cache"
 
     @property
     def token_url(self) -> str:
         """A folder that asks for `Authorization: Bearer` and `token`."""
-        return f"http://127.0.0.1:{self._port}/token"
+        return f"{self.origin}/token"
 
     @property
     def files(self) -> Path:

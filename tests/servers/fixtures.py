@@ -1,6 +1,5 @@
-"""The pytest fixtures `moto`, `ceph`, `azurite`, `gcs`, `hdfs`, `dav`, `postgresql`: one server of each a session.
-
-The first test that asks for one starts it. `hub` is one for each test.
+"""The pytest fixtures `moto`, `ceph`, `azurite`, `gcs`, `hdfs`, `dav`, `postgresql`: one server of each a session,
+which the first test that asks for it starts; and `hub`, one for each test.
 
 Nowhere else in the tests is a test skipped: a developer without a server is told the command that installs it, and in
 CI (the environment variable CI is set) a missing server is a failure.

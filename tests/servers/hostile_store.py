@@ -47,10 +47,13 @@ class Request(NamedTuple):
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
-    path: str = ""
-    """As it came: quoted."""
     target: str = ""
     """Path and query, as they came."""
+
+    @property
+    def path(self) -> str:
+        """The path as it came: quoted."""
+        return self.target.partition("?")[0]
 
 
 class Answer(NamedTuple):
@@ -154,15 +157,17 @@ class Link:
         chosen = self.store.choose()
         length = int(headers.get("content-length", 0))
         if chosen in EARLY:
-            early = Request(method, key, parameters, headers, b"", path, target)
+            early = Request(method, key, parameters, headers, b"", target)
             return FAULTS[chosen](self, early, error(503, "SlowDown"))
+        if length and self.store.reads_slowly:
+            time.sleep(0.05)
         while len(self.buffer) < length:
             more = self.connection.recv(65536)
             if not more:
                 return False
             self.buffer += more
         body, self.buffer = self.buffer[:length], self.buffer[length:]
-        request = Request(method, key, parameters, headers, body, path, target)
+        request = Request(method, key, parameters, headers, body, target)
         if chosen in UNAPPLIED:
             return FAULTS[chosen](self, request, error(500, "InternalError"))
         answer = self.store.answer(request)
@@ -199,6 +204,7 @@ class HostileStore:
         self.faults: tuple[str, ...] = ()
         self.rate = 0.0
         self.polite = True
+        self.reads_slowly = False
         self.requests = 0
         self.injected: dict[str, int] = {}
         self._chance = random.Random(seed)
@@ -257,6 +263,8 @@ class HostileStore:
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.reads_slowly:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         try:
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)

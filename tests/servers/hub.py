@@ -469,6 +469,8 @@ class Elsewhere(HostileStore):
         self._hub = hub
         self.seen: list[Request] = []
         self.valid_from = 0.0
+        self.origin = self.endpoint
+        """Where the addresses lead to."""
 
     def address(self, digest: str, name: str, method: str = "GET") -> str:
         """The address of a file, as AWS signs them."""
@@ -477,7 +479,7 @@ class Elsewhere(HostileStore):
         seconds = f"{self._hub.lifetime:.0f}"
         signature = _signature(digest, begun, seconds, method)
         query = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date={begun}&X-Amz-Expires={seconds}&X-Amz-SignedHeaders=host"
-        where = f"{self.endpoint}/repos/ab/cd/{digest}"
+        where = f"{self.origin}/repos/ab/cd/{digest}"
         return f"{where}?{query}&X-Amz-Signature={signature}&response-content-disposition={disposition}&x-id=GetObject"
 
     def answer(self, request: Request) -> Answer:

@@ -1,8 +1,10 @@
 """A bucket that keeps its own books: it serves as slowly as planned, refuses as planned, and says what it did.
 
 Run as a program it takes a plan as JSON, prints its port, and serves `GET` and `HEAD /bucket/<size>-<n>` (`size`
-bytes), `GET /bucket?list-type=2` (the plan's `objects` of `size` bytes), and `GET /books`: what it has counted and
-timed.
+bytes), `GET /bucket?list-type=2` (the plan's `objects` of `size` bytes, in whatever folder), the files of the plan's
+folder, and `GET /books`: what it has counted and timed. What it is given is counted and thrown away. The first
+segments of a longer key, `/bucket/<client>/<size>-<n>`, are whose request it is: `GET /clients` has the time of each
+client's GETs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,8 +37,45 @@ class Plan(NamedTuple):
     """Seconds of each page of 1,000 names."""
     closes: bool = False
     """Whether each connection is closed after its response."""
+    slow: int = 0
+    """Each so many-th request for an object ..."""
+    slow_latency: float = 0.0
+    """... takes so many seconds until the first byte."""
+    cuts: int = 0
+    """The connection of each so many-th request for an object is closed in place of a response."""
+    writing: float = 0.0
+    """Seconds of each object that is written."""
+    folder: str = ""
+    """The files of this folder are objects, too."""
     objects: int = 100
     size: int = 10_000
+
+
+class ClientBook:
+    """The time of one client, each moment of which is at most one cause: the one of these that stands first."""
+
+    CAUSES = ("transfer", "first_byte", "held")
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(self.CAUSES, 0.0)
+        self._under_way = dict.fromkeys(self.CAUSES, 0)
+        self._since = time.monotonic()
+        self._held: set[str] = set()
+
+    def change(self, cause: str, by: int) -> None:
+        """Count that something begins (1) or ends (-1)."""
+        now = time.monotonic()
+        cause_before = next((one for one in self.CAUSES if self._under_way[one]), "")
+        if cause_before:
+            self.seconds[cause_before] += now - self._since
+        self._since = now
+        self._under_way[cause] += by
+
+    def hold(self, name: str, held: bool) -> None:
+        """Count an object that was refused, or is asked for again."""
+        if held != (name in self._held):
+            self._held ^= {name}
+            self.change("held", 1 if held else -1)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -45,46 +85,98 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     plan = Plan()
     books: dict[str, float]
+    clients: dict[str, ClientBook]
+    client: ClientBook
+    under_way = ""
     lock = threading.Lock()
     asked = 0
 
     def do_HEAD(self) -> None:
         self._object(False)
 
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(self.plan.writing)
+        self._count("puts", 0, self.plan.writing)
+        self._send(200, b"", [("ETag", '"e"')])
+
     def do_GET(self) -> None:
         if self.path == "/books":
             with self.lock:
                 self._send(200, json.dumps(self.books).encode(), [])
+        elif self.path == "/clients":
+            with self.lock:
+                found = {name: client.seconds for name, client in self.clients.items()}
+            self._send(200, json.dumps(found).encode(), [])
         elif "list-type" in self.path:
             time.sleep(self.plan.listing)
             self._count("lists", 0, self.plan.listing)
-            found = re.search(r"continuation-token=(\d+)", self.path)
-            self._send(200, self._page(int(found[1]) if found else 0), [])
+            query = urllib.parse.parse_qs(self.path.partition("?")[2])
+            start, prefix = (query.get(name, [""])[0] for name in ("continuation-token", "prefix"))
+            self._send(200, self._page(int(start or 0), prefix), [])
         else:
             self._object(True)
 
     def _object(self, body: bool) -> None:
-        begin, name = time.monotonic(), self.path.partition("?")[0].rpartition("/")[2].partition("-")[0]
-        if not name.isdigit():
+        begin, key = time.monotonic(), self.path.partition("?")[0].removeprefix("/bucket/")
+        of_whom, _, name = key.rpartition("/")
+        with self.lock:
+            self.client = self.clients.setdefault(of_whom, ClientBook()) if body else ClientBook()
+            self.client.hold(name, False)
+            self.client.change("first_byte", 1)
+            type(self).asked += 1
+            asked, plan = self.asked, self.plan
+        self.under_way = "first_byte"
+        try:
+            self._serve(name, body, begin, asked, plan)
+        finally:
+            self._enter("")
+
+    def _enter(self, cause: str) -> None:
+        with self.lock:
+            self.client.change(self.under_way, -1)
+            if cause:
+                self.client.change(cause, 1)
+        self.under_way = cause
+
+    def _serve(self, name: str, body: bool, begin: float, asked: int, plan: Plan) -> None:
+        size = self._size(name)
+        if size < 0:
             self._count("missing", 0, 0)
             self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", [], body)
             return
-        size = int(name)
-        with self.lock:
-            type(self).asked += 1
-            refuse = self.plan.refused and self.asked % self.plan.refused == 0
-        time.sleep(self.plan.latency)
-        if refuse:
+        time.sleep(plan.slow_latency if plan.slow and asked % plan.slow == 0 else plan.latency)
+        if (plan.refused and asked % plan.refused == 0) or (plan.cuts and asked % plan.cuts == 0):
             self._count("refused", 0, 0)
-            self._send(503, b"<Error><Code>SlowDown</Code></Error>", [])
+            with self.lock:
+                self.client.hold(name, True)
+            if plan.cuts:
+                self.close_connection = True
+            else:
+                self._send(503, b"<Error><Code>SlowDown</Code></Error>", [])
             return
         first, last, status, headers = 0, size - 1, 200, [("ETag", '"e"'), ("Accept-Ranges", "bytes")]
         headers.append(("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT"))
         if wanted := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
             first, last, status = int(wanted[1]), min(size - 1, int(wanted[2] or size - 1)), 206
             headers.append(("Content-Range", f"bytes {first}-{last}/{size}"))
-        self._send(status, bytes(last - first + 1), headers, body)
+        self._send(status, self._range(name, first, last + 1), headers, body)
         self._count("gets" if body else "heads", last - first + 1 if body else 0, time.monotonic() - begin)
+
+    def _size(self, name: str) -> int:
+        """Return the size of an object; -1 for none."""
+        size = name.partition("-")[0]
+        if size.isdigit():
+            return int(size)
+        path = os.path.join(self.plan.folder, name)
+        return os.path.getsize(path) if self.plan.folder and os.path.isfile(path) else -1
+
+    def _range(self, name: str, begin: int, end: int) -> bytes:
+        if name.partition("-")[0].isdigit():
+            return bytes(end - begin)
+        with open(os.path.join(self.plan.folder, name), "rb") as file:
+            file.seek(begin)
+            return file.read(end - begin)
 
     def _send(self, status: int, data: bytes, headers: list[tuple[str, str]], body: bool = True) -> None:
         self.send_response(status)
@@ -93,24 +185,32 @@ class Handler(BaseHTTPRequestHandler):
         if self.plan.closes:
             self.send_header("Connection", "close")
         self.end_headers()
-        piece = max(1, int(self.plan.bandwidth / 100)) if self.plan.bandwidth and status < 300 else len(data) or 1
-        for at in range(0, len(data) if body else 0, piece):
+        if not body:
+            return
+        bandwidth = self.plan.bandwidth if status < 300 else 0.0
+        piece = max(1, int(bandwidth / 100)) if bandwidth else len(data) or 1
+        if self.under_way:
+            self._enter("transfer")
+        for at in range(0, len(data), piece):
+            if bandwidth:
+                time.sleep(len(data[at : at + piece]) / bandwidth)
             self.wfile.write(data[at : at + piece])
-            if piece < len(data):
-                time.sleep(len(data[at : at + piece]) / self.plan.bandwidth)
 
-    def _page(self, start: int) -> bytes:
-        end = min(start + 1000, self.plan.objects)
+    def _page(self, start: int, prefix: str) -> bytes:
+        names = [f"{self.plan.size}-{number:06}" for number in range(self.plan.objects)]
+        names += sorted(os.listdir(self.plan.folder)) if self.plan.folder else []
+        folder, end = prefix[: prefix.rfind("/") + 1], min(start + 1000, len(names))
         entries = "".join(
-            f"<Contents><Key>{self.plan.size}-{number:06}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-            f"<ETag>&quot;e&quot;</ETag><Size>{self.plan.size}</Size></Contents>"
-            for number in range(start, end)
+            f"<Contents><Key>{folder}{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>&quot;e&quot;</ETag><Size>{self._size(name)}</Size></Contents>"
+            for name in names[start:end]
+            if f"{folder}{name}".startswith(prefix) and self._size(name) >= 0
         )
         more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>"
         return (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<Name>bucket</Name><KeyCount>{end - start}</KeyCount><EncodingType>url</EncodingType>"
-            f"{more if end < self.plan.objects else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
+            f"{more if end < len(names) else '<IsTruncated>false</IsTruncated>'}{entries}</ListBucketResult>"
         ).encode()
 
     def _count(self, what: str, size: int, seconds: float) -> None:
@@ -133,6 +233,12 @@ class Served(NamedTuple):
             found: dict[str, float] = json.loads(response.read())
         return found
 
+    def clients(self) -> dict[str, dict[str, float]]:
+        """Return the seconds of each client, by `ClientBook.CAUSES`."""
+        with urllib.request.urlopen(f"{self.endpoint}/clients", timeout=10) as response:
+            found: dict[str, dict[str, float]] = json.loads(response.read())
+        return found
+
 
 @contextlib.contextmanager
 def serving(plan: Plan) -> Iterator[Served]:
@@ -153,7 +259,7 @@ class _Server(ThreadingHTTPServer):
 
 def main(plan: dict[str, Any]) -> None:
     """Serve until killed."""
-    Handler.plan, Handler.books = Plan(**plan), {}
+    Handler.plan, Handler.books, Handler.clients = Plan(**plan), {}, {}
     server = _Server(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()

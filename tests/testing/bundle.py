@@ -22,7 +22,7 @@ from fsabs.core.fs import (
 )
 from fsabs.core.writing import Writer
 from fsabs.testing import ContainerSubject, Subject
-from fsabs.testing.subject import Files
+from fsabs.testing.subjects import Files
 
 WRITE_ONLY = Capabilities(read=False, write=True, mkdir=True, implied_directories=True)
 BOTH = READ_ONLY._replace(write=True, mkdir=True)

@@ -34,15 +34,16 @@ def test_a_child_that_dies_is_told() -> None:
         forked("a child", [os.getpid, lambda: os.kill(os.getpid(), signal.SIGKILL)], 10)
 
 
-def test_a_child_that_hangs_is_killed_and_shows_where() -> None:
+def test_a_child_that_hangs_is_killed_and_shows_where(capfd: pytest.CaptureFixture[str]) -> None:
     def hang_here() -> None:
         threading.Event().wait()
 
     child = Child("a child", hang_here, 0.5)
     pid = child.pid
     start = time.monotonic()
-    with pytest.raises(AssertionError, match=r"(?s)a child hangs, and was killed:.*in hang_here"):
+    with pytest.raises(AssertionError, match="a child hangs, and was killed"):
         child.result()
+    assert "in hang_here" in capfd.readouterr().err
     assert time.monotonic() - start < 5
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -101,9 +102,9 @@ def test_a_started_process_that_hangs() -> None:
 
 def test_threads_give_results_and_failures() -> None:
     assert threaded("a thread", [lambda: 1, lambda: 2], 10) == [1, 2]
-    with pytest.raises(AssertionError, match=r"(?s)a thread, thread 2 failed:.*invalid literal"):
+    with pytest.raises(ValueError, match="invalid literal"):
         threaded("a thread", [lambda: 1, lambda: int("x")], 10)
     release = threading.Event()
-    with pytest.raises(AssertionError, match="a thread, thread 1 hangs"):
+    with pytest.raises(AssertionError, match="1 threads hang: a thread"):
         threaded("a thread", [release.wait], 0.1)
     release.set()

@@ -173,6 +173,7 @@ def test_a_faulty_layer_takes_every_fast_path_apart() -> None:
         "_same_content",
         "_check_content",
         "_set_mode",
+        "_together",
         "_place",
         "_places",
     }

@@ -49,13 +49,12 @@ def example_analysis(workers: int = 4, slices: int = 120, seed: int = 1) -> Anal
         events=sum(one.events for one in processes),
         dropped=7,
         operations=operations,
-        layers=[row._replace(operation="") for row in operations],
         amplification=Amplification(60_000 * 20_480, 1_600_000_000),
         cache=CacheUse(46_000, 14_000, 1_200),
         retries=41,
         retry_seconds=3.2,
         timeline=_timeline(busy, asked, slices),
-        heat=HeatMap(60 / slices, [one.label for one in processes], busy, [[9e6 * one for one in row] for row in busy]),
+        heat=HeatMap(60 / slices, [one.label for one in processes], busy),
         read_sizes=Histogram("bytes", [0] * 10 + [200, 900, 2_400, 9_000, 30_000, 16_000, 1_500]),
         request_sizes=Histogram("bytes", [0] * 13 + [100, 400, 2_500, 8_000, 3_000]),
         latencies={f"{row.kind} {row.layer}.{row.operation}": _latency(row) for row in operations},
@@ -226,7 +225,7 @@ def write_process(
             file.write(chunks.framed(chunks.content(chunks.grouped(rows[at : at + 1000]))))
         if footer:
             tally = {"recorded": len(rows), "dropped": 0, "histograms": []}
-            file.write(chunks.framed(chunks.content({}, tally=tally, end=True)))
+            file.write(chunks.framed(chunks.content({}, tally=tally, end=max([begin, *(one.end for one in events)]))))
     return path
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from fsabs import trace
 from fsabs.trace import figures, rules
+from fsabs.trace.intervals import Collector
 from fsabs.trace.results import (
     Analysis,
     Histogram,
@@ -62,14 +63,14 @@ def test_time_under_way_counts_each_moment_once(monkeypatch: pytest.MonkeyPatch)
         key=lambda one: one[1],
     )
     exact = len({moment for begin, end in intervals for moment in range(begin, end)})
-    for pending in (1 << 20, 500):  # with room for all, and summed up in between
-        monkeypatch.setattr(figures, "PENDING", pending)
-        told: list[int] = []
-        under_way = figures.UnderWay(lambda begins, ends, told=told: told.append(int((ends - begins).sum())))  # type: ignore[misc]
+    for most in (1 << 20, 40):  # with room for all, and joined where they are close
+        monkeypatch.setattr("fsabs.trace.intervals.MOST", most)
+        under_way = Collector()
         for at in range(0, len(intervals), 100):
-            begins, ends = np.array(intervals[at : at + 100]).T
+            begins, ends = 1000 * np.array(intervals[at : at + 100]).T
             under_way.add(begins, ends)
-        assert under_way.total() == sum(told) == exact
+        assert len(under_way.get()[0]) <= most
+        assert under_way.total() == pytest.approx(1000 * exact, rel=0 if most > 40 else 0.05)
 
 
 @pytest.mark.quick
@@ -109,9 +110,6 @@ def test_the_table_has_what_the_events_have(tmp_path: Path) -> None:
     assert row.p99 == pytest.approx(durations[989] / 1e9, rel=0.02)
     request = next(row for row in analysis.operations if row.kind == "request")
     assert (request.calls, request.retries, request.bytes) == (10, 1, 70)
-    assert [(row.kind, row.layer, row.operation) for row in analysis.layers] == [
-        ("fs", "zip", ""), ("request", "s3", ""), ("retry", "s3", ""),
-    ]  # fmt: skip
     assert analysis.amplification.fetched == 70
     assert analysis.events == 1011
     assert [process.events for process in analysis.processes] == [1000, 11]
@@ -131,7 +129,6 @@ def test_the_timeline_adds_up_to_the_table(tmp_path: Path) -> None:
     assert sum(timeline.asked) * timeline.width == pytest.approx(800_000, rel=1e-6)
     assert sum(timeline.reads) * timeline.width == pytest.approx(300 * 0.02 + 1, rel=1e-6)
     assert [sum(row) * heat.width for row in heat.busy] == pytest.approx([3.01, 1.0], rel=1e-3)
-    assert [sum(row) * heat.width for row in heat.bytes] == pytest.approx([300_000, 500_000], rel=1e-6)
     assert max(heat.busy[0]) <= 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -233,6 +234,18 @@ def test_starting_twice_and_elsewhere(tmp_path: Path, fs: Local) -> None:
     assert 0 < row.least <= row.p50 <= row.most < 1
     with pytest.raises(ValueError, match="detail"):
         trace.start(tmp_path / "three", detail="all")  # type: ignore[arg-type]
+
+
+def test_a_trace_lasts_until_it_ends(tmp_path: Path, fs: Local) -> None:
+    """What comes after the last event is outside of steps, too."""
+    with trace.record(tmp_path / "trace"):
+        for _ in trace.steps(range(3)):
+            fs.read_bytes("a.bin")
+        time.sleep(0.3)
+    analysis = trace.analyze(tmp_path / "trace")
+    assert analysis.seconds >= 0.3
+    assert analysis.breakdown[0].causes["outside"] >= 0.3
+    assert sum(row.seconds for row in analysis.breakdown[1:]) <= analysis.seconds - 0.3
 
 
 def test_spans_and_steps(tmp_path: Path) -> None:

@@ -230,6 +230,29 @@ def test_the_environment_starts_a_trace(tmp_path: Path, data: Path) -> None:
     assert names == ["local.stat", "local.read_bytes"] or names == ["local.read_bytes"]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_marks_its_steps_in_an_unchanged_program(tmp_path: Path, data: Path, workers: int) -> None:
+    import subprocess
+
+    pytest.importorskip("torch")
+    code = f"""
+import fsabs
+from fsabs.adapters.torch import FileDataset, Loader
+
+files = FileDataset(fsabs.from_url({str(data)!r}), [f"{{number}}.bin" for number in range({FILES})])
+for epoch in range(2):
+    assert len(list(Loader(files, 4, num_workers={workers}, collate_fn=list))) == {FILES // 4}
+"""
+    environment = {**os.environ, "FSABS_TRACE": str(tmp_path / "trace")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    analysis = trace.analyze(tmp_path / "trace")
+    assert analysis.stall is not None, "no step was marked"
+    assert [row.epoch for row in analysis.breakdown] == [0, 1, 2]
+    assert analysis.stall.steps == 2 * (FILES // 4)
+    assert analysis.breakdown[0].workers == workers
+
+
 def test_a_folder_that_cannot_be_written_to_is_told_and_breaks_nothing(tmp_path: Path, data: Path) -> None:
     import subprocess
 

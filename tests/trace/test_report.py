@@ -41,9 +41,9 @@ from tests.trace.synthetic import BEGIN, event, example_analysis, write_process
 pytestmark = pytest.mark.quick
 
 NOTHING = Analysis(
-    folder="", begin=0, seconds=0.0, processes=(), events=0, dropped=0, operations=(), layers=(),
+    folder="", begin=0, seconds=0.0, processes=(), events=0, dropped=0, operations=(),
     amplification=Amplification(0, None), cache=CacheUse(0, 0, 0), retries=0, retry_seconds=0.0,
-    timeline=Timeline(0.0, (), (), (), (), ()), heat=HeatMap(0.0, (), (), ()), read_sizes=Histogram("bytes", ()),
+    timeline=Timeline(0.0, (), (), (), (), ()), heat=HeatMap(0.0, (), ()), read_sizes=Histogram("bytes", ()),
     request_sizes=Histogram("bytes", ()), latencies={}, files=(), files_seen=0, slowest=(), steps=(), stall=None,
     breakdown=(), findings=(), notes=(),
 )  # fmt: skip
@@ -112,7 +112,6 @@ def _hostile() -> Analysis:
         folder=f"/home/{SECRET}/{EVIL.replace('/', '')}",
         processes=[ProcessInfo(0, EVIL, 1, 0, 0, EVIL, BEGIN, BEGIN, 1, 1, False)],
         operations=[row, *kept.operations],
-        layers=[row],
         heat=kept.heat._replace(rows=[EVIL] * len(kept.heat.rows)),
         latencies={f"fs {EVIL}": Histogram("ns", [0, 3])},
         files=[FileRow(url, 1, 1, 1, 1.0, 1.0, 1)],
@@ -186,8 +185,8 @@ def test_nothing_is_too_little() -> None:
     "analysis",
     [
         NOTHING._replace(seconds=1.0, timeline=Timeline(1.0, [0.0], [0.0], [0.0], [0.0], [1])),
-        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[0.0]], [[0.0]])),
-        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[]], [[]])),
+        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[0.0]])),
+        NOTHING._replace(heat=HeatMap(1.0, ["a"], [[]])),
         NOTHING._replace(read_sizes=Histogram("bytes", [5]), latencies={"x": Histogram("ns", [0] * 64 + [1])}),
         NOTHING._replace(stall=Stall(0, 0.0, 0.0)),
         NOTHING._replace(stall=Stall(1, 0.0, 0.0), steps=[Step(0, 7, 0, 0.0, {})]),

@@ -14,6 +14,7 @@ import pytest
 import fsabs
 from fsabs import trace
 from fsabs.backends.objects.connections import Connection
+from fsabs.readers import RecordWriter
 from fsabs.trace.results import STORE, Analysis
 from tests.servers.planned_bucket import Plan, Served, serving
 
@@ -102,7 +103,7 @@ def test_the_consumers_time_is_not_the_stores(bucket: Served, tmp_path: Path, mo
     fs, since = _fs(bucket), itertools.count(1)
     monkeypatch.setattr(Connection, "silent_since", lambda self: next(since) * 10**15)  # long ago
     with trace.record(tmp_path):
-        for _ in fs.read_many(NAMES[:20]):
+        for _ in fs.read_many(NAMES[:20], concurrency=2):
             time.sleep(0.002)  # more than a poll that finds its responses waiting
     requests = [event for event in trace.events(tmp_path) if event.name == "s3.get"]
     assert next(since) > 2
@@ -112,15 +113,25 @@ def test_the_consumers_time_is_not_the_stores(bucket: Served, tmp_path: Path, mo
 def test_waiting_for_what_is_read_ahead_is_the_stores(tmp_path: Path) -> None:
     """Of the package's own data sets, in the process and in workers, also where the FS was made before the trace."""
     loaders = pytest.importorskip("torch.utils.data")
-    from fsabs.adapters.torch import FileDataset
+    from fsabs.adapters.torch import FileDataset, ShardedDataset
 
-    with serving(Plan(latency=0.05, objects=40, size=20_000)) as served:
-        dataset = FileDataset(_fs(served), NAMES)
-        for workers in (0, 2):
-            with trace.record(tmp_path / str(workers)):
-                for _ in trace.steps(loaders.DataLoader(dataset, batch_size=8, num_workers=workers)):
+    shards = fsabs.from_url(tmp_path / "shards", create=True)
+    for name in ("a", "b"):
+        with RecordWriter(shards, name, compressor="none", max_chunk_bytes=20_000) as writer:
+            for _ in range(100):
+                writer.write(bytes(1000))
+    with (
+        serving(Plan(latency=0.05, objects=40, size=20_000)) as of_files,
+        serving(Plan(latency=0.05, objects=0, folder=str(tmp_path / "shards"))) as of_shards,
+    ):
+        data = FileDataset(_fs(of_files), NAMES), ShardedDataset(_fs(of_shards), seed=1)
+        for number, workers in itertools.product(range(2), (0, 2)):
+            folder = tmp_path / f"{number}-{workers}"
+            with trace.record(folder):
+                loader = loaders.DataLoader(data[number], batch_size=8, num_workers=workers, collate_fn=list)
+                for _ in trace.steps(loader):
                     pass
-            whole = trace.analyze(tmp_path / str(workers)).breakdown
+            whole = trace.analyze(folder).breakdown
             lost = sum(row.causes[cause] for row in whole[1:] for cause in STORE)
             own = sum(row.causes["decode"] for row in whole[1:])
             assert lost > own, whole

@@ -225,6 +225,12 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         assert target.open_container(name).stat("big").size == 60 << 20
 
 
+def members(fs: FS, path: str) -> list[tuple[str, int, int, int]]:
+    """Where each member of a zip is, and what it is, but for the times of directories, which have none in memory."""
+    with zipfile.ZipFile(fs.open(path, "rb")) as archive:
+        return [(one.filename, one.header_offset, one.compress_size, one.CRC) for one in archive.infolist()]
+
+
 @pytest.mark.parametrize("isal", [True, False])
 def test_deflated_members_keep_their_order_and_content(isal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members are compressed by threads, and the groups that they take end at a number or at a size."""
@@ -244,7 +250,7 @@ def test_deflated_members_keep_their_order_and_content(isal: bool, monkeypatch: 
         assert {name: archive.read(name) for name in names} == files
         assert {archive.getinfo(name).compress_type for name in names} == {zipfile.ZIP_DEFLATED}
     pack(memory, memory, "b.zip", options={"compression": "deflated"}, select=lambda stat: stat.filename != "a.zip")
-    assert memory.read_bytes("a.zip") == memory.read_bytes("b.zip")
+    assert members(memory, "a.zip") == members(memory, "b.zip")
 
 
 def test_threads_that_compress_run_ahead_by_a_bounded_number() -> None:

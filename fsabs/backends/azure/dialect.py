@@ -53,6 +53,11 @@ COPY_POLL = 0.2
 """Seconds between two looks at a copy that the store goes on with."""
 
 
+@functools.lru_cache(maxsize=4096)
+def _seconds(text: str) -> float | None:
+    return parsedate_to_datetime(text).timestamp() if text else None
+
+
 class AzureDialect(Dialect):
     """The container `container` of an account, with the options of `Azure`.
 
@@ -68,6 +73,7 @@ class AzureDialect(Dialect):
     name = "azure"
     has_directories = True
     max_parts = 50_000
+    seconds = staticmethod(_seconds)
     max_removed = 256
 
     def __init__(self, container: str, account: Account, options: AzureOptions, root: str, public: bool) -> None:
@@ -225,22 +231,18 @@ class AzureDialect(Dialect):
         token = html.unescape(text_of(rest[-16384:].encode(), b"NextMarker")) or None
         return ObjectPage(listed, prefixes, token, html.unescape, folders)
 
-    def seconds(self, text: str) -> float | None:
-        """Return the seconds of a time on a page."""
-        return _seconds(text)
-
     # ---- writing
 
     @property
     def checks_writes(self) -> bool:  # type: ignore[override]
         """Whether written bodies carry a CRC64: with the extra `crc64`."""
-        return checksums.crc64nvme_function() is not None
+        return checksums.available("CRC64NVME")
 
     def _checksum(self, body: Body) -> tuple[str, ...]:
-        found = checksums.crc64(body)
-        if found is None:
+        if not self.checks_writes:
             return ()
-        return (f"x-ms-content-crc64:{base64.b64encode(found.to_bytes(8, 'little')).decode()}",)
+        found = checksums.digest("CRC64NVME", checksums.pieces(body))[::-1]
+        return (f"x-ms-content-crc64:{base64.b64encode(found).decode()}",)
 
     def _like(self, key: str, mark: str) -> tuple[str, ...]:
         """Return the header fields of a request that makes a blob."""
@@ -310,7 +312,7 @@ class AzureDialect(Dialect):
 
     def part(self, part: PartOf, body: Body) -> Request:
         """Return a Put Block, whose id has the CRC32C of the block."""
-        name = f"{part.upload}{part.number:06d}{checksums.crc32c(body):08x}"
+        name = f"{part.upload}{part.number:06d}{checksums.digest('CRC32C', checksums.pieces(body)).hex()}"
         query = query_of(blockid=base64.b64encode(name.encode()).decode(), comp="block")
         return Request("PUT", part.key, query, (VERSION, *self._checksum(body)), body)
 
@@ -352,7 +354,8 @@ class AzureDialect(Dialect):
     def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
         """Return whether the CRC32C in the id of a block is that of what a blob has at an offset."""
         match = _block_digest(part.version)
-        return match is not None and match[1] == f"{checksums.crc32c_of(blob, offset, part.size):08x}"
+        content = checksums.pieces_of(blob, offset, part.size)
+        return match is not None and match[1] == checksums.digest("CRC32C", content).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
@@ -378,11 +381,6 @@ class AzureDialect(Dialect):
         """Return the removal of a directory and all that is in it, or what goes on with it."""
         query = query_of(recursive="true", continuation=continuation or None)
         return Request("DELETE", key, query, (VERSION,))
-
-
-@functools.lru_cache(maxsize=4096)
-def _seconds(text: str) -> float | None:
-    return parsedate_to_datetime(text).timestamp() if text else None
 
 
 def _name(entry: str) -> str:

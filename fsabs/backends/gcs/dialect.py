@@ -345,7 +345,7 @@ class GCSDialect(Dialect):
 
     def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
         """Return whether the ETag of a part is the MD5 of what a blob has at an offset."""
-        return part.version == checksums.md5_of(blob, offset, part.size).digest().hex()
+        return part.version == checksums.digest("MD5", checksums.pieces_of(blob, offset, part.size)).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return what objects are written with."""

@@ -15,7 +15,7 @@ from ...core import errors, keys
 from ...core.blobs import Blob
 from ...core.fs import FS, FileStat
 from ...core.ranges import Range
-from ..objects.failures import Redirected
+from ..objects.failures import Redirected, is_location_refused
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Request
 from ..objects.reading import StoreBlob
@@ -31,7 +31,7 @@ REGION = "us-east-1"
 class BucketDialect(S3Dialect):
     """The gateway: S3, with redirects."""
 
-    scheme = "hf"
+    scheme = name = "hf"
 
     def __init__(self, repository: Repository, options: S3Options) -> None:
         super().__init__(repository.name.partition("/")[2], options)
@@ -41,8 +41,8 @@ class BucketDialect(S3Dialect):
         """Return what a refusal, or the address of an object, stands for."""
         location = head.header(b"location")
         error = super().failure(request, head, body)
-        if isinstance(error, OSError) and request.location and head.status in (400, 401, 403, 404, 410):
-            return Redirected(error, "")  # the address has come to its end
+        if isinstance(error, OSError) and is_location_refused(request, head.status):
+            return Redirected(error, "", anew=True)  # the address has come to its end
         if isinstance(error, OSError) and head.status in (302, 307) and location and request.method == "GET":
             return Redirected(error, location) if request.key else error
         return error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .repository import Hub
 
 MAX_PENDING = 64 * 1024 * 1024
-"""Bytes of contents in memory from which they are uploaded before the commit is made."""
+"""Bytes of contents, in memory and in temporary files, from which they are uploaded before the commit is made."""
 IN_MEMORY = 8 * 1024 * 1024
 """A file that is written has more bytes than these in a temporary file."""
 _AGAIN = (429, 500, 502, 503, 504)
@@ -46,6 +46,11 @@ class Branch:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
         self.dialect = state["dialect"]
+
+    @property
+    def in_block(self) -> bool:
+        """True while the changes of a block are collected."""
+        return self._block is not None
 
     @contextlib.contextmanager
     def block(self, fs: Hub, message: str, description: str) -> Iterator[None]:
@@ -109,9 +114,9 @@ class Change:
         self._message = message
         self._description = description
         self._operations: dict[str, Any] = {}  # by path: the last one counts
-        self._pending: list[Any] = []  # additions that are in memory
+        self._pending: list[Any] = []  # additions that may not have been uploaded
         self._bytes = 0
-        self._spools: list[NamedSpool] = []
+        self._spools: dict[Any, NamedSpool] = {}
         self._parent: str | None = None
         self._lock = process.Lock()
         options = fs.dialect.options
@@ -130,23 +135,24 @@ class Change:
             self._operations[key] = added
             if exclusive:
                 self._parent = self._fs.pinned
-            if isinstance(content, bytes):
-                self._pending.append(added)
-                self._bytes += added.upload_info.size
-                if self._bytes > MAX_PENDING:
-                    self._upload()
-
-    def take(self, spool: NamedSpool) -> bool:
-        """Return whether the change outlasts the writer of a file; then its spool is closed with the change."""
-        if self.is_block:
-            self._spools.append(spool)
-        return self.is_block
+            if (replaced := self._spools.pop(key, None)) is not None:
+                replaced.close()
+            if self.is_block and isinstance(content, NamedSpool):
+                self._spools[key] = content
+            self._pending.append(added)
+            self._bytes += added.upload_info.size
+            if self._bytes > MAX_PENDING and (self.is_block or isinstance(content, bytes)):
+                self._upload()
 
     def _upload(self) -> None:
-        """Send the large files among those in memory, and drop their contents."""
-        pending, self._pending, self._bytes = self._pending, [], 0
+        """Send the large files among those added, and drop their contents."""
+        pending = [added for added in self._pending if self._operations[added.path_in_repo] is added]
+        self._pending, self._bytes = [], 0
         with _quietly():
             self._api.preupload_lfs_files(additions=pending, free_memory=True, **self._where)
+        for added in pending:
+            if added._is_uploaded and (spool := self._spools.pop(added.path_in_repo, None)) is not None:
+                spool.close()
 
     def remove(self, key: str) -> None:
         """Remove a file, or for a `key` that ends in `/` a directory."""
@@ -200,7 +206,7 @@ class Change:
 
     def close(self) -> None:
         """Remove the temporary files."""
-        for spool in self._spools:
+        for spool in self._spools.values():
             spool.close()
 
 
@@ -226,8 +232,7 @@ class HubWriter(Writer):
             try:
                 with fs._branch.change(fs, f"Write {key}") as change:
                     change.add(key, spool if spool.name else spool.content(), self._exclusive)
-                    lasting = change.take(spool)
-                if not lasting:
+                if not change.is_block:  # which takes the file
                     spool.close()
                 return
             except errors.StaleFileError:  # another commit was faster: perhaps it made this file

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import re
+import time
 import urllib.parse
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from ...core import errors, keys
 from ...core.identity import Identity
 from ...core.ranges import Range
-from ..objects.addresses import Addresses, good_until
+from ..objects.addresses import LONGEST, Addresses, signed_until
 from ..objects.client import absolute
 from ..objects.dialect import EPOCH, Dialect
 from ..objects.failures import (
@@ -27,6 +28,7 @@ from ..objects.failures import (
     Redirected,
     Throttled,
     Transient,
+    is_location_refused,
     mismatched,
     refused,
     retry_after,
@@ -61,6 +63,7 @@ class HubDialect(Dialect):
 
     scheme = name = "hf"
     user_agent = "fsabs"
+    checks_writes = True  # a large file is sent, and committed, by its digest; a small one is part of its commit
 
     def __init__(self, repository: Repository, commit: str, options: HubOptions) -> None:
         self.bucket = repository.text
@@ -111,9 +114,9 @@ class HubDialect(Dialect):
         usual = refused(head, head.header(b"x-error-code") or "", _message(head, body))
         error = usual.error if isinstance(usual, Transient) else usual
         assert isinstance(error, OSError)
-        if request.location and 400 <= status < 500 and status not in (408, 416, 429):
+        if is_location_refused(request, status):
             self._addresses.forget(request.path)  # signed for a time that is over, or moved
-            return Redirected(error, "")
+            return Redirected(error, "", anew=True)
         if status == 429:
             exhausted = _exhausted(head.header(b"ratelimit") or "")
             return OutOfQuota(error, float(exhausted[1])) if exhausted else Throttled(error, retry_after(head))
@@ -172,7 +175,8 @@ class HubDialect(Dialect):
         """Keep what a redirect says of a file; return it as fields of a request."""
         if not request.key:
             return {}
-        size, digest, until = head.header(b"x-linked-size") or "", self.version(head), good_until(there, head)
+        size, digest = head.header(b"x-linked-size") or "", self.version(head)
+        until = signed_until(there, head) or time.time() + LONGEST
         if not size.isdigit() or digest is None:
             self._addresses.put(request.path, f"- - {there}", until)
             return {}
@@ -244,8 +248,8 @@ class HubDialect(Dialect):
                 size, digest = int(known_size), known_digest
         if (known := self.tree.find(key)[1]) is not None:
             size, digest = known
-        digest = digest if range is None else ""
-        return Request("GET", key, "", (), b"", range, None, size, into, large, False, path, location, digest)
+        request = Request("GET", key, "", (), b"", range, None, size, into, large)
+        return request._replace(path=path, location=location, digest=digest if range is None else "")
 
     def head(self, key: str) -> Request:
         """Return a HEAD."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import json
@@ -30,8 +31,6 @@ from .names import BUCKETS, DEFAULT_REVISION, Repository, is_commit, parse
 from .tree import HubFile, Listing, Tree
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from .commits import Branch
 
 REFERENCE_KIND = "hub-ref-1"
@@ -287,12 +286,15 @@ class Hub(ObjectStore):
 
     # ---- writing: each change is a commit, see `commits.py`
 
-    def commit(self, message: str, description: str = "") -> AbstractContextManager[None]:
+    def commit(self, message: str, description: str = "") -> contextlib.AbstractContextManager[None]:
         """Make one commit of all that is written, copied, renamed and removed in the block, or none if it raises.
 
         What is changed in the block is read after it. For threads of this process, which write through this FS.
         """
         return self._branch.block(self, message, description)
+
+    def _together(self, message: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._branch.in_block else self.commit(message)
 
     def _create(self, key: str, exclusive: bool) -> Writer:
         from .commits import HubWriter

@@ -4,8 +4,8 @@
 of names over keys; `reading.py` reads objects, `writing.py` and `uploads.py` write them, `listing.py` lists many pages.
 
 `client.py` sends one request at a time, `pipeline.py` many from one thread. Both take connections from
-`connections.py`, receive with `receiver.py` and decide on what failed by `retry.py`. A response is parsed in `http1.py`
-and held to its request in `contract.py`; `failures.py` has what may come of one.
+`connections.py`, and share an exchange in `http1.py`, which parses a response and holds it to its request; `retry.py`
+has how often one is sent again, and `failures.py` what may come of one.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -20,7 +21,7 @@ import struct
 import time
 import urllib.parse
 import zlib
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from ...core import process
@@ -42,23 +43,30 @@ _RECORD = struct.Struct("=4sLd16sH")
 """Magic, checksum of the rest, end, digest of the name, size of the address."""
 _CHECKED_FROM = 8
 _DATE = re.compile(r"\d{8}T\d{6}Z").fullmatch
+_SIGNED_FIELDS = re.compile(r"[?&]((?:x-(?:amz|goog)-)?(?:date|expires)|policy)=([^&#]*)", re.IGNORECASE).findall
 
 
-def good_until(url: str, head: ResponseHead) -> float:
+def signed_until(url: str, head: ResponseHead) -> float | None:
     """Return until when an address is good that came with a response, by this machine's clock; an hour at most.
 
-    The end is what its signature says (of AWS, Google and CloudFront), as the clock of the sender has it.
+    The end is what its signature says (of AWS, Google and CloudFront), as the clock of the sender has it; None if it
+    has no signature that is known.
     """
     now = time.time()
-    fields = {name.lower(): value for name, value in urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query)}
-    end = _end_of(fields)
+    end = _end_of({name.lower(): urllib.parse.unquote(value) for name, value in _SIGNED_FIELDS(url)})
     if end is None:
-        return now + LONGEST
+        return None
+    theirs = _seconds_of(head.header(b"date") or "")
+    return now + min(LONGEST, end - (now if theirs is None else theirs) - MARGIN)
+
+
+@functools.lru_cache(maxsize=16)
+def _seconds_of(date: str) -> float | None:
+    """Return the time of a Date field, which many responses have in common."""
     try:
-        theirs = parsedate_to_datetime(head.header(b"date") or "").timestamp()
+        return parsedate_to_datetime(date).timestamp()
     except (ValueError, TypeError):
-        theirs = now
-    return now + min(LONGEST, end - theirs - MARGIN)
+        return None
 
 
 def _end_of(fields: dict[str, str]) -> float | None:
@@ -67,7 +75,7 @@ def _end_of(fields: dict[str, str]) -> float | None:
         begun, seconds = fields.get(f"{vendor}date", ""), fields.get(f"{vendor}expires", "")
         if _DATE(begun) and seconds.isdigit():
             with contextlib.suppress(ValueError):
-                return datetime.strptime(begun, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() + int(seconds)
+                return datetime.fromisoformat(begun).timestamp() + int(seconds)
     if fields.get("expires", "").isdigit():
         return float(fields["expires"])
     with contextlib.suppress(binascii.Error, ValueError):  # a policy of CloudFront, in its own base64
@@ -116,8 +124,12 @@ class Addresses:
         if len(self._known) >= MAX_KNOWN:
             self._known = {}
         self._known[digest] = (until, url)
-        if self._folder is not None and (file := self._file(int(time.time()) // PERIOD, create=True)) is not None:
-            file.append(digest, address, until)
+        period = int(time.time()) // PERIOD
+        if self._folder is not None and (file := self._file(period, create=True)) is not None:
+            with self._lock:
+                offset = file.append(digest, address, until)
+            if offset is not None:
+                self._known[digest] = (until, (period, offset, len(address)))
 
     def forget(self, name: str) -> None:
         """Forget an address that is not good any more."""
@@ -135,7 +147,7 @@ class Addresses:
                             self._known[digest] = (until, (number, offset, size))
 
     def _file(self, period: int, create: bool = False) -> _AddressFile | None:
-        """Return the file of a period, opened if it is there."""
+        """Return the file of a period, opened if it is there, and made to `create` it."""
         found = self._files.get(period)
         if found is not None and (found.opened or not create):
             return found
@@ -143,7 +155,7 @@ class Addresses:
             found = self._files.get(period)
             if found is None or (create and not found.opened):
                 made = _AddressFile(self._folder or "", f"{self._prefix}-{period}", create)
-                if not made.opened and not create:
+                if not (made.opened or create) and period == int(time.time()) // PERIOD:
                     return None  # another process may make it yet
                 self._files = {number: file for number, file in self._files.items() if number >= period - 1}
                 self._files[period] = found = made
@@ -168,11 +180,16 @@ class _AddressFile:
     def has_more(self) -> bool:
         return self._fd >= 0 and os.fstat(self._fd).st_size > self._end
 
-    def append(self, digest: bytes, address: bytes, until: float) -> None:
+    def append(self, digest: bytes, address: bytes, until: float) -> int | None:
+        """Add an address; return where it is, or None: then it is not there, or `read_new` will tell."""
         rest = _RECORD.pack(_MAGIC, 0, until, digest, len(address))[_CHECKED_FROM:] + address
         if self._fd >= 0:
             with contextlib.suppress(OSError):  # a full disk: nothing is kept
                 write_all(self._fd, _MAGIC + struct.pack("=L", zlib.crc32(rest)) + rest)
+                if (end := os.lseek(self._fd, 0, os.SEEK_CUR)) == self._end + _CHECKED_FROM + len(rest):
+                    self._end = end  # nothing else was added
+                    return end - len(address)
+        return None
 
     def address(self, offset: int, size: int) -> str:
         try:

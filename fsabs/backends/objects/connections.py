@@ -13,6 +13,7 @@ import errno
 import itertools
 import os
 import select
+import selectors
 import socket
 import ssl
 import struct
@@ -21,13 +22,13 @@ import time
 import urllib.parse
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import hooks
-from .dialect import Endpoint
 from .failures import error_name, mismatched, not_connected
-from .messages import Body
+
+if TYPE_CHECKING:
+    from .dialect import Endpoint
 
 MAX_IDLE = 64
 MAX_IDLE_SECONDS = 60.0
@@ -36,29 +37,23 @@ ADDRESSES_SECONDS = 30.0
 """The addresses of a host are resolved again after that."""
 ATTEMPT_DELAY = 0.25
 """Seconds after which the next address is tried beside those under way (RFC 8305, section 5)."""
-JOINED_SIZE = 128 * 1024
-"""A body of at most so many bytes is sent in one piece with its head."""
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _MAX_TUNNEL_HEAD = 16 * 1024
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 _USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _TCP = int(socket.IPPROTO_TCP)
-Address = tuple[int, Any]
-"""Family, and the argument of `connect`, or a function that gives a connected socket."""
-WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError)
+_Address = tuple[int, Any]
+"""Family, and the argument of `connect`."""
 
 
 class Connection:
-    """A connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
+    """An open connection. Plain ones block, with the kernel's time limit; those with TLS don't block."""
 
     __slots__ = (
-        "_heard",
         "_poll",
-        "_secure",
-        "_tunnel",
         "descriptor",
         "dontwait",
-        "endpoint",
         "head_size",
         "idle_since",
         "quickack",
@@ -67,21 +62,10 @@ class Connection:
         "used",
     )
 
-    def __init__(
-        self,
-        connected: socket.socket,
-        endpoint: Endpoint,
-        secure: Callable[[socket.socket], ssl.SSLSocket] | None = None,
-        tunnel: bytes = b"",
-    ) -> None:
+    def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.descriptor = connected.fileno()
-        self.endpoint = endpoint
-        self.tls = secure is not None
-        self._secure = secure
-        self._tunnel = tunnel
-        """The request for a tunnel through a proxy, until there is one."""
-        self._heard: bytes | None = None  # of the proxy's response, once it was asked
+        self.tls = isinstance(connected, ssl.SSLSocket)
         self.quickack = _QUICKACK if connected.family != socket.AF_UNIX else None
         self.dontwait = 0 if self.tls else _DONTWAIT
         """The flags of a send or receive that doesn't wait."""
@@ -101,55 +85,6 @@ class Connection:
         """
         if self.quickack is not None:
             self.socket.setsockopt(_TCP, self.quickack, 1)
-
-    def send(self, head: bytes, body: Body, deadline: float) -> None:
-        """Send a request with a small body, waiting where the connection does not take it at once."""
-        if self.tls:
-            self._send_all(head + body, deadline)
-        elif body:
-            sent = self.socket.sendmsg((head, body))
-            if sent < len(head) + len(body):
-                self.socket.sendall((head + body)[sent:])
-        else:
-            self.socket.sendall(head)
-        if self.quickack is not None:
-            self.socket.setsockopt(_TCP, self.quickack, 1)
-
-    def _send_all(self, data: Body, deadline: float) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self.socket.send(view) :]
-            except ssl.SSLWantWriteError:
-                self.wait(select.POLLOUT, deadline)
-            except ssl.SSLWantReadError:
-                self.wait(select.POLLIN, deadline)
-
-    def handshake(self) -> None:
-        """Go on with what comes before a request: a tunnel, the handshake of TLS. Raises what `WOULD_BLOCK` has where
-        it has to wait."""
-        if self._tunnel:
-            self._open_tunnel()
-        if self._secure is not None:
-            self.socket, self._secure = self._secure(self.socket), None
-        if isinstance(self.socket, ssl.SSLSocket):
-            self.socket.do_handshake()
-
-    def _open_tunnel(self) -> None:
-        """Go on with a CONNECT (RFC 9110, section 9.3.6)."""
-        if self._heard is None:
-            self.socket.sendall(self._tunnel)  # a few hundred bytes over a new connection
-            self._heard = b""
-        while b"\r\n\r\n" not in self._heard:
-            more = self.socket.recv(_MAX_TUNNEL_HEAD)
-            if not more or len(self._heard) > _MAX_TUNNEL_HEAD:
-                raise ConnectionResetError(errno.ECONNRESET, "the proxy opened no tunnel")
-            self._heard += more
-        status = self._heard.split(b" ", 2)[1:2]
-        if status != [b"200"]:
-            line = self._heard.partition(b"\r\n")[0].decode("latin-1")
-            raise PermissionError(errno.EACCES, f"the proxy opened no tunnel: {line[:100]}")
-        self._tunnel = b""
 
     def silent_since(self) -> int:
         """Return how long ago the last byte came, in nanoseconds; 0 where the system doesn't say (only Linux does)."""
@@ -174,18 +109,11 @@ class Connection:
             return False
         return False
 
-    def check_fresh(self) -> None:
-        """Raise `Mismatch` if something has come over a new connection before a request: it answers none."""
-        if not self.silent():
-            raise mismatched("the store sent something over a new connection, before a request")
-
     def wait(self, events: int, deadline: float) -> None:
         """Wait until the connection can be read (`select.POLLIN`) or written; raises `TimeoutError`."""
-        if events != select.POLLIN:
-            self._poll.modify(self.descriptor, events)
+        self._poll.modify(self.descriptor, events)
         ready = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        if events != select.POLLIN:
-            self._poll.modify(self.descriptor, select.POLLIN)
+        self._poll.modify(self.descriptor, select.POLLIN)
         if not ready:
             raise TimeoutError
 
@@ -205,10 +133,11 @@ class ConnectionPool:
         self.endpoint = endpoint
         self._name = name
         self._url = url
-        self._context = tls_context(endpoint) if endpoint.tls and endpoint.transport is None else None
+        self._context = _tls_context(endpoint) if endpoint.tls and endpoint.transport is None else None
         self._proxy = urllib.parse.urlsplit(endpoint.proxy) if endpoint.proxy else None
         self._session: ssl.SSLSession | None = None
-        self._addresses: tuple[float, list[Address]] = (0.0, [])
+        self._closed = False
+        self._addresses: tuple[float, list[_Address]] = (0.0, [])
 
     def take(self) -> Connection | None:
         """Return an idle connection that is open and silent; None if there is none."""
@@ -222,16 +151,15 @@ class ConnectionPool:
         return None
 
     def give_back(self, connection: Connection) -> None:
-        """Keep a connection whose response has ended exactly; one to another endpoint is closed."""
-        if connection.endpoint is not self.endpoint:
-            connection.close()
-            return
+        """Keep a connection of this pool whose response has ended exactly."""
         if self._session is None and isinstance(connection.socket, ssl.SSLSocket):
             self._session = connection.socket.session
         connection.used = True
         connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        if len(self._idle) > MAX_IDLE:
+        if self._closed:
+            _close_all(self._idle)
+        elif len(self._idle) > MAX_IDLE:
             with contextlib.suppress(IndexError):
                 self._idle.popleft().close()
 
@@ -249,186 +177,204 @@ class ConnectionPool:
             oldest.close()
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the connections, those in use when they are given back."""
+        self._closed = True
         _close_all(self._idle)
 
     # ---- connecting
 
     def connect(self) -> Connection:
         """Return a new connection; raises `Transient`, or the `OSError` of a certificate that is not accepted."""
-        instrument = hooks.active
-        begin = time.monotonic_ns() if instrument is not None else 0
+        begin = time.monotonic_ns()
+        deadline = time.monotonic() + self.endpoint.connect_timeout
         try:
-            connection = self._connect()
+            with contextlib.closing(self.open()) as opening:
+                while (connection := opening.advance()) is None:
+                    opening.wait(deadline)
         except OSError as exc:
             failure = self.failure(exc)
-            if instrument is not None:
-                instrument.record_span("connect", self._name, begin, 0, self._url, error_name(failure))
+            self.record(begin, failure)
             raise failure from exc
-        if instrument is not None:
-            instrument.record_span("connect", self._name, begin, 0, self._url)
+        self.record(begin)
         return connection
+
+    def open(self) -> Opening:
+        """Return a connection that is being made."""
+        return Opening(self)
 
     def failure(self, exc: Exception) -> Exception:
         """Return the failure to connect that an exception stands for; its text names the endpoint."""
         return not_connected(exc, self.endpoint.url)
 
-    def _connect(self) -> Connection:
-        deadline = time.monotonic() + self.endpoint.connect_timeout
-        dial = self.dial()
-        poll = select.poll()
-        try:
-            while True:
-                now = time.monotonic()
-                if now > deadline:
-                    raise TimeoutError
-                for descriptor in dial.start(now):
-                    poll.register(descriptor, select.POLLOUT)
-                for descriptor, _ in poll.poll(max(0.0, min(dial.next_start, deadline) - now) * 1000):
-                    poll.unregister(descriptor)
-                    if (connected := dial.finish(descriptor)) is not None:
-                        return self._handshake(connected, deadline)
-        finally:
-            dial.close()
+    def record(self, begin: int, failure: Exception | None = None) -> None:
+        """Record that a connection was made since `begin`, or was not."""
+        if begin and (instrument := hooks.active) is not None:
+            error = error_name(failure) if failure is not None else ""
+            instrument.record_span("connect", self._name, begin, 0, self._url, error)
 
-    def _handshake(self, connected: socket.socket, deadline: float) -> Connection:
-        connection = self.prepared(connected)
-        try:
-            while True:
-                try:
-                    connection.handshake()
-                    connection.check_fresh()
-                    return connection
-                except WOULD_BLOCK:
-                    connection.wait(select.POLLIN, deadline)
-                except ssl.SSLWantWriteError:
-                    connection.wait(select.POLLOUT, deadline)
-        except BaseException:
-            connection.close()
-            raise
-
-    def dial(self) -> Dial:
-        """Return the attempts to connect to the host, none of which is begun. Raises `OSError` without an address."""
-        if self.endpoint.transport is not None:
-            return Dial(self, [(socket.AF_UNIX, self.endpoint.transport.connect)])
+    def addresses(self) -> list[_Address]:
+        """Return the addresses of the host to connect to. Raises `OSError` if it has none."""
         resolved, addresses = self._addresses
         now = time.monotonic()
         if not addresses or now - resolved > ADDRESSES_SECONDS:
-            found = socket.getaddrinfo(*self._peer(), type=socket.SOCK_STREAM)
+            host, port = self.endpoint.host, self.endpoint.port
+            if self._proxy is not None:
+                host, port = self._proxy.hostname or "", self._proxy.port or 80
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = _interleaved([(family, address) for family, _, _, _, address in found])
             self._addresses = (now, addresses)
-        return Dial(self, addresses)
+        return addresses
 
-    def _peer(self) -> tuple[str, int]:
-        """Return host and port to connect to."""
-        if self._proxy is not None:
-            return self._proxy.hostname or "", self._proxy.port or 80
-        return self.endpoint.host, self.endpoint.port
-
-    def _tunnel(self) -> bytes:
-        """Return the request for a tunnel through the proxy; empty if there is none."""
-        if self._proxy is None:
-            return b""
-        host = f"[{self.endpoint.host}]" if ":" in self.endpoint.host else self.endpoint.host
-        there = f"{host}:{self.endpoint.port}"
-        return f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{proxy_header(self.endpoint.proxy or '')}\r\n".encode()
-
-    def prefer(self, address: Address) -> None:
+    def prefer(self, address: _Address) -> None:
         """Try `address`, to which a connection was made, first the next time."""
         resolved, addresses = self._addresses
         if addresses and addresses[0] != address and address in addresses:
             self._addresses = (resolved, [address, *(other for other in addresses if other != address)])
 
-    def prepared(self, connected: socket.socket) -> Connection:
-        """Return the connection on a socket that has just been connected; with TLS, its handshake is still to come."""
-        endpoint = self.endpoint
-        if connected.family != socket.AF_UNIX:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if _USER_TIMEOUT is not None:  # for bytes that are not acknowledged: the other side is gone, or reads none
-                connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, max(1, int(endpoint.read_timeout * 1000)))
-        if self._context is not None:
-            return Connection(connected, endpoint, self._secured, self._tunnel())
-        connected.setblocking(True)
-        # The kernel's own time limit: with MSG_WAITALL it then fills a buffer in one call.
-        limit = struct.pack("ll", int(self.endpoint.read_timeout), int(self.endpoint.read_timeout % 1 * 1e6))
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        return Connection(connected, endpoint)
+    def tunnel(self) -> bytes:
+        """Return the request for a tunnel through the proxy (RFC 9110, section 9.3.6); empty if there is none."""
+        if self._proxy is None or self._context is None:
+            return b""
+        host = f"[{self.endpoint.host}]" if ":" in self.endpoint.host else self.endpoint.host
+        there = f"{host}:{self.endpoint.port}"
+        return f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{proxy_header(self.endpoint.proxy or '')}\r\n".encode()
 
-    def _secured(self, connected: socket.socket) -> ssl.SSLSocket:
-        assert self._context is not None
+    def secured(self, connected: socket.socket) -> socket.socket:
+        """Return a socket on which TLS, if it is wanted, is still to be agreed upon."""
+        if self._context is None:
+            connected.setblocking(True)
+            # The kernel's own time limit: with MSG_WAITALL it then fills a buffer in one call.
+            limit = struct.pack("ll", int(self.endpoint.read_timeout), int(self.endpoint.read_timeout % 1 * 1e6))
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            return connected
         return self._context.wrap_socket(
             connected, server_hostname=self.endpoint.host, do_handshake_on_connect=False, session=self._session
         )
 
 
-class Dial:
-    """Attempts to connect to the addresses of a host, one after the other, each started before the last one fails.
+class Opening:
+    """A connection that is being made, without waiting: addresses are tried, each before the last one fails; then a
+    proxy opens a tunnel, and TLS is agreed upon.
 
-    Without waiting: `start` begins those that are due and returns their descriptors; `finish`, called for one that can
-    be written, returns its socket if it is connected. The first one wins; `close` ends the others.
+    `descriptor` can be read when `advance` has something to do; it has, too, when the next address is `due`.
     """
 
-    def __init__(self, pool: ConnectionPool, addresses: list[Address]) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._waiting = deque(addresses)
-        self._under_way: dict[int, tuple[socket.socket, Address]] = {}
-        self._error: OSError | None = None
-        self.next_start = 0.0
+        self._selector = selectors.DefaultSelector()
+        self.descriptor: int = self._selector.fileno()
+        self.due = 0.0
         """When the next attempt is due, on the monotonic clock."""
+        self._waiting: deque[_Address] | None = None  # until the host's name is resolved
+        self._error: OSError = TimeoutError()
+        self._connected: socket.socket | None = None
+        self._tunnel = pool.tunnel()
+        self._heard: bytes | None = None  # of the proxy's response, once it was asked
+        self._secured = False
 
-    def start(self, now: float) -> list[int]:
-        """Start the attempts that are due; raises the last attempt's `OSError` if all have failed."""
-        started = []
-        while self._waiting and now >= self.next_start:
-            family, address = self._waiting.popleft()
-            try:
-                made, code = _begun(family, address)
-            except OSError as exc:
-                self._error = exc
-                continue
-            if code not in (0, errno.EINPROGRESS):
-                made.close()
-                self._error = OSError(code, os.strerror(code))
-                continue
-            self._under_way[made.fileno()] = (made, (family, address))
-            started.append(made.fileno())
-            self.next_start = now + ATTEMPT_DELAY if self._waiting else float("inf")
-        if not self._under_way and not self._waiting:
-            raise self._error or TimeoutError()
-        return started
+    def advance(self) -> Connection | None:
+        """Go on; return the connection once it is open. Raises `OSError`."""
+        if self._connected is None:
+            self._connected = self._attempt()
+            if self._connected is None:
+                return None
+        try:
+            if self._tunnel:
+                self._open_tunnel(self._connected)
+            if not self._secured:
+                self._connected, self._secured = self._pool.secured(self._connected), True
+            if isinstance(self._connected, ssl.SSLSocket):
+                self._connected.do_handshake()  # what it sends is small: it only ever waits for reading
+        except WOULD_BLOCK:
+            return None
+        connection = Connection(self._connected)
+        if not connection.silent():
+            raise mismatched("the store sent something over a new connection, before a request")
+        self._connected = None  # it is the caller's
+        return connection
 
-    def finish(self, descriptor: int) -> socket.socket | None:
-        """Return the socket of an attempt that succeeded, None for one that failed: the next one is then due."""
-        made, address = self._under_way.pop(descriptor)
-        code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
+    def _attempt(self) -> socket.socket | None:
+        """Return the socket of an attempt that has succeeded; begin the next one if it is due."""
+        endpoint = self._pool.endpoint
+        if endpoint.transport is not None:
+            return endpoint.transport.connect()
+        if self._waiting is None:
+            self._waiting = deque(self._pool.addresses())
+        for key, _ in self._selector.select(0):
+            assert isinstance(key.fileobj, socket.socket)
+            self._selector.unregister(key.fileobj)
+            code = key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not code:
+                return self._chosen(key.fileobj, key.data)
+            key.fileobj.close()
+            self._error, self.due = OSError(code, os.strerror(code)), 0.0
+        while self._waiting and time.monotonic() >= self.due:
+            self._begin(*self._waiting.popleft())
+        if not self._selector.get_map() and not self._waiting:
+            raise self._error
+        return None
+
+    def _begin(self, family: int, address: Any) -> None:
+        try:
+            made = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as exc:
+            self._error = exc
+            return
+        made.setblocking(False)
+        code = made.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
             made.close()
             self._error = OSError(code, os.strerror(code))
-            self.next_start = 0.0
-            return None
-        self._pool.prefer(address)
-        return made
+            return
+        self._selector.register(made, selectors.EVENT_WRITE, (family, address))
+        self.due = time.monotonic() + ATTEMPT_DELAY if self._waiting else float("inf")
 
-    @property
-    def descriptors(self) -> list[int]:
-        """The descriptors of the attempts under way."""
-        return list(self._under_way)
+    def _chosen(self, connected: socket.socket, address: _Address) -> socket.socket:
+        """End the other attempts, and watch the one that has succeeded."""
+        self._end_attempts()
+        self.due = float("inf")
+        self._pool.prefer(address)
+        self._selector.register(connected.fileno(), selectors.EVENT_READ)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if _USER_TIMEOUT is not None:  # for bytes that are not acknowledged: the other side is gone, or reads none
+            milliseconds = max(1, int(self._pool.endpoint.read_timeout * 1000))
+            connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, milliseconds)
+        return connected
+
+    def _end_attempts(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            self._selector.unregister(key.fileobj)
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+
+    def _open_tunnel(self, connected: socket.socket) -> None:
+        if self._heard is None:
+            connected.sendall(self._tunnel)  # a few hundred bytes over a new connection
+            self._heard = b""
+        while b"\r\n\r\n" not in self._heard:
+            more = connected.recv(_MAX_TUNNEL_HEAD)
+            if not more or len(self._heard) > _MAX_TUNNEL_HEAD:
+                raise ConnectionResetError(errno.ECONNRESET, "the proxy opened no tunnel")
+            self._heard += more
+        if self._heard.split(b" ", 2)[1:2] != [b"200"]:
+            line = self._heard.partition(b"\r\n")[0].decode("latin-1")
+            raise PermissionError(errno.EACCES, f"the proxy opened no tunnel: {line[:100]}")
+        self._tunnel = b""
+
+    def wait(self, deadline: float) -> None:
+        """Wait until there is something to do; raises `TimeoutError` after the deadline."""
+        now = time.monotonic()
+        if now > deadline:
+            raise TimeoutError
+        self._selector.select(max(0.0, min(self.due, deadline) - now))
 
     def close(self) -> None:
-        """End the attempts under way."""
-        for made, _ in self._under_way.values():
-            made.close()
-        self._under_way.clear()
-
-
-def _begun(family: int, address: Any) -> tuple[socket.socket, int]:
-    """Return a socket that is being connected, and the code of that; an address may be a function that connects."""
-    if callable(address):
-        return address(), 0
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setblocking(False)
-    return made, made.connect_ex(address)
+        """End what is under way; a connection that was returned stays open."""
+        self._end_attempts()
+        self._selector.close()
+        if self._connected is not None:
+            self._connected.close()
 
 
 def proxy_header(proxy: str) -> str:
@@ -448,7 +394,7 @@ def _close_all(connections: deque[Connection]) -> None:
             return
 
 
-def _interleaved(addresses: list[Address]) -> list[Address]:
+def _interleaved(addresses: list[_Address]) -> list[_Address]:
     """Return addresses so that the families alternate, beginning with the first one's."""
     first = [address for address in addresses if address[0] == addresses[0][0]]
     others = [address for address in addresses if address[0] != addresses[0][0]]
@@ -456,7 +402,7 @@ def _interleaved(addresses: list[Address]) -> list[Address]:
     return [address for pair in pairs for address in pair if address is not None]
 
 
-def tls_context(endpoint: Endpoint) -> ssl.SSLContext:
+def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
     """Return the verification of an endpoint's certificates."""
     verify = endpoint.verify
     try:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import mimetypes
 
 from ...core import keys
 
 AUTO = "auto"
 """The content type that is guessed by an object's name."""
-_types = mimetypes.MimeTypes()  # without the files of this host: a name has one type everywhere
 
 
 def content_type_of(key: str, option: str | None) -> str | None:
@@ -25,5 +23,8 @@ def _guessed(key: str) -> str | None:
 
 @functools.lru_cache(maxsize=1024)
 def _type_of_suffix(suffix: str) -> str | None:
-    found, encoding = _types.guess_type(f"name{suffix}", strict=False)
+    import mimetypes
+
+    types = mimetypes.MimeTypes()  # without the files of this host: a name has one type everywhere
+    found, encoding = types.guess_type(f"name{suffix}", strict=False)
     return found if encoding is None else None  # of compressed data: the type is that of the content

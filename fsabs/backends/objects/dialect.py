@@ -19,7 +19,7 @@ import errno
 import functools
 import re
 import urllib.parse
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -28,11 +28,12 @@ from ...core import keys, redaction
 from ...core.blobs import Blob
 from ...core.ranges import Range
 from .failures import refused
-from .http1 import ResponseHead
 from .messages import Body, Found, ObjectPage, Request, Response, StoredPart, StoredUpload
 
 if TYPE_CHECKING:
     import socket
+
+    from .http1 import ResponseHead
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -103,6 +104,14 @@ def header_lines(headers: Sequence[str]) -> str:
         if _breaks(header):
             raise ValueError(f"a line break or a NUL in the header field {header.partition(':')[0]!r}")
     return "".join([f"{header}\r\n" for header in headers])
+
+
+def written_at(head: ResponseHead) -> datetime:
+    """Return when the object was written that a response is about, by its Last-Modified; `EPOCH` if it doesn't say."""
+    try:
+        return parsedate_to_datetime(head.header(b"last-modified") or "")
+    except (ValueError, TypeError):
+        return EPOCH
 
 
 class PartOf(NamedTuple):
@@ -181,6 +190,8 @@ class Dialect(abc.ABC):
     """Whether the store lists keys in their order, and from behind any string (`after` of `page_request`)."""
     user_agent: str = ""
     """The value of the header field of that name; without one there is no such field."""
+    has_versions: bool = False
+    """Whether every response with an object's content has a version: one without comes from something else."""
     has_directories: bool = False
     """Whether an object may be a directory, as `is_directory` says."""
     checks_writes: bool = False
@@ -270,11 +281,7 @@ class Dialect(abc.ABC):
         length = head.header(b"content-length") or ""
         if not length.isdigit():
             raise OSError(errno.EBADMSG, "a response that doesn't say how long the object is")
-        try:
-            written = parsedate_to_datetime(head.header(b"last-modified") or "")
-        except (ValueError, TypeError):
-            written = EPOCH
-        return Found(int(length), written, self.version(head))
+        return Found(int(length), written_at(head), self.version(head))
 
     # ---- listing
 
@@ -296,9 +303,8 @@ class Dialect(abc.ABC):
     def page(self, prefix: str, response: Response) -> ObjectPage:
         """Return what a response to `page_request` has. `CorruptFileError` for what is no page of that prefix."""
 
-    def seconds(self, text: str) -> float | None:
-        """Return the seconds since 1970 of a time on a page, None for an empty text."""
-        return iso_seconds(text)
+    seconds: Callable[[str], float | None] = staticmethod(iso_seconds)
+    """Returns the seconds since 1970 of a time on a page, None for an empty text."""
 
     # ---- writing
 

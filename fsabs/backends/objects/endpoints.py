@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -78,6 +77,8 @@ def endpoint_at(url: str, path_prefix: str, options: ConnectionOptions) -> Endpo
 def _proxy(scheme: str, host: str, given: tuple[tuple[str, str], ...] | None) -> str | None:
     if given is not None:
         return dict(given).get(scheme)
+    import urllib.request  # which takes as long to import as a first read of S3
+
     return None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(scheme)
 
 

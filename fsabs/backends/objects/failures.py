@@ -12,10 +12,15 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import errors
-from .http1 import ProtocolError, ResponseHead
+
+if TYPE_CHECKING:
+    from .http1 import ResponseHead
+
+if TYPE_CHECKING:
+    from .messages import Request
 
 _TRANSIENT = frozenset({408, 500, 502, 503, 504})
 _THROTTLED = frozenset({429, 503})
@@ -33,6 +38,10 @@ _ERRNO_OF_STATUS = {
 
 GONE = "NoSuchUpload"
 """The code of the error for an upload that the store does not have, or no longer."""
+
+
+class ProtocolError(Exception):
+    """What came is no response as HTTP/1.1 has it, or is cut short."""
 
 
 class Transient(Exception):
@@ -94,6 +103,11 @@ class LargeObject(Exception):
     def __init__(self, head: ResponseHead) -> None:
         super().__init__(f"{head.length} bytes")
         self.head = head
+
+
+def is_location_refused(request: Request, status: int) -> bool:
+    """Return whether a redirect's location is refused, which may have been good for a time: it is asked for again."""
+    return bool(request.location) and not request.anew and 400 <= status < 500 and status not in (408, 416, 429)
 
 
 def refused(head: ResponseHead, code: str, message: str) -> Exception:

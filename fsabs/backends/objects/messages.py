@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.ranges import Range
-from .http1 import ResponseHead
+
+if TYPE_CHECKING:
+    from .http1 import ResponseHead
 
 Body = bytes | bytearray | memoryview
 
@@ -39,6 +41,8 @@ class Request(NamedTuple):
     """The quoted path, where that is not the endpoint's prefix and the quoted key."""
     location: str = ""
     """The URL that the request goes to, where a redirect has led there; elsewhere it carries no credentials."""
+    anew: bool = False
+    """Whether an earlier location was refused: a second refusal counts."""
     digest: str = ""
     """The digest of the whole object, as the dialect has it, if it is known: other content is an error."""
     about: bool = False

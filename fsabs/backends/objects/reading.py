@@ -111,24 +111,28 @@ class StoreBlob(Blob):
         self._start = start
 
     def _pread(self, size: int, offset: int) -> bytes:
-        start = self._start
-        if offset >= len(start):
-            return self._read(size, offset)
-        if offset + size >= len(start):
-            self._start = b""
-        found = start[offset : offset + size]
+        if size > 2 * PIECE:
+            buffer = BytesBuffer(size)
+            self._receive_into(buffer.view, offset)
+            return buffer.release()
+        found = self._kept(size, offset)
         missing = size - len(found)
-        return found + self._read(missing, len(start)) if missing else found
+        return found + self._read(missing, offset + len(found)) if missing else found
 
     def _pread_into(self, view: memoryview, offset: int) -> int:
-        if len(view) <= 2 * PIECE or offset < len(self._start):
+        if len(view) <= 2 * PIECE:
             return super()._pread_into(view, offset)
         self._receive_into(view, offset)
         return len(view)
 
+    def _kept(self, size: int, offset: int) -> bytes:
+        """Return what came of a range when the object was opened; it is kept no longer once its end has been read."""
+        start = self._start
+        if offset + size >= len(start):
+            self._start = b""
+        return start[offset : offset + size]
+
     def _read(self, size: int, offset: int) -> bytes:
-        if size > 2 * PIECE:
-            return self._in_parallel(size, offset)
         part = (size, offset) if size != self.size else None
         try:
             return self._origin.http.send(self._request(part)).body
@@ -138,14 +142,11 @@ class StoreBlob(Blob):
     def _gone(self) -> errors.StaleFileError:
         return errors.stale(self.url, "the object was removed while it was open")
 
-    def _in_parallel(self, size: int, offset: int) -> bytes:
-        """A large range by several requests, into one place."""
-        buffer = BytesBuffer(size)
-        self._receive_into(buffer.view, offset)
-        return buffer.release()
-
     def _receive_into(self, view: memoryview, offset: int) -> None:
-        requests = plan([(len(view), offset)], 0, PIECE).requests
+        """Fill `view` with a large range, by several requests."""
+        found = self._kept(len(view), offset)
+        view[: len(found)] = found
+        requests = plan([(len(view) - len(found), offset + len(found))], 0, PIECE).requests
         places = [view[at - offset : at - offset + length] for length, at in requests]
         for number, _ in enumerate(self._responses(requests, self._origin.default_concurrency, places)):
             places[number].release()
@@ -193,14 +194,16 @@ class StoreBlob(Blob):
         client = self._origin.http
         instrument, begin, left = hooks.active, time.monotonic_ns(), self.size - start
         request = self._request((left, start))
-        if client.peer(request).pool.endpoint.tls:
+        pool = client.peer(request).pool
+        if pool.endpoint.tls:
             return
         try:
-            connection, rest = client.begin(request)
+            exchange = client.begin(request)
         except (Transient, OSError):  # whatever it is, it is dealt with where there are many
             return
+        connection = exchange.connection
         try:
-            for chunk in _chunks(connection.socket, rest, left):
+            for chunk in _chunks(connection.socket, exchange.buffered, left):
                 left -= len(chunk)
                 paused = time.monotonic_ns()
                 yield chunk
@@ -209,7 +212,7 @@ class StoreBlob(Blob):
             if left:
                 connection.close()
             else:
-                client.give_back(connection)
+                pool.give_back(connection)
             if instrument is not None:
                 name = f"{self._origin.dialect.name}.get"
                 instrument.record_span("request", name, begin, self.size - start - left, self.url)
@@ -234,7 +237,7 @@ class StoreBlob(Blob):
                     try:
                         raise outcome
                     finally:
-                        del outcome  # as in `Client._exchange`
+                        del outcome  # as in `client.Client`
 
     def _request(self, part: Range | None, into: memoryview | None = None) -> Request:
         return self._origin.dialect.read(self._key, part, self.version, self.size, into)

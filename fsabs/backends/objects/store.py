@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from .client import Client, shared
 from .dialect import Dialect
 from .listing import fetch, pages
 from .messages import Found, ObjectPage, Request, Response
-from .pipeline import send_many, send_one
+from .pipeline import send_many
 from .reading import StoreBlob, get_many, open_from_start, read_whole
 from .uploads import abort_old, copy_parts, resume
 from .writing import StoreWriter, put, put_many
@@ -78,7 +77,7 @@ class ObjectStore(FS):
 
     def send(self, request: Request) -> Response:
         """Return the successful response to a request; raises `OSError`, with `status` and `code` for a refusal."""
-        return send_one(self._clients.get(), request)
+        return self._clients.get().send(request)
 
     def _resolved_store(self) -> str:
         endpoint = self.http.endpoint
@@ -137,8 +136,8 @@ class ObjectStore(FS):
         if after and names and names[0] <= after:  # some stores ignore where a listing is to begin
             return None
         listed = zip(names, page.objects, strict=True)
-        seconds = self.dialect.seconds
-        files = [tree.to_stat(seconds, name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
+        to_stat = tree.stats_of(self.dialect)
+        files = [to_stat(name, entry) for name, entry in listed if tree.is_path(name) and name[-1] != "/"]
         last = max((*names, *(folder[len(prefix) :] for folder in page.folders)), default=after)
         return ListPage(files, LAST_NAME if page.token is None else last)
 
@@ -157,8 +156,7 @@ class ObjectStore(FS):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def _walk(self, key: str) -> Iterator[FileStat]:
-        to_stat = functools.partial(tree.to_stat, self.dialect.seconds)
-        return self._existing(key, tree.walk(self, key, to_stat, FileStat.of_directory))
+        return self._existing(key, tree.walk(self, key, tree.stats_of(self.dialect), FileStat.of_directory))
 
     def _walk_names(self, key: str) -> Iterator[str]:
         return self._existing(key, tree.walk(self, key, lambda name, _: name, lambda name: name + "/"))

@@ -20,6 +20,7 @@ from .listing import flat
 from .messages import ObjectPage, Text
 
 if TYPE_CHECKING:
+    from .dialect import Dialect
     from .store import ObjectStore
 
 T = TypeVar("T")
@@ -95,21 +96,21 @@ def walk(
 def level(fs: ObjectStore, key: str, pages: Iterator[ObjectPage]) -> Iterator[FileStat | None]:
     """Yield the members of a directory from the pages of its listing, as `walk` does."""
     prefix, left_out = prefix_of(key), _LeftOut(fs, key)
-    seconds = fs.dialect.seconds
+    to_stat = stats_of(fs.dialect)
     for page in pages:
-        yield from _merged(prefix, page, seconds, left_out)
+        yield from _merged(prefix, page, to_stat, left_out)
     left_out.warn()
 
 
 def _merged(
-    prefix: str, page: ObjectPage, seconds: Callable[[str], float | None], left_out: _LeftOut
+    prefix: str, page: ObjectPage, to_stat: Callable[[str, Text], FileStat], left_out: _LeftOut
 ) -> list[FileStat | None]:
     """Return the members on a page of one level: files and common prefixes, in the order of their names."""
     found: dict[str, FileStat | None] = {}
     cut = len(prefix)
     for entry in page.objects:
         name = page.decode(entry[0])[cut:]
-        found[name] = to_stat(seconds, name, entry) if is_path(name) else None
+        found[name] = to_stat(name, entry) if is_path(name) else None
     for folder in (*page.prefixes, *(f"{folder}/" for folder in page.folders)):
         name = folder[cut:]
         found[name] = FileStat.of_directory(name[:-1]) if is_path(name) else None
@@ -147,9 +148,14 @@ def _shared(one: list[str], other: list[str]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def to_stat(seconds: Callable[[str], float | None], name: str, entry: Text) -> FileStat:
-    """Return the stat of an object under the name that its listing gives it; `seconds` is the dialect's."""
-    _, written, etag, size = entry
-    version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
-    stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
-    return stat
+def stats_of(dialect: Dialect) -> Callable[[str, Text], FileStat]:
+    """Return what makes the stat of an object, under the name that its listing gives it."""
+    seconds = dialect.seconds
+
+    def to_stat(name: str, entry: Text) -> FileStat:
+        _, written, etag, size = entry
+        version = etag[6:-6] if etag[:6] == "&quot;" == etag[-6:] else html.unescape(etag).strip('"')
+        stat: FileStat = _new((name, int(size), False, seconds(written), _MODE, version or None))
+        return stat
+
+    return to_stat

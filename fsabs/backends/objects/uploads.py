@@ -1,33 +1,41 @@
-"""Uploads of parts, for objects of any size: their parts in flight, their completion, and going on with one that was
-interrupted.
+"""Uploads of parts, for objects of any size: their parts in flight, their completion, and what interrupted ones left.
 
-An upload that this user began on this machine, of a process that has ended (`upload_records.py`), is continued as far
-as each of its parts has the bytes of the file, by the MD5 that some stores give a part. Another store is written to
-from the start.
+A store shows an unfinished upload without saying whose it is: another process, on another host, may be sending its
+parts. So each is recorded in a file in the cache directory, which its process locks as long as it sends, and touches
+with each part; nothing without a record is continued or aborted. A copy that was interrupted is continued by the next
+one of the same content to the same key, as far as each part has the bytes of the file, by the MD5 that some stores give
+a part. A record that nobody has touched for a day is a leftover, as a partial file is: its upload is aborted.
+
+Nothing rests on the lock, which some filesystems don't have: of two processes that send the parts of one upload only
+one completes it, and only with the parts that it has seen. Without a cache directory nothing is recorded.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
+import fcntl
+import json
 import os
+import re
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...core import errors
+from ...core import errors, identity
 from ...core.blobs import Blob
+from ...core.limits import parse_json
 from ...core.ranges import Range
 from ...core.threads import Threads
-from . import upload_records
+from ...disk.descriptors import write_all
+from ...disk.files import LEFTOVER_SECONDS
+from ...disk.folders import Folder, cache_directory
 from .dialect import PartOf
 from .failures import GONE, code_of
-from .messages import Body, Request, Response, StoredPart
-from .upload_records import UploadRecord, parts_of, uploads_below
+from .messages import Body, Request, Response, StoredPart, StoredUpload
 
 if TYPE_CHECKING:
     from .store import ObjectStore
@@ -37,6 +45,17 @@ PARTS_IN_FLIGHT = 4
 """Parts of one upload that are sent while the next one is filled."""
 COPIED_PART = 512 * 1024**2
 """Bytes of a part that the store copies by itself."""
+CREATION_SECONDS = 1800.0
+"""The creation of an upload takes less, with what the clocks of a store and of this host differ by at most."""
+MAX_RECORD_SECONDS = 30 * 24 * 3600.0
+"""After so long, the record of an upload that could not be aborted is removed."""
+SWEEP_EVERY = 3600.0
+"""Seconds between two looks at the records of a store."""
+MAX_SWEEP_SECONDS = 2.0
+"""The time after which a sweep begins no further request."""
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-[0-9a-f]{8}").fullmatch
+_MAX_SIZE = 64 * 1024
+_swept: dict[str, float] = {}
 
 
 def part_size(number: int, first: int) -> int:
@@ -58,7 +77,6 @@ class Upload:
 
     def __init__(self, fs: ObjectStore, record: UploadRecord, receipts: Sequence[str] = ()) -> None:
         self._fs = fs
-        self._key = record.key
         self._record = record
         self._receipts = list(receipts)
         self._in_flight: deque[tuple[Callable[[], str], Body]] = deque()
@@ -70,15 +88,22 @@ class Upload:
     @classmethod
     def create(cls, fs: ObjectStore, key: str, kept: bool, like: Response | None = None, tags: str = "") -> Upload:
         """Return a new upload; `kept` if a later process may continue it, `like` and `tags` of what it copies."""
-        upload_records.sweep(fs)
-        record = UploadRecord.create(fs, key, secrets.token_hex(12), kept)
+        sweep(fs)
+        record = UploadRecord.create(fs, key, kept)
         try:
-            record.set_upload(_created(fs, record, like, tags))
+            request = fs.dialect.begin(key, record.mark, like, tags)
+            if request is None:
+                record.set_upload(record.mark)
+            else:
+                response = fs.send(request)
+                if response.attempts > 1:  # an earlier one may have created an upload, too
+                    UploadRecord.create(fs, key, kept=False).release()
+                record.set_upload(fs.dialect.begun(response))
         except BaseException as exc:
             if 400 <= getattr(exc, "status", 0) < 500:
                 record.remove()
             else:
-                record.release(kept=False)  # it may have been created all the same
+                record.release()  # it may have been created all the same
             raise
         return cls(fs, record)
 
@@ -89,84 +114,63 @@ class Upload:
                 return found
         return bytearray()
 
+    def send_part(self, body: Body) -> None:
+        """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
+        self._begin(lambda part: self._fs.dialect.part(part, body), body)
+
+    def copy_part(self, source: ObjectStore, src: str, version: str | None, range_: Range) -> None:
+        """Have the store copy a range of an object as the next part."""
+        self._begin(lambda part: self._fs.dialect.copied_part(source.dialect, src, version, range_, part))
+
+    def _begin(self, request: Callable[[PartOf], Request], body: Body = b"") -> None:
+        if self.count >= self._fs.dialect.max_parts:
+            raise OSError(errno.EFBIG, f"more than {self.count} parts; larger parts reach further")
+        while len(self._in_flight) >= PARTS_IN_FLIGHT:
+            self._wait()
+        self.count += 1
+        self._in_flight.append((self._threads.start(partial(self._sent, self.count, request)), body))
+
+    def _sent(self, number: int, make: Callable[[PartOf], Request]) -> str:
+        """Send the request of a part, and return its receipt."""
+        request = make(PartOf(self._record.key, self._record.upload, number))
+        response = self._fs.send(request)
+        self._record.touch()
+        return self._fs.dialect.receipt(number, request, response)
+
     def _wait(self) -> None:
         sent, body = self._in_flight.popleft()
         self._receipts.append(sent())
         if isinstance(body, bytearray):
             self._free.append(body)
 
-    def send_part(self, body: Body) -> None:
-        """Send the next part, when there is room for it among those in flight; raises what became of an earlier one."""
-        self._check_count()
-        while len(self._in_flight) >= PARTS_IN_FLIGHT:
-            self._wait()
-        self.count += 1
-        self._in_flight.append((self._threads.start(partial(self._sent_part, self.count, body)), body))
-
-    def copy_part(self, source: ObjectStore, src: str, version: str | None, part: Range) -> None:
-        """Have the store copy a range of an object as the next part."""
-        self._check_count()
-        while len(self._in_flight) >= PARTS_IN_FLIGHT:
-            self._wait()
-        self.count += 1
-        into = PartOf(self._key, self._record.upload, self.count)
-        request = self._fs.dialect.copied_part(source.dialect, src, version, part, into)
-        self._in_flight.append((self._threads.start(partial(self._answered, self.count, request)), b""))
-
-    def _check_count(self) -> None:
-        if self.count >= self._fs.dialect.max_parts:
-            raise OSError(errno.EFBIG, f"more than {self.count} parts; larger parts reach further")
-
-    def _sent_part(self, number: int, body: Body) -> str:
-        """Send a part, and return its receipt."""
-        return self._answered(number, self._fs.dialect.part(PartOf(self._key, self._record.upload, number), body))
-
-    def _answered(self, number: int, request: Request) -> str:
-        response = self._fs.send(request)
-        self._record.touch()
-        return self._fs.dialect.receipt(number, request, response)
-
     def complete(self, exclusive: bool) -> None:
         """Wait for the parts in flight, and make the object of all parts."""
         while self._in_flight:
             self._wait()
+        record = self._record
         try:
-            self._fs.send(self._fs.dialect.complete(self._key, self._record.upload, self._receipts, exclusive))
+            self._fs.send(self._fs.dialect.complete(record.key, record.upload, self._receipts, exclusive))
         except OSError as exc:
             stale = isinstance(exc, errors.StaleFileError)
             if not stale and code_of(exc) != GONE:
                 raise
-            if not is_marked(self._fs, self._key, self._record.mark):  # else only the response had been lost
+            if not is_marked(self._fs, record.key, record.mark):  # else only the response had been lost
                 if stale and exclusive:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from exc
                 raise
         self._threads.end()
-        self._record.remove()
+        record.remove()
 
     def leave(self) -> None:
         """Wait for the parts in flight; they stay."""
         self._threads.end()
-        self._record.release(kept=True)
+        self._record.release()
 
     def abort(self) -> None:
         """Wait for the parts in flight, and remove them all; what went wrong before is what the user has to see."""
         self._threads.end()
         with contextlib.suppress(OSError):
-            upload_records.abort(self._fs, self._record)
-
-
-def _created(fs: ObjectStore, record: UploadRecord, like: Response | None, tags: str) -> str:
-    """Create an upload in the store, and return its id."""
-    request = fs.dialect.begin(record.key, record.mark, like, tags)
-    if request is None:
-        return record.mark
-    response = fs.send(request)
-    if response.attempts > 1:  # an earlier one may have created an upload, too
-        UploadRecord.create(fs, record.key, record.mark, kept=False, owner=upload_records.FREE)
-    found = fs.dialect.begun(response)
-    if not found:
-        raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
-    return found
+            _abort(self._fs, self._record, [self._record.upload])
 
 
 def is_marked(fs: ObjectStore, key: str, mark: str) -> bool:
@@ -193,6 +197,29 @@ def copy_parts(fs: ObjectStore, source: ObjectStore, src: str, dst: str) -> None
         raise
 
 
+# ---- what the store knows
+
+
+def uploads_below(fs: ObjectStore, prefix: str) -> Iterator[StoredUpload]:
+    """Yield the unfinished uploads of objects whose keys begin with `prefix`."""
+    token = None
+    while (request := fs.dialect.uploads(prefix, token)) is not None:
+        found, token = fs.dialect.uploads_page(fs.send(request))
+        yield from found
+        if token is None:
+            return
+
+
+def parts_of(fs: ObjectStore, key: str, upload: str) -> Iterator[StoredPart]:
+    """Yield the parts of an upload that the store has, by their numbers."""
+    token = None
+    while True:
+        found, token = fs.dialect.parts_page(upload, fs.send(fs.dialect.parts(key, upload, token)))
+        yield from found
+        if token is None:
+            return
+
+
 def abort_old(fs: ObjectStore, older_than: float, prefix: str, key: str = "") -> int:
     """Abort the uploads below `prefix`, or of one `key`, that were begun so many seconds ago; return how many."""
     aborted = 0
@@ -204,44 +231,213 @@ def abort_old(fs: ObjectStore, older_than: float, prefix: str, key: str = "") ->
     return aborted
 
 
-# ---- going on
-
-
 def resume(fs: ObjectStore, key: str, source: Blob, chunk: int) -> tuple[Upload | None, int]:
     """Return an interrupted upload of the content of `source`, if there is one, and the offset of its next byte."""
-    for record in upload_records.taken_over(fs, key):
+    for record in _records(fs, key):
+        if not (record.kept and record.upload):
+            record.release()
+            continue
         try:
-            check = _PartCheck(fs, source, chunk)
-            parts = list(itertools.takewhile(check.has_bytes_of_source, parts_of(fs, key, record.upload)))
+            parts = list(_parts_with_bytes_of(source, fs, record, chunk))
         except BaseException as exc:
             if code_of(exc) != GONE:
-                record.release(kept=True)
+                record.release()
                 raise
             parts = []
         if parts:
-            continued = Upload(fs, record, [fs.dialect.receipt_of_stored(part) for part in parts])
-            return continued, sum(part.size for part in parts)
+            receipts = [fs.dialect.receipt_of_stored(part) for part in parts]
+            return Upload(fs, record, receipts), sum(part.size for part in parts)
         with contextlib.suppress(OSError):
-            upload_records.abort(fs, record)  # of another content, or gone
+            _abort(fs, record, [record.upload])  # of another content, or gone
     return None, 0
 
 
-class _PartCheck:
-    """Compares the parts of an upload, from the first on, with the bytes of `source`."""
+def _parts_with_bytes_of(source: Blob, fs: ObjectStore, record: UploadRecord, chunk: int) -> Iterator[StoredPart]:
+    """Yield the parts of an upload, from the first on, as far as they have the bytes of `source`."""
+    offset = 0
+    for number, part in enumerate(parts_of(fs, record.key, record.upload), 1):
+        size = part_size(number, chunk)
+        if (part.number, part.size) != (number, size) or offset + size > source.size:
+            return
+        if not fs.dialect.is_part_of(part, source, offset):
+            return
+        yield part
+        offset += size
 
-    def __init__(self, fs: ObjectStore, source: Blob, chunk: int) -> None:
-        self._fs = fs
-        self._source = source
-        self._chunk = chunk
-        self._number = 0
-        self._offset = 0
 
-    def has_bytes_of_source(self, part: StoredPart) -> bool:
-        """Return whether the next part has the next bytes."""
-        self._number += 1
-        size = part_size(self._number, self._chunk)
-        if (part.number, part.size) != (self._number, size) or self._offset + size > self._source.size:
-            return False
-        offset = self._offset
-        self._offset += size
-        return self._fs.dialect.is_part_of(part, self._source, offset)
+# ---- records
+
+
+class UploadRecord:
+    """The record of one upload, which this process has locked.
+
+    Args:
+        path: the file; empty if the upload is not recorded.
+        fd: its descriptor.
+        fields: what is recorded.
+    """
+
+    def __init__(self, path: str, fd: int, fields: dict[str, Any]) -> None:
+        self._path = path
+        self._fd = fd
+        self.key = str(fields["key"])
+        self.mark = str(fields["mark"])
+        """The value of the metadata by which the writer knows its object."""
+        self.begun = float(fields["begun"])
+        """When the request that creates the upload was sent, in seconds since 1970."""
+        self.kept = bool(fields["kept"])
+        """Whether the next copy of the same content continues it."""
+        self.upload = str(fields.get("upload", ""))
+        """The id; empty if the creation was not answered."""
+
+    @classmethod
+    def create(cls, fs: ObjectStore, key: str, kept: bool) -> UploadRecord:
+        """Record an upload that is going to be created; it is not, if the disk is full or can't be written to."""
+        fields = {"key": key, "mark": secrets.token_hex(12), "begun": time.time(), "kept": kept}
+        with contextlib.suppress(OSError), _folder() as folder:
+            name = f"{_store(fs)}-{_target(fs, key)}-{secrets.token_hex(4)}"
+            fd = folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            record = cls(f"{folder.path}/{name}", fd, fields)
+            record._append(fields)
+            _lock(fd)
+            return record
+        return cls("", -1, fields)
+
+    @classmethod
+    def taken(cls, folder: Folder, name: str) -> UploadRecord | None:
+        """Return a record that was left; None if its process is alive, or if it is none: then it is removed in time."""
+        fd = folder.open(name, os.O_RDWR)
+        try:
+            if not (_lock(fd) and os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder.descriptor))):
+                os.close(fd)
+                return None
+            fields: dict[str, Any] = {}
+            for line in os.pread(fd, _MAX_SIZE, 0).split(b"\n")[:-1]:  # one without an end was not written completely
+                fields |= parse_json(line)
+            return cls(f"{folder.path}/{name}", fd, fields)
+        except (ValueError, KeyError, TypeError):
+            if _is_old(fd, LEFTOVER_SECONDS):
+                folder.remove(name)
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def set_upload(self, upload: str) -> None:
+        """Record the id. Raises `CorruptFileError` for an empty one."""
+        if not upload:
+            raise errors.CorruptFileError(errno.EBADMSG, "the store began an upload and gave it no id")
+        self.upload = upload
+        self._append({"upload": upload})
+
+    def _append(self, fields: dict[str, Any]) -> None:
+        if self._path:
+            with contextlib.suppress(OSError):
+                write_all(self._fd, json.dumps(fields).encode() + b"\n")
+
+    def touch(self) -> None:
+        """Record that a part was sent."""
+        if self._path:
+            with contextlib.suppress(OSError):
+                os.utime(self._fd)
+
+    def is_old(self, seconds: float) -> bool:
+        """Return whether nobody has touched it for so long."""
+        return _is_old(self._fd, seconds)
+
+    def release(self) -> None:
+        """Leave the upload to other processes: to be continued, or to be aborted."""
+        if self._path:
+            os.close(self._fd)
+            self._path = ""
+
+    def remove(self) -> None:
+        """Remove the record: the upload has ended."""
+        if self._path:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        self.release()
+
+
+def _folder() -> Folder:
+    root = cache_directory()
+    if root is None:
+        raise FileNotFoundError(errno.ENOENT, "no cache directory")
+    return Folder(root / "uploads", create=True, private=True)
+
+
+def _lock(fd: int) -> bool:
+    """Lock a record; return whether no other process has. Where nothing can be locked, none is known to."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _is_old(fd: int, seconds: float) -> bool:
+    return time.time() - os.fstat(fd).st_mtime > seconds
+
+
+def _store(fs: ObjectStore) -> str:
+    """Return 16 digits for the bucket and the user, as whom alone an upload can be aborted."""
+    return identity.digest(identity.encode(fs._resolved_store(), fs._principal()))[:16]
+
+
+def _target(fs: ObjectStore, key: str) -> str:
+    """Return 16 digits for an object and the options that its upload is created with."""
+    return identity.digest(identity.encode(key, *fs.dialect.like_written(key)))[:16]
+
+
+def _records(fs: ObjectStore, key: str = "") -> Iterator[UploadRecord]:
+    """Yield the records of a store, or of one object, whose processes have ended; they are this process's then."""
+    with contextlib.suppress(OSError), _folder() as folder:
+        wanted = _store(fs), _target(fs, key) if key else ""
+        for name in sorted(os.listdir(folder.descriptor)):
+            match = _NAME(name)
+            if match is not None and match[1] == wanted[0] and wanted[1] in ("", match[2]):
+                with contextlib.suppress(OSError):
+                    if (record := UploadRecord.taken(folder, name)) is not None:
+                        yield record
+
+
+def sweep(fs: ObjectStore) -> None:
+    """Abort the uploads to this store that nobody has gone on with for a day; once an hour."""
+    store, now = _store(fs), time.monotonic()
+    if now - _swept.get(store, -SWEEP_EVERY) < SWEEP_EVERY:
+        return
+    _swept[store] = now
+    for record in _records(fs):
+        if record.is_old(LEFTOVER_SECONDS) and time.monotonic() - now < MAX_SWEEP_SECONDS:
+            with contextlib.suppress(OSError):
+                _abort(fs, record, [record.upload] if record.upload else list(_unanswered(fs, record)))
+        record.release()
+
+
+def _unanswered(fs: ObjectStore, record: UploadRecord) -> Iterator[str]:
+    """Yield the uploads that a request without an answer may have created: those of its time that have no part."""
+    for upload in uploads_below(fs, record.key):
+        if upload.key == record.key and abs(upload.begun - record.begun) <= CREATION_SECONDS:
+            if next(parts_of(fs, upload.key, upload.name), None) is None:
+                yield upload.name
+
+
+def _abort(fs: ObjectStore, record: UploadRecord, uploads: Sequence[str]) -> None:
+    """Abort uploads and remove their record, which stays if the store can't be reached."""
+    try:
+        for upload in uploads:
+            request = fs.dialect.abort(record.key, upload)
+            try:
+                if request is not None:
+                    fs.send(request)
+            except OSError as exc:
+                if code_of(exc) != GONE:
+                    raise
+    except OSError:
+        if not record.is_old(MAX_RECORD_SECONDS):
+            record.release()
+            raise
+    record.remove()

@@ -1,8 +1,7 @@
 """Writing objects: one request, or an upload whose parts are in flight while the next one is filled; and many at once.
 
-Small contents are written from one request pipeline or two, large ones by a thread each. Most of what a large content
-costs is its hash, which Python computes without its lock, as it sends: from `MIN_SHARED` on, two pipelines, each in a
-thread, keep two processors busy. The caller's iterable is used in the caller's thread alone.
+Small contents are written from one request pipeline, large ones by a thread each. The caller's iterable is used in the
+caller's thread alone.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ import itertools
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...core import errors, writemany
-from ...core.threads import Threads
 from ...core.writing import Writer
 from .messages import Body, Request, Response
 from .pipeline import send_many
@@ -32,10 +29,6 @@ LARGE_COPY = 2 * 1024**2
 """A `bytes` object of more bytes is sent as it is, and not copied into a buffer."""
 MAX_PIPELINED = 2 * 1024**2
 """Contents of up to so many bytes are sent by a pipeline; larger ones take a thread each."""
-MIN_SHARED = 512 * 1024
-"""If the first content has so many bytes, there are two pipelines: of smaller ones the threads wait for each other."""
-SHARED_AHEAD = 8
-"""Contents that wait for the second pipeline."""
 
 
 def put(fs: ObjectStore, key: str, body: Body) -> None:
@@ -163,103 +156,46 @@ def put_many(fs: ObjectStore, pairs: Iterator[writemany.Content], width: int) ->
     count = 0
     for small, group in itertools.groupby(pairs, lambda pair: len(pair[1]) <= MAX_PIPELINED):
         if small:
-            count += _SmallWrites(fs, group).run(width)
+            count += _put_small(fs, group, width)
         else:
             count += writemany.in_threads(functools.partial(_put_named, fs), group, width)
     return count
 
 
 def _put_named(fs: ObjectStore, key: str, data: bytes) -> None:
-    try:
+    with fs._naming("write_many", key):
         fs._write_bytes(key, data)
-    except OSError as exc:
-        fs._named(exc, "write_many", key)
-        raise
 
 
-class _SmallWrites:
-    """The writing of small contents: `run` is called once."""
+def _put_small(fs: ObjectStore, pairs: Iterator[writemany.Content], width: int) -> int:
+    """Write objects by one pipeline, in this thread; after a failure no more of them are taken."""
+    failures, under_way, count = writemany.Failures(), deque[Request](), 0
 
-    def __init__(self, fs: ObjectStore, pairs: Iterator[writemany.Content]) -> None:
-        self._fs = fs
-        self._pairs = pairs
-        self._failures = writemany.Failures()
-        self._shared: SimpleQueue[writemany.Content | None] = SimpleQueue()
-
-    def run(self, width: int) -> int:
-        """Write all; return how many."""
-        first = next(self._pairs, None)
-        if first is None:
-            return 0
-        self._pairs = itertools.chain((first,), self._pairs)
-        if width < 2 or len(first[1]) < MIN_SHARED:
-            count = self._put(self._own, width)
-        else:
-            with Threads[int](1, wait=True) as threads:
-                second = threads.start(functools.partial(self._put, self._handed_over, width // 2))
-                try:
-                    count = self._put(self._own_and_shared, width - width // 2)
-                except BaseException as exc:
-                    self._failures.add(exc)  # the other thread takes no more
-                    raise
-                finally:
-                    self._shared.put(None)
-                count += second()
-        self._failures.raise_first()
-        return count
-
-    def _own(self) -> Iterator[writemany.Content]:
-        """Yield the caller's contents, until one has failed."""
+    def requests() -> Iterator[Request]:
         try:
-            for pair in self._pairs:
-                if self._failures:
+            for key, data in pairs:
+                if failures:
                     return
-                yield pair
-        except GeneratorExit:
-            raise
-        except BaseException as exc:  # of the caller's iterable: what is under way still ends
-            self._failures.add(exc)
-
-    def _own_and_shared(self) -> Iterator[writemany.Content]:
-        """As `_own`, but the other pipeline takes what it can."""
-        for pair in self._own():
-            self._shared.put(pair)
-            if self._shared.qsize() > SHARED_AHEAD:
-                with contextlib.suppress(Empty):
-                    if (shared := self._shared.get_nowait()) is not None:
-                        yield shared
-        with contextlib.suppress(Empty):
-            while not self._failures and (shared := self._shared.get_nowait()) is not None:
-                yield shared
-
-    def _handed_over(self) -> Iterator[writemany.Content]:
-        while (pair := self._shared.get()) is not None and not self._failures:
-            yield pair
-
-    def _put(self, contents: Callable[[], Iterator[writemany.Content]], width: int) -> int:
-        """Write contents by one pipeline, in this thread; return how many were written."""
-        fs, under_way, count = self._fs, deque[Request](), 0
-
-        def requests() -> Iterator[Request]:
-            for key, data in contents():
                 try:
                     fs.dialect.check_writable(key)
                     request = fs.dialect.put(key, data)
                 except OSError as exc:
                     fs._named(exc, "write_many", key)
-                    self._failures.add(exc)
-                    return
+                    raise
                 under_way.append(request)
                 yield request
+        except GeneratorExit:
+            raise
+        except BaseException as exc:  # of the caller's iterable, too: what is under way still ends
+            failures.add(exc)
 
-        with contextlib.closing(send_many(fs.http, requests(), width, ahead=width)) as outcomes:
-            for outcome in outcomes:
-                request = under_way.popleft()
-                try:
-                    if not isinstance(outcome, Response):
-                        raise outcome
-                    count += 1
-                except OSError as exc:
-                    fs._named(exc, "write_many", request.key)
-                    self._failures.add(exc)
-        return count
+    with contextlib.closing(send_many(fs.http, requests(), width, ahead=width)) as outcomes:
+        for outcome in outcomes:
+            request = under_way.popleft()
+            if isinstance(outcome, Response):
+                count += 1
+            else:
+                fs._named(outcome, "write_many", request.key)
+                failures.add(outcome)
+    failures.raise_first()
+    return count

@@ -12,26 +12,28 @@ import functools
 import importlib
 import os
 import re
+import secrets
 import socket
 import threading
 import urllib.parse
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core import errors, process, redaction
 from ..objects import checksums
 from ..objects.dialect import Endpoint
 from ..objects.failures import Transient, refusal
-from .endpoint import DEFAULT_REGION, EXPRESS, SIGV4, Place
+from .endpoint import DEFAULT_REGION, Place
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, core_session, environment
+from .signing import EXPRESS, SIGV4
 
 _MODULES = (
     "boto3",
     "botocore.retries.standard",
     "encodings.idna",  # of host names
 )
-_PROBE_KEY = "k"
+_PROBE_KEY = "fsabs-" + secrets.token_hex(16)
 _SIGNATURES = {"s3v4": SIGV4, "v4": SIGV4, EXPRESS: EXPRESS}
 _FIELDS = """
 user-agent x-amz-user-agent x-amz-checksum-mode amz-sdk-invocation-id amz-sdk-request x-amz-sdk-checksum-algorithm
@@ -77,40 +79,34 @@ def forget_credentials(options: Options) -> None:
 
 def make_client(options: Options) -> Any:
     """A new boto3 client."""
-    try:
-        import botocore
-        from botocore.config import Config
-        from botocore.exceptions import ProfileNotFound
+    load()
+    import botocore
+    from botocore.config import Config
+    from botocore.exceptions import ProfileNotFound
 
-    except ImportError as exc:
-        raise errors.MissingDependencyError("S3 needs boto3: pip install boto3", name="boto3") from exc
-
-    core = core_session(options.session) if options.session is not None else None
-    usual = core.get_default_client_config() if core is not None else None  # the user's own
-    settings: dict[str, Any] = {"max_pool_connections": POOL_SIZE}
-    for name, default in (("connect_timeout", CONNECT_TIMEOUT), ("read_timeout", READ_TIMEOUT)):
-        if (given := getattr(options, name)) is not None or usual is None:
-            settings[name] = given if given is not None else default
-    if options.max_attempts:
-        settings["retries"] = {"total_max_attempts": options.max_attempts}
-    if options.anonymous:
-        settings["signature_version"] = botocore.UNSIGNED
-    if options.path_style is not None:
-        settings["s3"] = {"addressing_style": "path" if options.path_style else "virtual"}
-    if options.proxies is not None:
-        settings["proxies"] = dict(options.proxies)
-    if options.client_certificate is not None:
-        settings["client_cert"] = options.client_certificate
+    usual = core_session(options.session).get_default_client_config() if options.session is not None else None
+    style = None if options.path_style is None else "path" if options.path_style else "virtual"
+    settings: dict[str, Any] = {
+        "max_pool_connections": POOL_SIZE,
+        "connect_timeout": options.connect_timeout or (CONNECT_TIMEOUT if usual is None else None),
+        "read_timeout": options.read_timeout or (READ_TIMEOUT if usual is None else None),
+        "retries": {"total_max_attempts": options.max_attempts} if options.max_attempts else None,
+        "signature_version": botocore.UNSIGNED if options.anonymous else None,
+        "s3": {"addressing_style": style} if style else None,
+        "proxies": dict(options.proxies) if options.proxies is not None else None,
+        "client_cert": options.client_certificate,
+    }
     try:
         create, region = _session(options)
         url = options.endpoint or os.environ.get("S3_ENDPOINT") or None
         region = options.region or region or DEFAULT_REGION
-        client = create("s3", endpoint_url=url, region_name=region, config=Config(**settings), verify=options.verify)
-        install(client)
-        return client
+        config = Config(**{name: value for name, value in settings.items() if value is not None})
+        client = create("s3", endpoint_url=url, region_name=region, config=config, verify=options.verify)
     except (ProfileNotFound, ValueError) as exc:  # a ValueError is about the endpoint
         cause = redaction.as_cause(exc.with_traceback(None))  # in its frames are keys
         raise errors.ConfigError(redaction.without_secrets(f"S3: {exc}")) from cause
+    client.meta.events.register_last("before-sign.s3", _catch)
+    return client
 
 
 def _session(options: Options) -> tuple[Callable[..., Any], str | None]:
@@ -160,53 +156,33 @@ def _core_session() -> Any:
 # ---- where requests go
 
 
-class _Caught(NamedTuple):
-    """A request as boto3 has prepared it, before it is signed."""
+class _Caught(Exception):
+    """Ends a call of boto3 whose request is prepared, before it is signed."""
 
-    request: Any
-    region: str
-    signing_name: str
-    signature: Any
-
-
-class _CaughtRequest(Exception):
-    """Ends a call of boto3 before its request is signed."""
-
-    def __init__(self, caught: _Caught) -> None:
+    def __init__(self, request: Any, region: str, signing_name: str, signature: Any) -> None:
         super().__init__()
-        self.caught = caught
-
-
-_resolving = threading.local()
-
-
-def install(client: Any) -> None:
-    """Prepare a new client of boto3 for `resolve`: a handler that does nothing in any other call."""
-    client.meta.events.register_last("before-sign.s3", _catch)
+        self.request, self.region, self.signing_name, self.signature = request, region, signing_name, signature
 
 
 def _catch(request: Any, signing_name: str, region_name: str, signature_version: Any, **_: Any) -> None:
-    if getattr(_resolving, "active", False):
-        context = request.context.get("signing") or {}
-        region, name = context.get("region") or region_name, context.get("signing_name") or signing_name
-        raise _CaughtRequest(_Caught(request, region, name, signature_version))
+    """Catch the requests for the key that no object has, and no others."""
+    if _PROBE_KEY in request.url:
+        signing = request.context.get("signing") or {}
+        region, name = signing.get("region") or region_name, signing.get("signing_name") or signing_name
+        raise _Caught(request, region, name, signature_version)
 
 
 def caught(client: Any, bucket: str) -> _Caught:
     """Return what boto3 would send for a `GetObject`."""
-    _resolving.active = True
     try:
         client.get_object(Bucket=bucket, Key=_PROBE_KEY)
-    except _CaughtRequest as exc:
-        return exc.caught
-    finally:
-        _resolving.active = False
-    raise AssertionError("the client was not prepared by install()")
+    except _Caught as exc:
+        return exc.with_traceback(None)
+    raise AssertionError("the client was not made by make_client()")
 
 
 def resolve(bucket: str, options: Options) -> Place:
     """Return where boto3 would send a `GetObject` of `bucket`; of credentials, those that a forked child may use."""
-    load()
     with translated():
         client = shared_client(options).get()
         found = caught(client, bucket)
@@ -405,26 +381,22 @@ def translated() -> Iterator[None]:
         raise OSError(errno.EREMOTEIO, "the endpoint redirects in a circle") from exc
 
 
-def transport_error(exc: Any) -> OSError:
-    """The error for a request that got no whole answer, or was never sent."""
-    from botocore import exceptions as known
+_ERRORS: tuple[tuple[str, type[OSError], int], ...] = (
+    ("NoCredentialsError PartialCredentialsError CredentialRetrievalError", PermissionError, errno.EACCES),
+    ("TokenRetrievalError UnauthorizedSSOTokenError", PermissionError, errno.EACCES),
+    ("ConnectTimeoutError ReadTimeoutError", TimeoutError, errno.ETIMEDOUT),
+    ("EndpointConnectionError", ConnectionRefusedError, errno.ECONNREFUSED),
+    ("ConnectionClosedError ResponseStreamingError IncompleteReadError", ConnectionResetError, errno.ECONNRESET),
+    ("HTTPClientError ConnectionError", ConnectionAbortedError, errno.ECONNABORTED),
+    ("ParamValidationError", OSError, errno.EINVAL),
+)
+"""What botocore's exceptions, and those derived from them, stand for."""
 
-    text = redaction.without_secrets(f"{exc}")
-    refused = (known.NoCredentialsError, known.PartialCredentialsError, known.CredentialRetrievalError)
-    if isinstance(exc, (*refused, known.TokenRetrievalError, known.UnauthorizedSSOTokenError)):
-        return PermissionError(errno.EACCES, text)
-    if isinstance(exc, known.ConnectTimeoutError | known.ReadTimeoutError):
-        return TimeoutError(errno.ETIMEDOUT, text)
-    if isinstance(exc, known.FlexibleChecksumError):
-        return errors.CorruptFileError(errno.EBADMSG, text)
-    if isinstance(exc, known.IncompleteReadError):
-        return errors.CorruptFileError(errno.EBADMSG, f"the body was cut short: {text}")
-    if isinstance(exc, known.EndpointConnectionError):
-        return ConnectionRefusedError(errno.ECONNREFUSED, text)
-    if isinstance(exc, known.ConnectionClosedError | known.ResponseStreamingError):
-        return ConnectionResetError(errno.ECONNRESET, text)
-    if isinstance(exc, known.HTTPClientError | known.ConnectionError):
-        return ConnectionAbortedError(errno.ECONNABORTED, text)
-    if isinstance(exc, known.ParamValidationError):
-        return OSError(errno.EINVAL, text)
+
+def transport_error(exc: Exception) -> OSError:
+    """The error for a request that got no whole answer, or was never sent."""
+    text, names = redaction.without_secrets(f"{exc}"), {one.__name__ for one in type(exc).__mro__}
+    for known, kind, number in _ERRORS:
+        if not names.isdisjoint(known.split()):
+            return kind(number, text)
     return OSError(errno.EIO, f"{type(exc).__name__}: {text}")

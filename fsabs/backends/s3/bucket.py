@@ -17,10 +17,9 @@ from ..objects.store import COSTS, PART_SIZE
 from ..objects.tree import prefix_of
 from ..objects.uploads import is_marked
 from . import aliases
-from .access import S3Access
 from .dialect import S3Dialect
-from .endpoint import DEFAULT_REGION, is_aws, resolve
-from .options import MIN_PART_SIZE, ObjectOptions, Options, S3Options
+from .endpoint import DEFAULT_REGION, S3Access, is_aws, resolve
+from .options import MIN_PART_SIZE, Options, S3Options
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -127,11 +126,6 @@ class S3(ObjectStore):
         return self.dialect.options
 
     @property
-    def objects(self) -> ObjectOptions:
-        """The options of requests about objects."""
-        return self.dialect.objects
-
-    @property
     def client(self) -> Any:
         """This process's boto3 client, with the same options."""
         from .boto import shared_client
@@ -144,7 +138,10 @@ class S3(ObjectStore):
         return access
 
     def _resolved_store(self) -> str:
-        return f"s3 {resolve(self.bucket, self.options).store} {self.bucket}"
+        clients = self._clients
+        if not clients.store:
+            clients.store = f"s3 {resolve(self.bucket, self.options).store} {self.bucket}"
+        return clients.store
 
     def _principal(self) -> str:
         from .description import principal

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import errno
-import hashlib
 import html
+import itertools
 import re
 import urllib.parse
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...core import errors, keys
@@ -30,11 +29,10 @@ from ..objects.failures import (
 )
 from ..objects.http1 import ResponseHead
 from ..objects.messages import Body, ObjectPage, Request, Response, StoredPart
+from ..objects.uploads import part_size
 from ..objects.xml import query_of, text_of
 from . import messages
-from .access import S3Access
-from .endpoint import needs_no_boto3, resolve
-from .etags import etag_is_of
+from .endpoint import S3Access, needs_no_boto3, resolve
 from .options import MARK, S3Options, environment, parse
 
 CHECKSUM_MODE = "x-amz-checksum-mode:ENABLED"
@@ -77,19 +75,17 @@ class S3Dialect(Dialect):
     """The bucket `bucket`, with the options of `S3`."""
 
     scheme = name = "s3"
+    has_versions = True
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         self.bucket = bucket
-        self.options, self.objects, self.versions = parse(options)
+        self.options, self._headers, self.versions = parse(options)
         self.ordered = not bucket.endswith("--x-s3")  # directory buckets list in an order of their own
-        self._bucket_headers = self.objects.bucket_headers()
-        self._read_headers = self.objects.read_headers()
+        self._bucket_headers, self._read_headers, self._write_headers, self._copy_headers, *_ = self._headers
         self._whole_headers = (*self._read_headers, CHECKSUM_MODE)
-        self._write_headers = self.objects.write_headers()
-        self._copy_headers = self.objects.copy_headers()
-        self._algorithm = self.objects.checksum_algorithm or ""
+        self._algorithm = options.get("checksum_algorithm") or ""
         if self._algorithm:
-            checksums.function_of(self._algorithm)
+            checksums.require(self._algorithm)
 
     # ---- the store
 
@@ -107,7 +103,7 @@ class S3Dialect(Dialect):
 
     def key_digest(self) -> str:
         """Return digits that stand for the key of the customer."""
-        return self.objects.key_digest()
+        return self._headers.key_digest
 
     def access(self) -> S3Access:
         """Return this process's access to the bucket."""
@@ -142,6 +138,10 @@ class S3Dialect(Dialect):
             return self.failure(request, head._replace(status=status), body)
         if request.method == "PUT":
             return _check_put(request, head, body)
+        if request.method == "HEAD" and request.key and b"\r\netag:" not in head.lower:
+            return mismatched("a response without an ETag: nothing shows that there is such an object")
+        if request.method == "DELETE" and (body or head.status not in (200, 204)):
+            return mismatched(f"status {head.status} with {len(body)} bytes: nothing shows that anything was removed")
         if request.method == "POST":
             return xml.check_posted(request, body)
         if request.method == "GET" and not request.key and "list-type=2" in request.query:
@@ -158,7 +158,7 @@ class S3Dialect(Dialect):
             return None
         found = ((name, head.header(b"x-amz-checksum-" + name)) for name in checksums.READ)
         wrong = checksums.mismatch(((name, value) for name, value in found if value and "-" not in value), pieces)
-        if wrong is not None and hashlib.md5(b"".join(pieces), usedforsecurity=False).hexdigest() == self.version(head):
+        if wrong is not None and checksums.digest("MD5", pieces).hex() == self.version(head):
             return None  # a store's copy of an object of parts may have the composite one, and not say so
         return wrong
 
@@ -214,6 +214,8 @@ class S3Dialect(Dialect):
 
     def check_writable(self, key: str, below: bool = False) -> None:
         """Raise an error for an object that is read in one version: to write it would not change what is read."""
+        if not self.versions:
+            return
         found = next((pinned for pinned in self.versions if pinned == key or (below and pinned.startswith(key))), None)
         if found is not None:
             raise errors.error(errno.EROFS, "write", self.url(found), "a version of an object can't be changed")
@@ -238,7 +240,7 @@ class S3Dialect(Dialect):
 
     def put(self, key: str, body: Body, exclusive: bool = False, mark: str = "", version: str = "") -> Request:
         """Return a PutObject; `version` is what If-Match has."""
-        headers = (*self._write_headers, *self.objects.type_headers(key))
+        headers = (*self._write_headers, *self._headers.of_type(key))
         if exclusive:
             headers = (*headers, "if-none-match:*")
         if version:
@@ -262,8 +264,8 @@ class S3Dialect(Dialect):
         if not plain:
             return None, odd
         body = messages.removal(plain)
-        checksum = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        return Request("POST", "", "delete=", (*self._bucket_headers, f"content-md5:{checksum}"), body), odd
+        checksum = f"content-md5:{checksums.value('MD5', body)}"
+        return Request("POST", "", "delete=", (*self._bucket_headers, checksum), body), odd
 
     def not_removed(self, keys: Sequence[str], response: Response) -> Sequence[str]:
         """Return the keys of the errors in a response."""
@@ -274,7 +276,7 @@ class S3Dialect(Dialect):
         """Return whether a bucket is of the same store, and read by the same user with the same key."""
         if not isinstance(source, S3Dialect) or source.options != self.options:
             return False
-        same_key = source.objects.key_digest() == self.objects.key_digest()
+        same_key = source.key_digest() == self.key_digest()
         here, there = (resolve(one.bucket, one.options) for one in (self, source))
         return same_key and here.store == there.store and here.region == there.region
 
@@ -294,7 +296,7 @@ class S3Dialect(Dialect):
         """Return a CreateMultipartUpload."""
         algorithm = self.checksum_algorithm
         if like is None:
-            headers = (*self._write_headers, *self.objects.type_headers(key))
+            headers = (*self._write_headers, *self._headers.of_type(key))
         else:
             kept = ((name, like.head.header(name.encode())) for name in _KEPT)
             headers = (
@@ -385,7 +387,7 @@ class S3Dialect(Dialect):
 
     def has_content(self, version: str, blob: Blob, part_size: int) -> bool | None:
         """Return whether an ETag is that of a content; those of encrypted objects don't say."""
-        return None if self.objects.key_digest() else etag_is_of(version, blob, part_size)
+        return None if self.key_digest() else _etag_is_of(version, blob, part_size)
 
     def same_content(self, version: str, other: str) -> bool | None:
         """Return whether two ETags are of equal contents: MD5s say so, others may differ for equal contents."""
@@ -395,11 +397,11 @@ class S3Dialect(Dialect):
 
     def is_part_of(self, part: StoredPart, blob: Blob, offset: int) -> bool:
         """Return whether the ETag of a part is the MD5 of what a blob has at an offset."""
-        return part.version == checksums.md5_of(blob, offset, part.size).digest().hex()
+        return part.version == checksums.digest("MD5", checksums.pieces_of(blob, offset, part.size)).hex()
 
     def like_written(self, key: str) -> tuple[str, ...]:
         """Return the header fields of what is written."""
-        return (*self._write_headers, *self.objects.type_headers(key), self.checksum_algorithm or "")
+        return (*self._write_headers, *self._headers.of_type(key), self.checksum_algorithm or "")
 
 
 def _query_of(part: PartOf) -> str:
@@ -456,3 +458,34 @@ def _check_page(request: Request, body: bytes) -> Mismatch | None:
             if asked.get(name) not in (text, urllib.parse.unquote(text), urllib.parse.unquote_plus(text)):
                 return mismatched(f"a page that begins at {name}={text} where {asked.get(name)} was asked for")
     return None
+
+
+def _etag_is_of(etag: str, blob: Blob, chunk: int) -> bool | None:
+    """Return whether an ETag is that of an object with the content of `blob`; None if it does not say.
+
+    That of a single PUT is the MD5 of the object, that of an upload in parts the MD5 of the parts' MD5s and their
+    number. The sizes of the parts are not in it: those of this package, and of other common clients, are tried.
+    """
+    match = re.fullmatch(r"([0-9a-f]{32})(?:-(\d+))?", etag)
+    if match is None:
+        return None
+    if match[2] is None:
+        return checksums.digest("MD5", checksums.pieces_of(blob, 0, blob.size)).hex() == match[1]
+    count = int(match[2])
+    for size in dict.fromkeys((chunk, 5 << 20, 8 << 20, 16 << 20, 32 << 20, 50 << 20, 64 << 20)):
+        ends = list(_ends(blob.size, size))
+        if len(ends) == count:
+            parts = (checksums.pieces_of(blob, start, end - start) for start, end in itertools.pairwise([0, *ends]))
+            if checksums.digest("MD5", (checksums.digest("MD5", part) for part in parts)).hex() == match[1]:
+                return True
+    return None
+
+
+def _ends(size: int, chunk: int) -> Iterator[int]:
+    """Yield where the parts of an upload of `size` bytes end."""
+    at = 0
+    for number in itertools.count(1):
+        at = min(size, at + part_size(number, chunk))
+        yield at
+        if at >= size:
+            return

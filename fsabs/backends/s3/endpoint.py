@@ -1,5 +1,5 @@
-"""Where requests to a bucket go, and how they are signed: what boto3 resolves for a real `GetObject` of the bucket,
-after options, environment, profile and configuration file.
+"""Where requests to a bucket go, how they are signed, and by which credentials: what boto3 resolves for a
+`GetObject` of the bucket, after options, environment, profile and configuration file.
 
 Most often that is plain: keys and an endpoint or a region are given, and nothing else is configured. Then it is known
 here, without boto3, which takes ten times as long to import as a first read needs. In every other case the request is
@@ -9,20 +9,22 @@ prepared by boto3 and caught by an event handler before it is signed or sent (`b
 from __future__ import annotations
 
 import configparser
+import errno
 import importlib.util
 import os
 import re
 import sys
+import time
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...core import redaction
-from ..objects.dialect import Endpoint
+from ..objects.dialect import Access, Endpoint, header_lines
+from ..objects.messages import Body
 from .options import CONNECT_TIMEOUT, READ_TIMEOUT, Options, environment
+from .signing import SIGV4, Signer
 
-SIGV4 = "s3v4"
-EXPRESS = "v4-s3express"
 DEFAULT_REGION = "us-east-1"
 """A store of one's own has no regions, but a signature needs the name of one."""
 _VARIABLES = """
@@ -79,6 +81,9 @@ class Place(NamedTuple):
         return redaction.representation("Place", self._asdict())
 
 
+RENEWED_SECONDS = 0.5
+"""Credentials that were read anew and had not changed are kept for so long: a refusal may have other reasons, and AWS
+refuses a HEAD of what is not there, without one, where the user may not list."""
 _MAX_REMEMBERED = 64
 _remembered: dict[object, Place] = {}
 """The places that are known, without credentials that each process must refresh for itself. A forked child inherits
@@ -250,3 +255,69 @@ def _certificates(verify: bool | str | None) -> bool | str | None:
         if spec is not None and spec.origin is not None:
             return os.path.join(os.path.dirname(spec.origin), "cacert.pem")
     return None
+
+
+# ---- access
+
+
+class S3Access(Access):
+    """The access to `bucket` with `options`."""
+
+    def __init__(self, bucket: str, options: Options, place: Place) -> None:
+        if place.signature is not None and place.credentials is None:
+            forget(bucket, options)  # the next one looks for them again
+            if options.session is None:
+                _forget_client(options)
+            raise PermissionError(
+                errno.EACCES,
+                "no credentials in options, environment, ~/.aws or roles; for a public bucket: anonymous=True",
+            )
+        self._bucket = bucket
+        self._options = options
+        self._unchanged_since = float("-inf")
+        self.place = place
+        self.endpoint = place.endpoint
+        self._signer = Signer(place) if place.signature is not None and place.endpoint.transport is None else None
+        if self._signer is not None:
+            self.authorise = self._signer.lines  # type: ignore[method-assign]  # a call less for each request
+
+    @classmethod
+    def resolved(cls, bucket: str, options: Options) -> S3Access:
+        """Return the access to a bucket, as it is configured."""
+        return cls(bucket, options, resolve(bucket, options))
+
+    def authorise(self, method: str, path: str, query: str, headers: tuple[str, ...], body: Body) -> str:
+        """Return the header lines of a request that is not signed here."""
+        return header_lines(headers)
+
+    def presigned(self, method: str, path: str, query: str, seconds: int) -> str:
+        """Return the query that allows a request to whoever has it."""
+        return self._signer.presigned(method, path, query, seconds) if self._signer is not None else query
+
+    def renewed(self) -> Access | None:
+        """Read the credentials anew: those of a file or of a role may be newer."""
+        if self.place.signature is None or time.monotonic() - self._unchanged_since < RENEWED_SECONDS:
+            return None
+        forget(self._bucket, self._options)
+        before = self.place.credentials.get_frozen_credentials()[:3]
+        _forget_client(self._options)
+        found = S3Access.resolved(self._bucket, self._options)
+        if found.place.credentials.get_frozen_credentials()[:3] != before:
+            return found
+        self._unchanged_since = time.monotonic()
+        return None
+
+    def moved(self, place: str) -> Access | None:
+        """Resolve the bucket's address in another region."""
+        if place == self.place.region:
+            return None
+        elsewhere = self._options._replace(region=place)
+        return S3Access(self._bucket, self._options, resolve(self._bucket, elsewhere))
+
+
+def _forget_client(options: Options) -> None:
+    """Have boto3, if it has been asked, look for credentials again."""
+    import sys
+
+    if (boto := sys.modules.get("fsabs.backends.s3.boto")) is not None:
+        boto.forget_credentials(options)

@@ -14,7 +14,7 @@ import pickle
 import re
 import typing
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
 
 from ...core import keys, redaction
@@ -49,13 +49,14 @@ _WRITTEN = {
     "expires": "expires",
 }
 """Those that it takes over."""
-_FIELDS = """
+_RESERVED = """
 host content-length transfer-encoding connection expect authorization range if-match if-none-match x-amz-date
 x-amz-content-sha256 x-amz-security-token x-amz-copy-source
 """
-_OURS = frozenset(_FIELDS.split())
+_OURS = frozenset(_RESERVED.split())
 """Header fields that `headers` can't have."""
-_EVERYWHERE = frozenset({"x-amz-request-payer", "x-amz-expected-bucket-owner"}).__contains__
+_EVERYWHERE = ("x-amz-request-payer", "x-amz-expected-bucket-owner")
+"""Header fields of `headers` that all requests have."""
 
 
 class S3Options(TypedDict, total=False):
@@ -136,91 +137,111 @@ class Options(NamedTuple):
         return Options, tuple(self._replace(session=None, profile=core.profile, region=region))
 
 
-class ObjectOptions(NamedTuple):
-    """The options that requests about objects carry."""
+class ObjectHeaders(NamedTuple):
+    """The header fields of requests about objects, made of the options."""
 
-    requester_pays: bool = False
-    sse_customer_key: bytes | None = None
-    server_side_encryption: str | None = None
-    sse_kms_key_id: str | None = None
-    storage_class: str | None = None
-    acl: str | None = None
-    metadata: tuple[tuple[str, str], ...] = ()
-    content_type: str | None = None
-    checksum_algorithm: str | None = None
-    tagging: str | None = None
-    cache_control: str | None = None
-    content_disposition: str | None = None
-    content_encoding: str | None = None
-    content_language: str | None = None
-    expires: str | None = None
-    bucket_key_enabled: bool | None = None
-    object_lock_mode: str | None = None
-    object_lock_retain_until: str | None = None
-    object_lock_legal_hold: str | None = None
-    expected_bucket_owner: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    bucket: tuple[str, ...]
+    """Of requests about the bucket, or that remove an object."""
+    read: tuple[str, ...]
+    """Of those that read an object, or write a part of it."""
+    write: tuple[str, ...]
+    """Of those that make an object, but its content type."""
+    copy: tuple[str, ...]
+    """Of copies by the store: metadata, tags and types are those of the original, unless a directive replaces them."""
+    content_type: str | None
+    key_digest: str
+    """Digits that stand for the customer's key: who does not have it can't read what it encrypts."""
 
     def __repr__(self) -> str:
-        return redaction.representation("ObjectOptions", self._asdict())
+        return "ObjectHeaders(***)"
 
-    def bucket_headers(self) -> tuple[str, ...]:
-        """Return the header fields of requests about the bucket, or that remove an object."""
-        payer = ("x-amz-request-payer:requester",) if self.requester_pays else ()
-        owner = (f"x-amz-expected-bucket-owner:{self.expected_bucket_owner}",) if self.expected_bucket_owner else ()
-        return (*payer, *owner, *self._given(_EVERYWHERE))
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> ObjectHeaders:
+        """Return the header fields that options stand for. Raises `ValueError`."""
+        key = customer_key(given["sse_customer_key"]) if "sse_customer_key" in given else None
+        more = sorted((name.lower(), value) for name, value in given.get("headers", {}).items())
+        metadata = sorted((name.lower(), value) for name, value in given.get("metadata", {}).items())
+        _check(given, more, metadata)
+        bucket = (
+            *(("x-amz-request-payer:requester",) if given.get("requester_pays") else ()),
+            *_fields(given, {"expected_bucket_owner": "x-amz-expected-bucket-owner"}),
+            *(f"{name}:{value}" for name, value in more if name in _EVERYWHERE),
+        )
+        read = (*bucket, *_customer_headers("x-amz-", key))
+        write = (
+            *read,
+            *_fields(given, _COPIED_TOO),
+            *_fields(given, _WRITTEN),
+            *(f"x-amz-meta-{name}:{value}" for name, value in metadata),
+            *(f"{name}:{value}" for name, value in more if _is_of_writes(name)),
+        )
+        replaced = any(value == "REPLACE" for name, value in more if name.endswith("-directive"))
+        copy = (
+            *(write if replaced else (*read, *_fields(given, _COPIED_TOO))),
+            *_customer_headers("x-amz-copy-source-", key),
+            *(f"{name}:{value}" for name, value in more if _is_of_copies(name, replaced)),
+        )
+        digest = hashlib.blake2b(key, digest_size=8, person=b"fsabs-sse-c").hexdigest() if key is not None else ""
+        return cls(bucket, read, write, copy, given.get("content_type"), digest)
 
-    def read_headers(self) -> tuple[str, ...]:
-        """Return the header fields of requests that read an object, or write a part of it."""
-        return (*self.bucket_headers(), *self._customer_headers("x-amz-"))
-
-    def _customer_headers(self, prefix: str) -> tuple[str, ...]:
-        key = self.sse_customer_key
-        if key is None:
-            return ()
-        prefix += "server-side-encryption-customer-"
-        return (f"{prefix}algorithm:AES256", f"{prefix}key:{_base64(key)}", f"{prefix}key-md5:{_md5(key)}")
-
-    def write_headers(self) -> tuple[str, ...]:
-        """Return the header fields of requests that make an object, but its content type."""
-        written = (*_COPIED_TOO.items(), *_WRITTEN.items())
-        metadata = (f"x-amz-meta-{name}:{value}" for name, value in self.metadata)
-        return (*self.read_headers(), *self._header_fields(written), *metadata, *self._given(_is_of_writes))
-
-    def copy_headers(self) -> tuple[str, ...]:
-        """Return the header fields of a copy by the store: metadata, tags and types are those of the original."""
-        customer = self._customer_headers("x-amz-copy-source-")
-        return (*self.read_headers(), *customer, *self._header_fields(_COPIED_TOO.items()), *self._given(_is_of_copies))
-
-    def _header_fields(self, names: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        values = ((header, getattr(self, option)) for option, header in names)
-        return tuple(f"{header}:{_text(value)}" for header, value in values if value is not None)
-
-    def _given(self, chosen: Callable[[str], bool]) -> tuple[str, ...]:
-        return tuple(f"{name}:{value}" for name, value in self.headers if chosen(name))
-
-    def type_headers(self, key: str) -> tuple[str, ...]:
+    def of_type(self, key: str) -> tuple[str, ...]:
         """Return the header field of an object's content type; none where the store chooses it."""
-        found = content_type_of(key, self.content_type)
+        found = content_type_of(key, self.content_type) if self.content_type is not None else None
         return (f"content-type:{found}",) if found is not None else ()
 
-    def key_digest(self) -> str:
-        """Return digits that stand for the customer's key: who does not have it can't read what it encrypts."""
-        key = self.sse_customer_key
-        return hashlib.blake2b(key, digest_size=8, person=b"fsabs-sse-c").hexdigest() if key is not None else ""
+
+def _customer_headers(prefix: str, key: bytes | None) -> tuple[str, ...]:
+    if key is None:
+        return ()
+    prefix += "server-side-encryption-customer-"
+    md5 = hashlib.md5(key, usedforsecurity=False).digest()
+    return (
+        f"{prefix}algorithm:AES256",
+        f"{prefix}key:{base64.b64encode(key).decode()}",
+        f"{prefix}key-md5:{base64.b64encode(md5).decode()}",
+    )
 
 
-def _is_of_copies(name: str) -> bool:
-    copied = name.startswith(("x-amz-copy-source-", "x-amz-grant-")) or name in _COPIED_TOO.values()
-    return copied or name.endswith("-directive")
-
-
-def _is_of_writes(name: str) -> bool:
-    return not (_EVERYWHERE(name) or name.startswith("x-amz-copy-source-") or name.endswith("-directive"))
+def _fields(given: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, ...]:
+    found = ((header, given.get(option)) for option, header in names.items())
+    return tuple(f"{header}:{_text(value)}" for header, value in found if value is not None)
 
 
 def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return urllib.parse.urlencode(sorted(value.items()), quote_via=urllib.parse.quote)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_of_copies(name: str, replaced: bool) -> bool:
+    if name.startswith("x-amz-copy-source-") or name.endswith("-directive"):
+        return True
+    return not replaced and (name.startswith("x-amz-grant-") or name in _COPIED_TOO.values())
+
+
+def _is_of_writes(name: str) -> bool:
+    return not (name in _EVERYWHERE or name.startswith("x-amz-copy-source-") or name.endswith("-directive"))
+
+
+def _check(given: Mapping[str, Any], headers: list[tuple[str, str]], metadata: list[tuple[str, str]]) -> None:
+    """Raise `ValueError` for what no request can have."""
+    if "sse_customer_key" in given and "server_side_encryption" in given:
+        raise ValueError("sse_customer_key encrypts by a key of yours: it goes without server_side_encryption")
+    if "sse_kms_key_id" in given and not given.get("server_side_encryption", "").startswith("aws:kms"):
+        raise ValueError("sse_kms_key_id needs server_side_encryption='aws:kms' (or 'aws:kms:dsse')")
+    if given.get("checksum_algorithm", WRITTEN[0]) not in WRITTEN:
+        raise ValueError(f"checksum_algorithm is one of {', '.join(WRITTEN)}, not {given['checksum_algorithm']!r}")
+    for name, value in metadata:
+        if not _TOKEN(name) or name == MARK:
+            raise ValueError(f"{name!r} can't be a name of metadata")
+        if not _VALUE(value) or value != value.strip():
+            raise ValueError(f"metadata {name!r} is not printable ASCII without spaces around it")
+    for name, value in headers:
+        if not _TOKEN(name) or name in _OURS or not _VALUE(value) or value != value.strip():
+            raise ValueError(f"headers can't have {name!r}, or not with this value")
+    for name in ("content_type", "expected_bucket_owner", *_COPIED_TOO, *_WRITTEN):
+        if name in given and not (_text(given[name]) and _VALUE(_text(given[name]))):
+            raise ValueError(f"{name} is printable ASCII, not {redaction.shown(name, given[name])!r}")
 
 
 @functools.cache
@@ -229,8 +250,9 @@ def known() -> dict[str, Any]:
     return typing.get_type_hints(S3Options)
 
 
-def parse(options: S3Options) -> tuple[Options, ObjectOptions, dict[str, str]]:
-    """Return the options of a client, those of objects, and the queries of the objects that are read in one version.
+def parse(options: S3Options) -> tuple[Options, ObjectHeaders, dict[str, str]]:
+    """Return the options of a client, the header fields of requests about objects, and the queries of the objects that
+    are read in one version.
 
     Raises `TypeError` for an unknown option, and `ValueError` for one that can't be.
     """
@@ -239,28 +261,17 @@ def parse(options: S3Options) -> tuple[Options, ObjectOptions, dict[str, str]]:
             near = difflib.get_close_matches(name, known(), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known()))}"
             raise TypeError(f"S3 has no option {name!r}{hint}")
-    given: dict[str, Any] = dict(options)
-    versions = {
-        keys.normalize(key): version_query(version) for key, version in (given.pop("versions", None) or {}).items()
-    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     _check_session(given)
-    client = {name: given[name] for name in Options._fields if given.get(name) is not None}
-    objects = {name: given[name] for name in ObjectOptions._fields if given.get(name) is not None}
-    if "proxies" in client:
-        client["proxies"] = tuple(sorted(client["proxies"].items()))
-    if isinstance(client.get("client_certificate"), list):
-        client["client_certificate"] = tuple(client["client_certificate"])
-    if "metadata" in objects:
-        objects["metadata"] = tuple(sorted((name.lower(), value) for name, value in objects["metadata"].items()))
-    if "headers" in objects:
-        objects["headers"] = tuple(sorted((name.lower(), value) for name, value in objects["headers"].items()))
-    if isinstance(objects.get("tagging"), Mapping):
-        objects["tagging"] = urllib.parse.urlencode(sorted(objects["tagging"].items()), quote_via=urllib.parse.quote)
-    if "sse_customer_key" in objects:
-        objects["sse_customer_key"] = customer_key(objects["sse_customer_key"])
-    if client.get("max_attempts", 1) < 1:
-        raise ValueError(f"max_attempts is at least 1, not {client['max_attempts']}")
-    return Options(**client), _checked(ObjectOptions(**objects)), versions
+    if "proxies" in given:
+        given["proxies"] = tuple(sorted(given["proxies"].items()))
+    if isinstance(given.get("client_certificate"), list):
+        given["client_certificate"] = tuple(given["client_certificate"])
+    if given.get("max_attempts", 1) < 1:
+        raise ValueError(f"max_attempts is at least 1, not {given['max_attempts']}")
+    versions = {keys.normalize(key): version_query(version) for key, version in given.get("versions", {}).items()}
+    client = {name: given[name] for name in Options._fields if name in given}
+    return Options(**client), ObjectHeaders.of(given), versions
 
 
 def _check_session(given: dict[str, Any]) -> None:
@@ -270,30 +281,6 @@ def _check_session(given: dict[str, Any]) -> None:
     both = [name for name in ("aws_access_key_id", "aws_secret_access_key", "profile") if given.get(name) is not None]
     if both:
         raise ValueError(f"session= has credentials of its own: it goes without {both[0]}=")
-
-
-def _checked(options: ObjectOptions) -> ObjectOptions:
-    if options.sse_customer_key is not None and options.server_side_encryption is not None:
-        raise ValueError("sse_customer_key encrypts by a key of yours: it goes without server_side_encryption")
-    if options.sse_kms_key_id is not None and not (options.server_side_encryption or "").startswith("aws:kms"):
-        raise ValueError("sse_kms_key_id needs server_side_encryption='aws:kms' (or 'aws:kms:dsse')")
-    if options.checksum_algorithm is not None and options.checksum_algorithm not in WRITTEN:
-        raise ValueError(f"checksum_algorithm is one of {', '.join(WRITTEN)}, not {options.checksum_algorithm!r}")
-    for name, value in options.metadata:
-        if not _TOKEN(name) or name == MARK:
-            raise ValueError(f"{name!r} can't be a name of metadata")
-        if not _VALUE(value) or value != value.strip():
-            raise ValueError(f"metadata {name!r} is not printable ASCII without spaces around it")
-    for name, value in options.headers:
-        if not _TOKEN(name) or name in _OURS or not _VALUE(value) or value != value.strip():
-            raise ValueError(f"headers can't have {name!r}, or not with this value")
-    for name in ("content_type", "expected_bucket_owner", *_COPIED_TOO, *_WRITTEN):
-        value = getattr(options, name)
-        if isinstance(value, bool):
-            continue
-        if value is not None and not (value and _VALUE(value)):
-            raise ValueError(f"{name} is printable ASCII, not {redaction.shown(name, value)!r}")
-    return options
 
 
 def customer_key(value: bytes | str) -> bytes:
@@ -332,11 +319,3 @@ def core_session(session: Any) -> Any:
     if not (hasattr(found, "get_component") and hasattr(found, "get_credentials")):
         raise TypeError(f"session= is a boto3.Session or a botocore session, not {type(session).__name__}")
     return found
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _md5(data: bytes) -> str:
-    return _base64(hashlib.md5(data, usedforsecurity=False).digest())

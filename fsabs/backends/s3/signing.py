@@ -11,13 +11,16 @@ import urllib.parse
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..objects.dialect import header_lines
-from .endpoint import EXPRESS, Place
 
 if TYPE_CHECKING:
     from _hashlib import HASH
 
     from typing_extensions import Buffer
 
+    from .endpoint import Place
+
+SIGV4 = "s3v4"
+EXPRESS = "v4-s3express"
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _breaks = re.compile("[\r\n\0]").search
 _UNSIGNED = "UNSIGNED-PAYLOAD"

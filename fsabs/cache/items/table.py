@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from ...core import errors, process
 from ...disk import mounts
-from ...disk.descriptors import allocate, open_ours
+from ...disk.descriptors import allocate, open_ours, read_all
 from ..frames import checksum
 from ..single_flight import Claims, no_claims
 
@@ -210,13 +210,7 @@ class ItemTable:
         """Return up to `size` bytes: fewer where the file ends, none where the place or the size can't be right."""
         if offset > FARTHEST or (size > _LARGE and offset + size > os.fstat(self.fd).st_size):
             return b""
-        data = os.pread(self.fd, size, offset)
-        if len(data) == size or not data:
-            return data
-        parts = [data]  # a read of more than 2 GiB
-        while (got := sum(map(len, parts))) < size and (more := os.pread(self.fd, size - got, offset + got)):
-            parts.append(more)
-        return b"".join(parts)
+        return read_all(self.fd, size, offset)
 
     def put(self, number: int, value: bytes, kind: int = RAW) -> PutOutcome:
         """Store an item, if it isn't there."""

@@ -61,8 +61,13 @@ def _batches(events: Iterator[Event], at_once: int) -> Iterator[Any]:
 
     columns = schema()
     while some := list(itertools.islice(events, at_once)):
-        arrays = [_array(values, field.type) for values, field in zip(_columns(some), columns, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+        rows = [
+            (one.begin, one.duration, one.kind, one.layer, one.operation, one.size,
+             None if one.offset < 0 else one.offset, one.where or None, one.error or None, one.process, one.thread)
+            for one in some
+        ]  # fmt: skip
+        values = zip(zip(*rows, strict=True), columns, strict=True)
+        yield pa.RecordBatch.from_arrays([_array(column, field.type) for column, field in values], schema=columns)
 
 
 def _array(values: Sequence[Any], kind: Any) -> Any:
@@ -71,19 +76,3 @@ def _array(values: Sequence[Any], kind: Any) -> Any:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode().cast(kind)
     return pa.array(values, kind)
-
-
-def _columns(some: Sequence[Event]) -> list[list[Any]]:
-    return [
-        [one.begin for one in some],
-        [one.duration for one in some],
-        [one.kind for one in some],
-        [one.layer for one in some],
-        [one.operation for one in some],
-        [one.size for one in some],
-        [None if one.offset < 0 else one.offset for one in some],
-        [one.where or None for one in some],
-        [one.error or None for one in some],
-        [one.process for one in some],
-        [one.thread for one in some],
-    ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -193,11 +194,10 @@ def _heat(analysis: Analysis) -> list[tuple[str, str, float]]:
     for label, busy in zip(analysis.heat.rows, analysis.heat.busy, strict=True):
         together, stops, at = -(-len(busy) // COLUMNS) or 1, [], 0
         parts = [sum(some) / len(some) for some in (busy[n : n + together] for n in range(0, len(busy), together))]
-        levels, many = [min(LEVELS, int(part * LEVELS + 0.999)) for part in parts], max(1, len(parts))
-        while at < len(levels):
-            end = next((later for later in range(at, len(levels)) if levels[later] != levels[at]), len(levels))
-            stops.append(f"var(--h{levels[at]}) {100 * at / many:.2f}% {100 * end / many:.2f}%")
-            at = end
+        many = max(1, len(parts))
+        for level, same in itertools.groupby(min(LEVELS, int(part * LEVELS + 0.999)) for part in parts):
+            begin, at = at, at + len(list(same))
+            stops.append(f"var(--h{level}) {100 * begin / many:.2f}% {100 * at / many:.2f}%")
         gradient = f"linear-gradient(90deg,{','.join(stops)})" if stops else "none"
         found.append((label, gradient, sum(parts) / many))
     return found

@@ -1,0 +1,255 @@
+"""The FS of a web server: its paths are parts of URLs as they are written, and go as such to the server."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import urllib.parse
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ...core import errors, identity, keys
+from ...core.blobs import Blob, BytesBlob
+from ...core.fs import Capabilities, Path, StoreNotes
+from ..objects import ObjectStore
+from ..objects.dialect import EPOCH
+from ..objects.endpoints import ConnectionOptions, described
+from ..objects.failures import LargeObject
+from ..objects.http1 import ResponseHead
+from ..objects.messages import Found, Response
+from ..objects.reading import FIRST, LARGE, StoreBlob, get_many
+from .dialect import WebDialect, WebOptions
+
+_is_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "if-match", "range", "transfer-encoding"})
+"""Header fields that `headers` can't have."""
+_COMPRESSED = (".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".br", ".zip")
+"""Ends of the names of files that are compressed: servers take that for an encoding of what they send."""
+MAX_DECODED = 1024**3
+"""Bytes of content that a server has compressed."""
+_NO_HEAD = (400, 403, 405, 501)
+"""The statuses by which servers, and signed addresses, refuse a HEAD of what a GET gives."""
+
+
+class Https(ObjectStore):
+    """The files of the web server `authority` below `path`, read only.
+
+    Args:
+        authority: `[user:password@]host[:port]`; user and password are sent to that host alone, and shown nowhere.
+        path: the FS's root, as it is written in a URL: nothing is decoded, and a query belongs to the name of a file.
+        headers: header fields of requests to that host, by name; `authorization` among them.
+        connect_timeout, read_timeout: seconds, for each attempt; 10 and 60 unless given.
+        max_attempts: how often a request is sent at most; None: 5 times.
+        verify: the file of trusted certificates, or False to trust any; None: those of the environment.
+        client_certificate: the file of the client's certificate, or those of certificate and key.
+        proxies: URLs of proxies by scheme; None: those of the environment.
+
+    Without `user:password@` and `authorization` a host's entry of `~/.netrc` (`$NETRC`) is sent. A file is read by
+    ranges where the server has them, else whole, once. What a server compresses unasked is decompressed.
+    """
+
+    scheme = "https"
+    dialect: WebDialect
+    default_concurrency = 16
+    capabilities = Capabilities(implied_directories=True, last_modified=True, versions=True, stat_is_request=True)
+    _splits_authority = True
+    _notes = StoreNotes(
+        (
+            "opening: no request",
+            "listing: none, but of a manifest (manifest=)",
+            "an epoch: a request for each file, more for large ones and for redirects",
+        ),
+        records_requests=True,
+    )
+
+    def __init__(
+        self,
+        authority: str,
+        path: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        connect_timeout: float | None = None,
+        read_timeout: float | None = None,
+        max_attempts: int | None = None,
+        verify: bool | str | None = None,
+        client_certificate: str | tuple[str, str] | None = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> None:
+        user, _, host = authority.rpartition("@")
+        try:
+            usual = bool(urllib.parse.urlsplit(f"//{host}").hostname) and urllib.parse.urlsplit(f"//{host}").port != 0
+        except ValueError:
+            usual = False
+        if not usual or not host.isprintable():
+            raise ValueError(f"a URL of the web names a host: {self.scheme}://host/path, not {host!r}")
+        certificate: Any = tuple(client_certificate) if isinstance(client_certificate, list) else client_certificate
+        options = WebOptions(
+            origin=f"{self.scheme}://{host}",
+            user=urllib.parse.unquote(user),
+            headers=_checked(headers or {}),
+            client_certificate=certificate,
+            connection=ConnectionOptions.of(connect_timeout, read_timeout, max_attempts, verify, proxies),
+        )
+        super().__init__(WebDialect(self.scheme, options), path)
+
+    @classmethod
+    def options_of_fsspec(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options for those of fsspec's HTTPFileSystem: the header fields in `client_kwargs`."""
+        found = dict(options)
+        client = dict(found.pop("client_kwargs", None) or {})
+        if "headers" in client:
+            found["headers"] = client.pop("headers")
+        if client:
+            raise TypeError(f"client_kwargs can have headers, not {', '.join(sorted(client))}")
+        tuning = ("simple_links", "block_size", "same_scheme", "size_policy", "cache_type", "cache_options", "encoded")
+        return {name: value for name, value in found.items() if name not in tuning}
+
+    def _key(self, path: Path, operation: str) -> str:
+        # %2e is a dot to a server, and its path ends before a query.
+        text, rest = keys.verbatim(os.fspath(path))
+        return super()._key(text, operation) + rest
+
+    def _describe_store(self) -> dict[str, str]:
+        access = self.dialect.access()
+        return {**described(access.endpoint), "credentials": access.source}
+
+    def _principal(self) -> str:
+        lines = self.dialect.access().authorise("GET", "/", "", (), b"")
+        return identity.digest_of_secret(lines.encode()) if lines else ""
+
+    def _resolved_store(self) -> str:
+        return f"web {self.dialect.options.origin}"
+
+    def _is_settled(self, version: str) -> bool:
+        if not version.endswith(" GMT"):
+            return True
+        return identity.is_older_than_a_tick(parsedate_to_datetime(version).timestamp())
+
+    # ---- looking
+
+    def _any_below(self, key: str) -> bool:
+        return not key
+
+    def _found(self, key: str) -> Found:
+        try:
+            response = self.http.send(self.dialect.head(key))
+            if not _is_encoded(key, response.head):
+                return self.dialect.found(response)
+        except OSError as exc:
+            if getattr(exc, "status", 0) not in _NO_HEAD and exc.errno != errno.EBADMSG:
+                raise
+        with self._open_blob(key) as blob:
+            return Found(blob.size, EPOCH, blob.version)
+
+    # ---- reading
+
+    def _start(self, key: str, size: int) -> Response:
+        """Return a response with the first bytes of a file, or with all of them."""
+        try:
+            return self.http.send(self.dialect.read(key, range=(size, 0)))
+        except errors.StaleFileError:  # a range of an empty file is refused
+            return self._whole(key)
+
+    def _whole(self, key: str) -> Response:
+        return _decoded(key, self.http.send(self.dialect.read(key)))
+
+    def _open_blob(self, key: str) -> Blob:
+        if not key:
+            raise self._no_file(key)
+        response = self._start(key, FIRST)
+        size, version = _total(response), self.dialect.version(response.head)
+        if response.status == 206 and size is not None and not _is_encoded(key, response.head):
+            return StoreBlob(self, key, size, version, response.body)
+        whole = response.status == 200 and size == len(response.body)
+        response = _decoded(key, response) if whole else self._whole(key)
+        return BytesBlob(self, key, response.body, self.dialect.version(response.head))
+
+    _open_from_start = _open_blob
+
+    def _open_listed(self, key: str, stat: Any) -> Blob:
+        return self._open_blob(key)
+
+    def _read_bytes(self, key: str) -> bytes:
+        if not key:
+            raise self._no_file(key)
+        try:
+            return _decoded(key, self.http.send(self.dialect.read(key, large=LARGE))).body
+        except LargeObject as exc:
+            return self._read_large(key, exc.head)
+
+    def _read_large(self, key: str, head: ResponseHead) -> bytes:
+        version = self.dialect.version(head)
+        if version is None or _is_encoded(key, head) or "bytes" not in (head.header(b"accept-ranges") or "").lower():
+            return self._whole(key).body
+        return StoreBlob(self, key, head.length, version).read_all()
+
+    def _read_many(self, wanted: Sequence[str], concurrency: int | None) -> Iterator[bytes]:
+        return (content for content, _ in self._read_many_versioned(wanted, concurrency))
+
+    def _read_many_versioned(
+        self, wanted: Sequence[str], concurrency: int | None
+    ) -> Iterator[tuple[bytes, str | None]]:
+        width = min(concurrency or self.default_concurrency, len(wanted))
+        if width <= 1 or not all(wanted):
+            return map(self._read_versioned, wanted)
+        responses = get_many(self, wanted, width, lambda response: response)
+        version = self.dialect.version
+        return (
+            (_decoded(key, response).body, version(response.head))
+            for key, response in zip(wanted, responses, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url(self._root)!r})"
+
+
+class Http(Https):
+    """The files of a web server without TLS."""
+
+    scheme = "http"
+
+
+def _is_encoded(key: str, head: ResponseHead) -> bool:
+    """Return whether content is sent compressed, unasked; a file that is compressed itself may be said to be so."""
+    encoding = (head.header(b"content-encoding") or "identity").lower()
+    return encoding != "identity" and not keys.verbatim(key)[0].lower().endswith(_COMPRESSED)
+
+
+def _decoded(key: str, response: Response) -> Response:
+    """Return a whole response with its content as it was before the server has compressed it."""
+    if not _is_encoded(key, response.head):
+        return response
+    encoding = (response.head.header(b"content-encoding") or "").lower()
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise errors.CorruptFileError(errno.EBADMSG, f"content in an encoding that was not asked for: {encoding}")
+    decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)
+    try:
+        content = decoder.decompress(response.body, MAX_DECODED)
+    except zlib.error as exc:
+        raise errors.CorruptFileError(errno.EBADMSG, f"content that is no {encoding}: {exc}") from None
+    if not decoder.eof or decoder.unused_data:
+        raise errors.CorruptFileError(
+            errno.EBADMSG, f"content in {encoding} that is cut, or of more than {MAX_DECODED:,} bytes"
+        )
+    return response._replace(body=content)
+
+
+def _checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the header fields of an option, by their names in lower case. Raises `ValueError`."""
+    for name, value in headers.items():
+        if not _is_name(name) or name.lower() in _OURS or not str(value).isprintable():
+            raise ValueError(f"headers can't have {name!r}, or not with this value")
+    return tuple(sorted((name.lower(), str(value)) for name, value in headers.items()))
+
+
+def _total(response: Response) -> int | None:
+    """Return the size of the file that a response is of; None if that is not known."""
+    head = response.head
+    if response.status == 206:
+        text = (head.header(b"content-range") or "").rpartition("/")[2]
+    else:
+        text = head.header(b"content-length") or str(len(response.body))
+    return int(text) if text.isdigit() else None

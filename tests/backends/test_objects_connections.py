@@ -1,0 +1,98 @@
+"""Connections: all addresses of a host are tried, and a socket that is being opened belongs to nobody else."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fsabs.backends.s3 import S3
+from tests.servers.network import Blackhole, Refused
+from tests.servers.scripted import ScriptedStore
+
+KEYS: dict[str, Any] = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region": "us-east-1"}
+READS: dict[str, Callable[[S3], Any]] = {
+    "one": lambda fs: fs.read_bytes("k0"),
+    "many": lambda fs: list(fs.read_many(["k0", "k1", "k2"])),
+}
+_numbers = itertools.count(1)
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedStore]:
+    for name in os.environ:
+        if name.startswith(("AWS_", "S3_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with ScriptedStore({f"k{n}": b"%d" % n for n in range(3)}) as made:
+        yield made
+
+
+def known_as(monkeypatch: pytest.MonkeyPatch, *ports: int) -> S3:
+    """Open a bucket at a name whose addresses are these ports of this host."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **more: found)
+    host = f"store{next(_numbers)}.example"  # what is known of one counts for the next FS, too
+    return S3("bucket", endpoint=f"http://{host}", connect_timeout=3, max_attempts=1, **KEYS)
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_address_that_does_not_answer_costs_a_moment(
+    read: str, store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Blackhole(connects=False) as hole:
+        fs = known_as(monkeypatch, hole.port, store.port)
+        begin = time.monotonic()
+        assert READS[read](fs)
+        assert time.monotonic() - begin < 2.5
+        begin = time.monotonic()
+        assert list(fs.read_many(["k0"] * 50, concurrency=10)) == [b"0"] * 50
+        assert time.monotonic() - begin < 1, "the address that has answered is tried first"
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_address_that_refuses_is_followed_by_the_next(
+    read: str, store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Refused() as first, Refused() as second:
+        fs = known_as(monkeypatch, first.port, second.port, store.port)
+        assert fs.http.endpoint.port == 80  # whose rate has a file
+        before = set(os.listdir("/proc/self/fd"))
+        assert READS[read](fs)
+        assert len(set(os.listdir("/proc/self/fd")) - before) <= 3 + 3  # those to the store, and their other ends
+        with pytest.raises(ConnectionRefusedError, match=r"endpoint http://store\d+.example"):
+            READS[read](known_as(monkeypatch, first.port, second.port))
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_host_that_does_not_answer_is_given_up(
+    read: str, store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Blackhole(connects=False) as hole:
+        fs = known_as(monkeypatch, hole.port)
+        assert fs.http.endpoint.port == 80  # whose rate has a file
+        before = len(os.listdir("/proc/self/fd"))
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError, match="no connection within the time limit"):
+            READS[read](fs)
+        assert 2 < time.monotonic() - begin < 8
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_name_without_an_address_is_an_error_that_names_it(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*arguments: Any, **more: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    fs = known_as(monkeypatch)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ConnectionError, match=r"store\d+.example") as caught:
+        READS[read](fs)
+    assert caught.value.errno == errno.EHOSTUNREACH

@@ -1,0 +1,105 @@
+"""Networks with small packets, stores that read slowly, and forks at any moment: each dialect of the kit of faults."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fsabs.backends.hub import Hub
+from tests import namespaces, soak
+from tests.backends.test_objects_faults import KINDS, Job, Opened, opened, pem  # noqa: F401
+from tests.servers.fixtures import require
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("how", ["plain", "tls"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_packets_and_a_store_that_reads_slowly(kind: str, how: str, pem: str) -> None:  # noqa: F811
+    """TLS 1.3 sends its session tickets when a connection is open: with packets of the usual size they come while a
+    body is sent, and are no refusal of it."""
+    require(namespaces.missing)
+    code = (
+        f"from tests.backends import test_objects_network as t; t.write_over_small_packets({kind!r}, {how!r}, {pem!r})"
+    )
+    command = [*namespaces.WITH_A_NETWORK, sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
+
+
+def write_over_small_packets(kind: str, how: str, pem: str) -> None:  # noqa: F811
+    """Do all operations, in a network of this process's own."""
+    namespaces.start_loopback(1500)
+    os.environ |= {"AWS_EC2_METADATA_DISABLED": "true", "FSABS_CACHE_DIR": ""}
+    Hub._tree = property(lambda fs: fs.dialect.new_tree())  # type: ignore[assignment]
+    tested = KINDS[kind]
+    with tested.store(pem if how == "tls" else None, seed=1) as store:
+        store.reads_slowly = True
+        fs = tested.opened(store, pem)
+        if "write" in tested.operations:
+            chance = random.Random(1)
+            data = {f"new/{size}-{n}": chance.randbytes(size) for size in (1000, 90_000, 200_000) for n in range(3)}
+            fs.write_many(data, concurrency=3)
+            for key, content in data.items():
+                fs.write_bytes(key + "b", content)
+                assert store.written[key] == store.written[key + "b"] == content, key
+            assert store.requests <= 2 * len(data) + 1, "some were sent again"
+        job = Job(fs, store, f"{kind} {how}")
+        job.run(list(tested.operations))
+        assert (job.wrong, job.raised) == ([], 0)
+    sys.stdout.write("well\n")
+
+
+@pytest.mark.soak
+def test_forks_at_any_moment(opened: Opened) -> None:  # noqa: F811
+    """Children and their parent use one FS at once, whatever its threads were doing at the fork."""
+    store, fs, known, _ = opened
+    chance = random.Random(soak.seed(7))
+    quick = [name for name in known if name not in ("stream", "multipart")]
+    jobs = [Job(fs, store, f"parent {number}") for number in range(3)]
+    stop = threading.Event()
+
+    def work(job: Job) -> None:
+        while not stop.is_set():
+            job.run([job.chance.choice(quick)])
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(soak.rounds(5)):
+            time.sleep(chance.random() * 0.1)
+            child = os.fork()
+            if not child:
+                job = Job(fs, store, f"child {number}")
+                job.run([name for name in quick if not name.startswith("write")])  # those look into the store
+                if "write" in quick:
+                    fs.write_bytes(f"new/child{number}", b"child")
+                    job.expect(fs.read_bytes(f"new/child{number}"), b"child", "what a child has written")
+                os._exit(0 if (job.wrong, job.raised) == ([], 0) else 1)
+            assert _ended(child) == 0, number
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert [(job.wrong, job.raised) for job in jobs] == [([], 0)] * len(jobs)
+
+
+def _ended(child: int) -> int:
+    for _ in range(400):
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    raise AssertionError("the child hangs")
