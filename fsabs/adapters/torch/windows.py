@@ -55,7 +55,7 @@ class EpochWindows:
     def _items(self, order: Epoch, intervals: list[Interval], start: int, most: int) -> Iterator[Weighted]:
         """Yield windows or batches, as they are in the files, in lists that are read together."""
         size = self._batch_size or 1
-        together = max(size, min(_MOST, most // 8 // (4 * self._reader.length)))
+        together = max(size, min(_MOST, most // 8 // (8 * self._reader.length)))
         located = (order.locate(*piece) for piece in order.pieces(intervals, start))
         for shards, windows in _regrouped(located, _LEAST, together, size):
             found = self._reader.take(self._names, shards, windows)
