@@ -117,6 +117,8 @@ def is_inherited(fs: FS, name: str, mode: str, chance: random.Random) -> None:
     file.abort()
 
 
+# An interrupt may leave a file or a socket to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 ENDINGS = (fails_in_its_block, fails_to_write, is_interrupted, is_dropped, is_aborted, is_inherited)
 
 
@@ -142,7 +144,6 @@ def test_on_local_files(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt may leave a socket
 def test_on_s3(moto: MotoServer) -> None:
     moto.create_bucket("publishing")
     options: dict[str, Any] = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
