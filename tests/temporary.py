@@ -17,6 +17,8 @@ from pathlib import Path
 
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS of linux/fs.h
 _TOP_OF_HIERARCHY = 0x00020000  # FS_TOPDIR_FL
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+"""From Python 3.13 on a child of multiprocessing drops the exit handlers of its parent, and what only they refer to."""
 
 
 def spread(folder: Path) -> None:
@@ -39,6 +41,7 @@ def use() -> Path:
     """
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     made = tempfile.TemporaryDirectory(prefix="fsabs-tests-", ignore_cleanup_errors=True)
+    _kept.append(made)
     atexit.register(made.cleanup)
     folder = Path(made.name)
     folder.chmod(0o711)  # PostgreSQL's server runs as another user
