@@ -14,6 +14,7 @@ import errno
 import io
 import operator
 import os
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -45,6 +46,8 @@ class BlobFile(io.RawIOBase):
     closed: bool = False
     """True after `close()`. (An attribute: the buffer above looks at it in each call.)"""
     mode: str = "rb"
+
+    _is_ending = staticmethod(sys.is_finalizing)
 
     def __init__(self, blob: Blob, position: int = 0, buffer_size: int | None = None) -> None:
         self.blob: Blob = blob
@@ -165,8 +168,9 @@ class BlobFile(io.RawIOBase):
             self.closed = True
             super().close()
             self._ahead = memoryview(b"")
-            self._source.close()
-            self.blob.close()
+            if not self._is_ending():  # then names of modules may be gone, and the process frees what the blob holds
+                self._source.close()
+                self.blob.close()
 
     def _check_open(self) -> None:
         if self.closed:
