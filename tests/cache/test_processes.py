@@ -165,7 +165,7 @@ def test_ten_thousand_caches_leak_no_descriptor_and_no_mapping(tmp_path: Path) -
         for _ in range(6):
             with ReadOnlyFileCache(3, dir=tmp_path) as again:
                 again.preload("kept")
-    assert descriptors() == before
+    assert descriptors() <= before  # what an earlier test has dropped may be freed in between
     assert Path("/proc/self/maps").read_text().count(str(tmp_path)) == maps
     assert os.listdir(tmp_path) == ["kept"]
 
