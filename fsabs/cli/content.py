@@ -12,7 +12,7 @@ import click
 
 from ..core.readahead import pieces
 from .paths import each_path, path_argument
-from .program import Invocation, common
+from .program import Invocation, raw
 
 if TYPE_CHECKING:
     from ..core.blobs import Blob
@@ -31,7 +31,7 @@ def _amount(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @path_argument("paths", count=-1)
-@common
+@raw
 def cat(invocation: Invocation, paths: tuple[str, ...]) -> int:
     """Write files to the standard output. `-` is the standard input.
 
@@ -44,7 +44,7 @@ def cat(invocation: Invocation, paths: tuple[str, ...]) -> int:
 @click.command()
 @path_argument("paths", count=-1)
 @_amount
-@common
+@raw
 def head(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int | None) -> int:
     """Write the first lines of files to the standard output; only what is needed is read.
 
@@ -57,7 +57,7 @@ def head(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int |
 @click.command()
 @path_argument("paths", count=-1)
 @_amount
-@common
+@raw
 def tail(invocation: Invocation, paths: tuple[str, ...], lines: int, size: int | None) -> int:
     """Write the last lines of files to the standard output; only what is needed is read.
 

@@ -35,6 +35,14 @@ from .progress import ProgressDisplay, ProgressMode, progress_option
     help="Of chunks.",
 )
 @click.option(
+    "--max-chunk-bytes",
+    "--max_chunk_bytes",
+    type=click.IntRange(min=1),
+    default=1 << 20,
+    show_default=True,
+    help="The size of chunks: what is read for one record.",
+)
+@click.option(
     "--tokens",
     type=click.Choice(["uint8", "uint16", "int8", "int16", "int32", "int64"]),
     help="Write documents of token ids of this type, as Megatron's .bin and .idx.",
@@ -63,6 +71,7 @@ def command(
     num_workers: int | None,
     records_per_file: int,
     compressor: str,
+    max_chunk_bytes: int,
     tokens: str | None,
     master: str | None,
     prefix: str,
@@ -103,6 +112,7 @@ def command(
             num_workers=num_workers or workers,
             records_per_file=records_per_file,
             compressor=compressor,
+            max_chunk_bytes=max_chunk_bytes,
             tokens=tokens,
             master=master or spark_master,
             prefix=prefix,

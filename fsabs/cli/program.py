@@ -82,7 +82,12 @@ _json = click.option(
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json` and `--debug` to a command; its first parameter is the `Invocation`."""
-    return _json(_debug(click.pass_obj(command)))
+    return _json(raw(command))
+
+
+def raw(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--debug` to a command that writes the contents of files; its first parameter is the `Invocation`."""
+    return _debug(click.pass_obj(command))
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})

@@ -212,8 +212,8 @@ class FS(abc.ABC):
 
         Args:
             path: a file.
-            mode: `r`: the path is that of the file itself on a local FS, else of a temporary copy, which is for reading
-                only. `w`, `x`: nothing is at the path yet; the file that the block leaves there is committed at the end
+            mode: `r`: the path is that of the file itself on a local FS, else of a temporary copy that can't be written
+                to. `w`, `x`: nothing is at the path yet; the file that the block leaves there is committed at the end
                 of the block, whole or not at all. `r+`: as `w`, but the path starts as a copy of the file.
 
         The path's name is that of the file, or has at least its suffix. A block that raises commits nothing. Temporary

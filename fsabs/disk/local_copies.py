@@ -50,6 +50,7 @@ def _reading(fs: FS, key: str) -> Iterator[str]:
         return
     with _temporary_path(fs, key) as path:
         _download(fs, key, path)
+        os.chmod(path, 0o400)  # what is written to it would be lost
         yield path
 
 

@@ -168,13 +168,15 @@ class TaskDispatcher:
 
         Args:
             task, lease: as `get` returned them.
-            success: False counts as a failure of the task: it is tried again, up to `max_failures` times.
+            success: False counts as a failure of the task: it is tried again, up to `max_failures` times. So does a
+                report with an `error`.
             records: how many of the task's records, in order, were processed under this lease; None is all of them
                 after a success and none after a failure. The others are dispatched again.
             error: the reason of a failure.
 
         The same report may be made again: the second one returns True and changes nothing.
         """
+        success = success and not error
         size = len(task.numbers())
         done = (size if success else 0) if records is None else operator.index(records)
         if not 0 <= done <= size:
