@@ -135,9 +135,8 @@ def test_attempts_that_are_given_are_all_that_a_store_is_asked() -> None:
 
 @pytest.mark.quick
 def test_a_record_is_read_alone_once_its_chunk_was_read_and_a_second_one_in_a_row_with_its_chunk() -> None:
-    assert "it reads a record of it alone, and a second one of the same chunk, in a row, fetches the chunk again" in page(
-        "docs/readers.md"
-    )
+    stated = "reads a record of it alone, and a second one of the same chunk, in a row, fetches the chunk again"
+    assert stated in page("docs/readers.md")
     with fsabs.from_url("memory://statements-records", create=True) as memory:
         with RecordWriter(memory, "a.recordio", compressor="none", max_chunk_bytes=200_000) as writer:
             for number in range(100):
